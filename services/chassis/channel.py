@@ -1,0 +1,59 @@
+"""Channels to services, and their failures as `LegatoError`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.rpc.status_pb2 import Status
+
+from services.chassis.errors import LegatoError, from_status, internal_error, unavailable
+
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+# A prompt of a million tokens as JSON, and what surrounds it.
+LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
+
+
+def channel_options() -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+        # Come back quickly when a service was restarted.
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # Two channels to one address are two connections: nobody queues behind a big prompt.
+        ("grpc.use_local_subchannel_pool", 1),
+        # gRPC reads proxies from the environment; services are never behind one.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, options=channel_options())
+
+
+def open_sync_channel(address: str) -> grpc.Channel:
+    return grpc.insecure_channel(address, options=channel_options())
+
+
+@contextmanager
+def errors_of(service: str) -> Iterator[None]:
+    """Around a call to a service: whatever gRPC raises leaves as a `LegatoError`."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise from_rpc_error(error, service) from None
+
+
+def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
+    # grpc.RpcError declares nothing; both the synchronous and the aio errors are calls with these two methods.
+    call: Any = error
+    for key, value in call.trailing_metadata() or ():
+        if key == STATUS_DETAILS_KEY:
+            return from_status(Status.FromString(value))
+    if call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+        return unavailable(service)
+    return internal_error()

@@ -1,0 +1,117 @@
+"""A service's own database: one SQLite file, or one schema in PostgreSQL.
+
+Access is synchronous and happens in threads of the database's own, so that a caller who leaves can never reach into a
+transaction. One thread writes; reads have a few of their own.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from services.chassis.settings import SettingsError
+
+ResultT = TypeVar("ResultT")
+
+READERS = 4
+
+
+class Database:
+    def __init__(self, url: str, schema: str) -> None:
+        """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
+        self.schema = schema
+        self.engine = _make_engine(url, schema)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
+
+    async def write(self, change: Callable[[sa.Connection], ResultT]) -> ResultT:
+        """Run `change` in one transaction; writes happen one at a time, in the order they were asked for."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._run, change, True))
+
+    async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
+        """Run `look` on one snapshot of the database."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, look, False)
+
+    def _run(self, work: Callable[[sa.Connection], ResultT], writes: bool) -> ResultT:
+        with self.transaction(writes=writes) as connection:
+            return work(connection)
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
+        """For code that is in a thread of its own already: migrations, tests."""
+        with self.engine.connect() as connection:
+            if self.is_sqlite:
+                # A writer takes its lock before it reads, so that what it read stays true.
+                connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+            elif not writes:
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+    def migrate(self, folder: Path) -> None:
+        """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        with self.engine.connect() as connection:
+            if self.is_sqlite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
+                connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._writer.shutdown()
+        self._readers.shutdown()
+        self.engine.dispose()
+
+
+def _make_engine(url: str, schema: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise SettingsError("LEGATO_DATABASE_URL is not a database's address") from None
+    if parsed.get_backend_name() == "sqlite":
+        engine = sa.create_engine(parsed, connect_args={"timeout": 10, "check_same_thread": False})
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+    if parsed.get_backend_name() == "postgresql":
+        return sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            connect_args={"options": f"-csearch_path={schema}", "connect_timeout": 5},
+            pool_size=READERS + 1,
+            pool_pre_ping=True,
+        )
+    raise SettingsError("LEGATO_DATABASE_URL must start with sqlite: or postgresql:")
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    # Transactions begin where we say (see `transaction`), not where the driver guesses.
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def open_database(service: str, url: str, data: Path) -> Database:
+    """PostgreSQL at `url`, in the service's own schema; without one, the service's own SQLite file in `data`."""
+    if not url:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Database(f"sqlite:///{data / service}.db", service)
+    if not url.startswith("postgres"):
+        raise SettingsError("LEGATO_DATABASE_URL must be a PostgreSQL address: SQLite files are kept in LEGATO_DATA")
+    return Database(url.replace("postgres://", "postgresql://", 1), service)

@@ -1,0 +1,134 @@
+"""What can go wrong, in one table.
+
+Code that refuses raises `LegatoError` with a `Reason`. The table gives each reason its gRPC code, its HTTP status and
+its OpenAI type; the reason itself travels between processes, because gRPC has no code for "out of credit". Whatever is
+raised but is no `LegatoError` becomes INTERNAL, and its text stays here: it may quote what somebody said.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2
+from google.rpc.status_pb2 import Status
+
+DOMAIN = "legato"
+
+
+class Reason(StrEnum):
+    REQUEST_INVALID = "REQUEST_INVALID"
+    MODEL_UNKNOWN = "MODEL_UNKNOWN"
+    CONTEXT_EXCEEDED = "CONTEXT_EXCEEDED"
+    KEY_INVALID = "KEY_INVALID"
+    CREDITS_EXHAUSTED = "CREDITS_EXHAUSTED"
+    SCOPE_MISSING = "SCOPE_MISSING"
+    NOT_FOUND = "NOT_FOUND"
+    MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
+    ENDPOINT_NOT_OFFERED = "ENDPOINT_NOT_OFFERED"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    BODY_TIMEOUT = "BODY_TIMEOUT"
+    REQUEST_RESOLVED = "REQUEST_RESOLVED"
+    BODY_TOO_LARGE = "BODY_TOO_LARGE"
+    ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED"
+    RATE_LIMITED = "RATE_LIMITED"
+    CREDITS_HELD = "CREDITS_HELD"
+    SATURATED = "SATURATED"
+    UPSTREAM_FAILED = "UPSTREAM_FAILED"
+    UNAVAILABLE = "UNAVAILABLE"
+    INTERNAL = "INTERNAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    grpc_code: grpc.StatusCode
+    http_status: int
+    type: str
+    # OpenAI's `code`: what a program may act on.
+    code: str | None = None
+
+
+_INVALID = "invalid_request_error"
+
+WIRE: dict[Reason, Wire] = {
+    Reason.REQUEST_INVALID: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID),
+    Reason.MODEL_UNKNOWN: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "model_not_found"),
+    Reason.CONTEXT_EXCEEDED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "context_length_exceeded"),
+    Reason.KEY_INVALID: Wire(grpc.StatusCode.UNAUTHENTICATED, 401, "authentication_error", "invalid_api_key"),
+    Reason.CREDITS_EXHAUSTED: Wire(
+        grpc.StatusCode.FAILED_PRECONDITION, 402, "insufficient_quota", "insufficient_quota"
+    ),
+    Reason.SCOPE_MISSING: Wire(grpc.StatusCode.PERMISSION_DENIED, 403, "permission_error", "missing_scope"),
+    Reason.NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID),
+    Reason.MODEL_NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID, "model_not_found"),
+    Reason.ENDPOINT_NOT_OFFERED: Wire(grpc.StatusCode.UNIMPLEMENTED, 404, _INVALID, "endpoint_not_offered"),
+    Reason.METHOD_NOT_ALLOWED: Wire(grpc.StatusCode.UNIMPLEMENTED, 405, _INVALID, "method_not_allowed"),
+    Reason.BODY_TIMEOUT: Wire(grpc.StatusCode.DEADLINE_EXCEEDED, 408, _INVALID, "request_timeout"),
+    Reason.REQUEST_RESOLVED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_already_processed"),
+    Reason.BODY_TOO_LARGE: Wire(grpc.StatusCode.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"),
+    Reason.ENCODING_NOT_SUPPORTED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"),
+    Reason.RATE_LIMITED: Wire(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"
+    ),
+    Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
+    Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
+    Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
+    Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
+    Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),
+}
+
+
+class LegatoError(Exception):
+    """A refusal that may be told to whoever asked: the message must quote nothing they sent."""
+
+    def __init__(
+        self, reason: Reason, message: str, *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+    @property
+    def wire(self) -> Wire:
+        return WIRE[self.reason]
+
+
+def internal_error() -> LegatoError:
+    return LegatoError(Reason.INTERNAL, "Something went wrong on our side.")
+
+
+def unavailable(what: str) -> LegatoError:
+    return LegatoError(Reason.UNAVAILABLE, f"{what} is not available right now. Please retry.", retry_after_s=1)
+
+
+def to_status(error: LegatoError) -> Status:
+    status = Status(code=error.wire.grpc_code.value[0], message=error.message)
+    info = error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN)
+    if error.param is not None:
+        info.metadata["param"] = error.param
+    status.details.add().Pack(info)
+    if error.retry_after_s is not None:
+        retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=0))
+        retry.retry_delay.FromMicroseconds(round(error.retry_after_s * 1e6))
+        status.details.add().Pack(retry)
+    return status
+
+
+def from_status(status: Status) -> LegatoError:
+    """The error that another process of ours raised; a reason unknown here (a newer process) is INTERNAL."""
+    info = error_details_pb2.ErrorInfo()
+    retry = error_details_pb2.RetryInfo()
+    retry_after_s = None
+    for detail in status.details:
+        if detail.Is(info.DESCRIPTOR):
+            detail.Unpack(info)
+        elif detail.Is(retry.DESCRIPTOR):
+            detail.Unpack(retry)
+            retry_after_s = retry.retry_delay.ToMicroseconds() / 1e6
+    if info.domain != DOMAIN or info.reason not in Reason.__members__:
+        return internal_error()
+    return LegatoError(
+        Reason(info.reason), status.message, param=info.metadata.get("param"), retry_after_s=retry_after_s
+    )

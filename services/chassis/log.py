@@ -1,0 +1,79 @@
+"""Structured logs that cannot hold what people say to the model.
+
+A line is an event's name and fields from the list below, and nothing else: a field that is not listed is an error in
+the code, not a line in the log. Libraries log by way of `logging`; of theirs we keep the logger's name, the level and
+the kind of an exception, never the text, since it may quote a message.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Final
+
+import msgspec
+
+Value = str | int | float | bool | None
+
+ALLOWED_FIELDS: Final = frozenset(
+    {
+        "account_id", "address", "attempt", "batch_size", "class_id", "completion_tokens", "cached_tokens", "cost_nanos",
+        "deadline_s", "duration_ms", "end", "epoch", "error", "finish_reason", "first_token_ms", "held_nanos", "http_status",
+        "key_id", "listen", "logger", "loss_nanos", "max_tokens", "model_name", "name", "pid", "price_version",
+        "prompt_tokens", "provider", "reason", "request_id", "restarts", "revision", "service", "stream", "tools",
+        "trace_id", "version", "violations", "worker",
+    }
+)  # fmt: skip
+
+
+class Log:
+    def __init__(self, service: str, stream: IO[str] | None = None, *, debug: bool = False) -> None:
+        self._service = service
+        self._stream = stream or sys.stderr
+        self._debug = debug
+
+    def debug(self, event: str, **fields: Value) -> None:
+        if self._debug:
+            self._write("debug", event, fields)
+
+    def info(self, event: str, **fields: Value) -> None:
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: Value) -> None:
+        self._write("warning", event, fields)
+
+    def failure(self, event: str, error: BaseException, **fields: Value) -> None:
+        """Something broke that should not have. The exception's text is left out; where it was raised is not."""
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        at = f" at {where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
+        self._write("error", event, {**fields, "error": type(error).__name__ + at})
+
+    def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
+        if not fields.keys() <= ALLOWED_FIELDS:
+            raise ValueError(f"not a field that may be logged: {sorted(fields.keys() - ALLOWED_FIELDS)}")
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = msgspec.json.encode({"time": time, "level": level, "service": self._service, "event": event, **fields})
+        try:
+            self._stream.write(line.decode() + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # A full disk or a closed pipe must not end a request.
+            pass
+
+
+class _LibraryHandler(logging.Handler):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname
+        self._log.warning("library.said", logger=record.name, error=f"{kind} at {record.pathname}:{record.lineno}")
+
+
+def open_log(service: str, *, debug: bool = False) -> Log:
+    """The process's log, on stderr; what libraries log goes there too, without its text."""
+    log = Log(service, debug=debug)
+    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)
+    return log

@@ -1,0 +1,116 @@
+"""Runs a gRPC server: health, reflection, errors in one form, and an orderly end."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+from grpc_status import rpc_status
+
+from services.chassis.channel import channel_options
+from services.chassis.errors import LegatoError, internal_error, to_status
+from services.chassis.log import Log
+from services.chassis.settings import SettingsError
+
+# Registers one servicer and gives the full name of its service.
+Registration = Callable[[grpc.aio.Server], str]
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Lets no exception out but as a status that says its reason."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        if handler.unary_unary is not None:
+            return handler._replace(unary_unary=self._guard_unary(handler.unary_unary))  # type: ignore[no-any-return]
+        if handler.stream_stream is not None:
+            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream))  # type: ignore[no-any-return]
+        return handler  # type: ignore[no-any-return]
+
+    def _guard_unary(self, behaviour: Any) -> Any:
+        async def guarded(request: Any, context: Any) -> Any:
+            try:
+                return await behaviour(request, context)
+            except (Exception, asyncio.CancelledError) as error:
+                await self._abort(error, context)
+
+        return guarded
+
+    def _guard_stream(self, behaviour: Any) -> Any:
+        async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                async for response in behaviour(requests, context):
+                    yield response
+            except (Exception, asyncio.CancelledError) as error:
+                await self._abort(error, context)
+
+        return guarded
+
+    async def _abort(self, error: BaseException, context: Any) -> None:
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        if isinstance(error, asyncio.CancelledError):
+            # Let out, it would leave the client waiting for ever.
+            await context.abort(grpc.StatusCode.CANCELLED, "The call was cancelled.")
+        if not isinstance(error, LegatoError):
+            self._log.failure("rpc.failed", error)
+            error = internal_error()
+        await context.abort_with_status(rpc_status.to_status(to_status(error)))
+
+
+class Server:
+    def __init__(
+        self, listen: str, registrations: Sequence[Registration], log: Log, *, insecure_tcp: bool = False
+    ) -> None:
+        if not listen.startswith("unix:") and not insecure_tcp:
+            raise SettingsError(
+                f"{listen} is reachable by others and not protected: listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
+            )
+        self._log = log
+        self._health = HealthServicer()
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=channel_options())
+        self._names = ["", *(register(self._server) for register in registrations)]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names[1:], health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
+            self._server,
+        )
+        try:
+            self.port = self._server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise SettingsError(f"cannot listen on {listen}") from error
+
+    async def start(self) -> None:
+        await self._server.start()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace_s: float) -> None:
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._server.stop(grace_s)
+
+    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+        for name in self._names:
+            await self._health.set(name, status)
+
+
+async def wait_for_stop() -> None:
+    """Returns when the process is asked to end."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
