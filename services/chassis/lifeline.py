@@ -1,0 +1,33 @@
+"""Ends a process when the supervisor that started it is gone, however that died.
+
+The supervisor keeps the only write end of a pipe and gives the read end to its children. Nothing is ever written; when
+the last writer is gone, even by SIGKILL, the kernel says so to every reader.
+"""
+
+import os
+import signal
+import threading
+import time
+
+VARIABLE = "LEGATO_LIFELINE_FD"
+
+# How long a process may take for an orderly end before it is ended where it stands.
+GRACE_S = 5.0
+
+
+def hold() -> None:
+    """Call it first. Does nothing in a process that was started by hand."""
+    given = os.environ.pop(VARIABLE, None)
+    if given is None:
+        return
+    lifeline = int(given)
+    os.set_inheritable(lifeline, False)
+    threading.Thread(target=_end_with, args=(lifeline,), name="lifeline", daemon=True).start()
+
+
+def _end_with(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    os._exit(1)
