@@ -29,17 +29,15 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
-        handler: Any = await continuation(handler_call_details)
-        if handler is None:
-            return handler
-        if handler.unary_unary is not None:
-            return handler._replace(unary_unary=self._guard_unary(handler.unary_unary))  # type: ignore[no-any-return]
-        if handler.stream_stream is not None:
-            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream))  # type: ignore[no-any-return]
-        return handler  # type: ignore[no-any-return]
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is not None and handler.unary_unary is not None:
+            return handler._replace(unary_unary=self._guard_unary(handler.unary_unary))
+        if handler is not None and handler.stream_stream is not None:
+            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream))
+        return handler
 
     def _guard_unary(self, behaviour: Any) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
@@ -52,11 +50,14 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     def _guard_stream(self, behaviour: Any) -> Any:
         async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
+            responses = behaviour(requests, context)
             try:
-                async for response in behaviour(requests, context):
+                async for response in responses:
                     yield response
             except (Exception, asyncio.CancelledError) as error:
                 await self._abort(error, context)
+            finally:
+                await responses.aclose()
 
         return guarded
 
@@ -102,7 +103,7 @@ class Server:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_s)
 
-    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+    async def _set_health(self, status: Any) -> None:
         for name in self._names:
             await self._health.set(name, status)
 

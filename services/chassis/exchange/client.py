@@ -1,0 +1,306 @@
+"""The asking side of an exchange."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+
+from protos.type.v1 import exchange_pb2 as pb
+from protos.type.v1.exchange_pb2 import Item
+from services.chassis.channel import from_rpc_error
+from services.chassis.clock import Clock
+from services.chassis.errors import LegatoError, Reason, from_status, unavailable
+from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
+from services.chassis.log import Log
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+SILENCE_S = 2.0
+ALIVE_EVERY_S = 0.5
+RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class ExchangeBroken(LegatoError):
+    """The other side is gone, and with it the call; whether it acted on it is not known."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(Reason.UNAVAILABLE, unavailable(service).message, retry_after_s=1)
+
+
+class ExchangeClient:
+    """Keeps one exchange with one replica of a service open, and opens it again when it breaks."""
+
+    def __init__(
+        self,
+        service: str,
+        open_stream: Callable[[], "grpc.aio.StreamStreamCall[Any, Any]"],
+        request_type: type[Any],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._service = service
+        self._open_stream = open_stream
+        self._request_type = request_type
+        self._clock = clock
+        self._log = log
+        self._calls: dict[int, _Question[Any] | ClientCall[Any]] = {}
+        self._last_call_id = 0
+        self._outbox: Outbox | None = None
+        self._going_away = False
+        self._heard_at_s = 0.0
+        self._connected = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether new calls may be opened."""
+        return self._outbox is not None and not self._going_away
+
+    @property
+    def load(self) -> int:
+        return len(self._calls)
+
+    def start(self) -> None:
+        self._keeper = asyncio.create_task(self._keep_open())
+
+    async def connected(self) -> None:
+        await self._connected.wait()
+
+    async def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+
+    async def ask(self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float) -> ResponseT:
+        """A question and its answer."""
+        question = _Question(response_type)
+        call_id = self._begin(method, request, question, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await question.answer
+        except TimeoutError:
+            raise unavailable(self._service) from None
+        finally:
+            self._calls.pop(call_id, None)
+
+    def open(self, method: str, request: Message, response_type: type[ResponseT]) -> "ClientCall[ResponseT]":
+        """A conversation. Whoever opens it reads it to its end, or cancels it."""
+        call = ClientCall(self, response_type)
+        call.call_id = self._begin(method, request, call, 0)
+        return call
+
+    def _begin(self, method: str, request: Message, call: "_Question[Any] | ClientCall[Any]", timeout_s: float) -> int:
+        if self._outbox is None:
+            raise ExchangeBroken(self._service)
+        self._last_call_id += 1
+        self._calls[self._last_call_id] = call
+        self._outbox.put(
+            Item(
+                call_id=self._last_call_id,
+                kind=pb.ITEM_KIND_OPEN,
+                method=method,
+                payload=request.SerializeToString(),
+                timeout_ms=round(timeout_s * 1000),
+            )
+        )
+        return self._last_call_id
+
+    def say(self, item: Item) -> None:
+        """For a call that runs: put an item of its own."""
+        if self._outbox is not None and item.call_id in self._calls:
+            if item.kind == pb.ITEM_KIND_CREDIT:
+                self._outbox.put_control(item)
+            else:
+                self._outbox.put(item)
+
+    def forget(self, call_id: int) -> None:
+        """The caller leaves a call; the other side is told, unless it never heard of it."""
+        if self._calls.pop(call_id, None) is None or self._outbox is None:
+            return
+        unsent = self._outbox.drop(call_id)
+        if not any(item.kind == pb.ITEM_KIND_OPEN for item in unsent):
+            self._outbox.put_control(Item(call_id=call_id, kind=pb.ITEM_KIND_CANCEL))
+
+    async def _keep_open(self) -> None:
+        failures = 0
+        while True:
+            stream = self._open_stream()
+            try:
+                await stream.wait_for_connection()
+                failures = 0
+                await self._converse(stream)
+            except (grpc.RpcError, asyncio.InvalidStateError):
+                failures += 1
+            finally:
+                # Without it the other side would never learn that we left.
+                stream.cancel()
+                self._break_off()
+            await asyncio.sleep(RECONNECT_AFTER_S[min(failures, len(RECONNECT_AFTER_S)) - 1])
+
+    async def _converse(self, stream: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
+        self._outbox = outbox = Outbox()
+        self._going_away = False
+        self._heard_at_s = self._clock.elapsed_s()
+        self._connected.set()
+        helpers = [asyncio.create_task(self._write(stream, outbox)), asyncio.create_task(self._watch(stream, outbox))]
+        try:
+            while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
+                self._heard_at_s = self._clock.elapsed_s()
+                for item in response.items:
+                    self._take(item)
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+
+    async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+        try:
+            while items := await outbox.take():
+                await stream.write(self._request_type(items=items))
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            stream.cancel()
+
+    async def _watch(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+        """An end that is cut off without a word is found by its silence."""
+        while self._clock.elapsed_s() - self._heard_at_s < SILENCE_S:
+            outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+            await asyncio.sleep(ALIVE_EVERY_S)
+        self._log.warning("exchange.silent", name=self._service)
+        stream.cancel()
+
+    def _break_off(self) -> None:
+        self._outbox = None
+        self._connected.clear()
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.fail(ExchangeBroken(self._service))
+
+    def _take(self, item: Item) -> None:
+        kind = item.kind
+        if kind == pb.ITEM_KIND_GOING_AWAY:
+            self._going_away = True
+            return
+        call = self._calls.get(item.call_id)
+        if call is None:
+            return
+        if kind == pb.ITEM_KIND_MESSAGE:
+            call.arrive(item.payload)
+        elif kind == pb.ITEM_KIND_END:
+            del self._calls[item.call_id]
+            call.end(item.payload)
+        elif kind == pb.ITEM_KIND_ERROR:
+            del self._calls[item.call_id]
+            call.fail(from_status(Status.FromString(item.payload)))
+
+
+class _Question(Generic[ResponseT]):
+    def __init__(self, response_type: type[ResponseT]) -> None:
+        self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self._response_type = response_type
+
+    def arrive(self, payload: bytes) -> None:
+        """A question has but one answer, and that is its end."""
+
+    def end(self, payload: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(self._response_type.FromString(payload))
+
+    def fail(self, error: LegatoError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class ClientCall(Generic[ResponseT]):
+    """A conversation on an exchange, for one reader."""
+
+    def __init__(self, exchange: ExchangeClient, response_type: type[ResponseT]) -> None:
+        self.call_id = 0
+        self._exchange = exchange
+        self._response_type = response_type
+        self._inbox: deque[bytes] = deque()
+        self._ended = False
+        self._error: LegatoError | None = None
+        self._arrived: asyncio.Future[None] | None = None
+        self._taken_bytes = 0
+
+    async def receive(self) -> ResponseT | None:
+        """The next response, or None at the end; raises what the other side raised, after all it had sent."""
+        while not self._inbox:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return None
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        payload = self._inbox.popleft()
+        self._taken_bytes += len(payload)
+        if self._taken_bytes >= WINDOW_BYTES // 4:
+            self._exchange.say(
+                Item(call_id=self.call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=self._taken_bytes)
+            )
+            self._taken_bytes = 0
+        return self._response_type.FromString(payload)
+
+    def send(self, request: Message) -> None:
+        payload = request.SerializeToString()
+        self._exchange.say(Item(call_id=self.call_id, kind=pb.ITEM_KIND_MESSAGE, payload=payload))
+
+    def cancel(self) -> None:
+        self._exchange.forget(self.call_id)
+
+    def arrive(self, payload: bytes) -> None:
+        self._inbox.append(payload)
+        self._wake()
+
+    def end(self, payload: bytes) -> None:
+        self._ended = True
+        self._wake()
+
+    def fail(self, error: LegatoError) -> None:
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+
+class RpcCall(Generic[ResponseT]):
+    """The same conversation as an ordinary RPC of its own, for what is too big to share a stream."""
+
+    def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
+        self._service = service
+        self._stream = stream
+        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._outbox.put_nowait(request)
+        self._writer = asyncio.create_task(self._write())
+
+    async def receive(self) -> ResponseT | None:
+        try:
+            response = await self._stream.read()
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self._service) from None
+        if response is grpc.aio.EOF:
+            self._writer.cancel()
+            return None
+        return cast(ResponseT, response)
+
+    def send(self, request: Message) -> None:
+        self._outbox.put_nowait(request)
+
+    def cancel(self) -> None:
+        self._writer.cancel()
+        self._stream.cancel()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._stream.write(await self._outbox.get())
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            # The reader meets the same failure, and tells it.
+            pass

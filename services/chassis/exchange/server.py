@@ -1,0 +1,266 @@
+"""The answering side of an exchange."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from protos.type.v1 import exchange_pb2 as pb
+from protos.type.v1.exchange_pb2 import Item
+from services.chassis.errors import LegatoError, Reason, internal_error, to_status
+from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
+from services.chassis.log import Log
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
+ResponseT_contra = TypeVar("ResponseT_contra", bound=Message, contravariant=True)
+
+
+class Conversation(Protocol[RequestT_co, ResponseT_contra]):
+    """One call as its handler sees it, whichever way it came. When the caller leaves, the handler is cancelled."""
+
+    async def receive(self) -> RequestT_co:
+        """The first request, then later ones. A caller who has nothing more to say is waited for until it leaves."""
+        ...
+
+    async def send(self, response: ResponseT_contra) -> None:
+        """Waits while the caller is too far behind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryMethod(Generic[RequestT, ResponseT]):
+    """A question and its answer. Whoever asks may leave; the answer is worked out all the same."""
+
+    request_type: type[RequestT]
+    answer: Callable[[RequestT], Awaitable[ResponseT]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMethod(Generic[RequestT, ResponseT]):
+    request_type: type[RequestT]
+    serve: Callable[[Conversation[RequestT, ResponseT]], Awaitable[None]]
+
+
+Methods = Mapping[str, UnaryMethod[Any, Any] | StreamMethod[Any, Any]]
+
+
+class ExchangeServer:
+    def __init__(self, methods: Methods, response_type: type[Any], log: Log) -> None:
+        self._methods = methods
+        self._response_type = response_type
+        self._log = log
+        self._sessions: set[_Session] = set()
+        self._draining = False
+
+    async def serve(self, requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any, None]:
+        session = _Session(self._methods, self._log)
+        self._sessions.add(session)
+        if self._draining:
+            session.go_away()
+        reader = asyncio.create_task(session.read(requests))
+        try:
+            while items := await session.outbox.take():
+                yield self._response_type(items=items)
+        finally:
+            reader.cancel()
+            self._sessions.discard(session)
+            session.close()
+
+    async def drain(self) -> None:
+        """Ask every client to open no further calls here, then wait until none runs."""
+        self._draining = True
+        for session in self._sessions:
+            session.go_away()
+        while any(session.calls for session in self._sessions):
+            await asyncio.sleep(0.02)
+
+
+class _Session:
+    """One client's exchange."""
+
+    def __init__(self, methods: Methods, log: Log) -> None:
+        self.outbox = Outbox()
+        self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
+        self._methods = methods
+        self._log = log
+
+    async def read(self, requests: AsyncIterator[Any]) -> None:
+        """Never waits on a call, so that whatever controls one gets through."""
+        try:
+            async for request in requests:
+                for item in request.items:
+                    self._take(item)
+        finally:
+            self.outbox.close()
+
+    def go_away(self) -> None:
+        self.outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
+
+    def close(self) -> None:
+        for call in list(self.calls.values()):
+            if isinstance(call, _ServerCall):
+                call.leave()
+        self.calls.clear()
+
+    def _take(self, item: Item) -> None:
+        kind = item.kind
+        if kind == pb.ITEM_KIND_OPEN:
+            self._open(item)
+            return
+        if kind == pb.ITEM_KIND_ALIVE:
+            self.outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+            return
+        call = self.calls.get(item.call_id)
+        if not isinstance(call, _ServerCall):
+            # The call is over, and the caller does not know it yet.
+            return
+        if kind == pb.ITEM_KIND_MESSAGE:
+            call.arrive(item.payload)
+        elif kind == pb.ITEM_KIND_CREDIT:
+            call.add_credit(item.credit_bytes)
+        elif kind == pb.ITEM_KIND_CANCEL:
+            del self.calls[item.call_id]
+            self.outbox.drop(item.call_id)
+            call.leave()
+
+    def _open(self, item: Item) -> None:
+        call_id = item.call_id
+        method = self._methods.get(item.method)
+        if method is None or call_id in self.calls:
+            self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, "There is no such method."))
+        elif isinstance(method, StreamMethod):
+            call = _ServerCall(call_id, method.request_type, self.outbox)
+            call.arrive(item.payload)
+            self.calls[call_id] = call
+            call.task = asyncio.create_task(self._converse(method, call))
+        else:
+            try:
+                answer = asyncio.ensure_future(method.answer(method.request_type.FromString(item.payload)))
+            except Exception as error:
+                self._fail(call_id, self._tellable(error))
+                return
+            self.calls[call_id] = answer
+            answer.add_done_callback(lambda future: self._answered(call_id, future))
+
+    def _answered(self, call_id: int, answer: "asyncio.Future[Message]") -> None:
+        if self.calls.pop(call_id, None) is not answer:
+            return
+        if answer.cancelled():
+            self._fail(call_id, internal_error())
+        elif (error := answer.exception()) is not None:
+            self._fail(call_id, self._tellable(error))
+        else:
+            payload = answer.result().SerializeToString()
+            self.outbox.put(Item(call_id=call_id, kind=pb.ITEM_KIND_END, payload=payload))
+
+    async def _converse(self, method: StreamMethod[Any, Any], call: "_ServerCall") -> None:
+        try:
+            await method.serve(call)
+        except asyncio.CancelledError:
+            # The caller left, or the exchange broke: there is nobody to tell.
+            return
+        except Exception as error:
+            if self.calls.pop(call.call_id, None) is call:
+                self._fail(call.call_id, self._tellable(error))
+            return
+        if self.calls.pop(call.call_id, None) is call:
+            self.outbox.put(Item(call_id=call.call_id, kind=pb.ITEM_KIND_END))
+
+    def _tellable(self, error: BaseException) -> LegatoError:
+        if isinstance(error, LegatoError):
+            return error
+        if isinstance(error, DecodeError):
+            return LegatoError(Reason.REQUEST_INVALID, "The message could not be read.")
+        self._log.failure("exchange.failed", error)
+        return internal_error()
+
+    def _fail(self, call_id: int, error: LegatoError) -> None:
+        payload = to_status(error).SerializeToString()
+        self.outbox.put(Item(call_id=call_id, kind=pb.ITEM_KIND_ERROR, payload=payload))
+
+
+class _ServerCall:
+    def __init__(self, call_id: int, request_type: type[Message], outbox: Outbox) -> None:
+        self.call_id = call_id
+        self.task: asyncio.Task[None] | None = None
+        self._request_type = request_type
+        self._outbox = outbox
+        self._inbox: deque[bytes] = deque()
+        self._arrived: asyncio.Future[None] | None = None
+        self._credit_bytes = WINDOW_BYTES
+        self._credited: asyncio.Future[None] | None = None
+
+    async def receive(self) -> Any:
+        while not self._inbox:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        return self._request_type.FromString(self._inbox.popleft())
+
+    async def send(self, response: Message) -> None:
+        while self._credit_bytes <= 0:
+            self._credited = asyncio.get_running_loop().create_future()
+            await self._credited
+        payload = response.SerializeToString()
+        self._credit_bytes -= len(payload)
+        self._outbox.put(Item(call_id=self.call_id, kind=pb.ITEM_KIND_MESSAGE, payload=payload))
+
+    def arrive(self, payload: bytes) -> None:
+        self._inbox.append(payload)
+        _wake(self._arrived)
+
+    def add_credit(self, credit_bytes: int) -> None:
+        self._credit_bytes += credit_bytes
+        _wake(self._credited)
+
+    def leave(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+def _wake(waiter: "asyncio.Future[None] | None") -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+async def serve_stream(
+    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any
+) -> AsyncGenerator[ResponseT, None]:
+    """The same conversation as an ordinary RPC of its own, where HTTP/2 does the flow control."""
+    conversation: _RpcConversation[RequestT, ResponseT] = _RpcConversation(requests)
+    serving = asyncio.ensure_future(method.serve(conversation))
+    serving.add_done_callback(conversation.end)
+    try:
+        while (response := await conversation.responses.get()) is not None:
+            yield response
+            conversation.written.set()
+        await serving
+    finally:
+        serving.cancel()
+
+
+class _RpcConversation(Generic[RequestT, ResponseT]):
+    def __init__(self, requests: AsyncIterator[RequestT]) -> None:
+        self.responses: asyncio.Queue[ResponseT | None] = asyncio.Queue()
+        self.written = asyncio.Event()
+        self._requests = requests
+
+    def end(self, serving: "asyncio.Future[None]") -> None:
+        if not serving.cancelled():
+            # Looked at here, because a caller who left never will.
+            serving.exception()
+        self.responses.put_nowait(None)
+
+    async def receive(self) -> RequestT:
+        async for request in self._requests:
+            return request
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def send(self, response: ResponseT) -> None:
+        self.written.clear()
+        self.responses.put_nowait(response)
+        await self.written.wait()

@@ -1,0 +1,91 @@
+"""The replicas of a service: found by name again and again, each with an exchange of its own."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from services.chassis.errors import unavailable
+from services.chassis.log import Log
+
+RESOLVE_EVERY_S = 5.0
+
+
+class Replica(Protocol):
+    @property
+    def usable(self) -> bool: ...
+
+    @property
+    def load(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+ReplicaT = TypeVar("ReplicaT", bound=Replica)
+
+
+class Replicas(Generic[ReplicaT]):
+    def __init__(self, service: str, addresses: str, connect: Callable[[str], ReplicaT], log: Log) -> None:
+        """`addresses` are unix:PATH or HOST:PORT, with commas between; a host may stand for many machines."""
+        self._service = service
+        self._addresses = [address.strip() for address in addresses.split(",") if address.strip()]
+        self._connect = connect
+        self._log = log
+        self._replicas: dict[str, ReplicaT] = {}
+        self._resolver: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._resolve()
+        self._resolver = asyncio.create_task(self._keep_resolving())
+
+    async def close(self) -> None:
+        if self._resolver is not None:
+            self._resolver.cancel()
+        await asyncio.gather(*(replica.close() for replica in self._replicas.values()))
+
+    def least_loaded(self, other_than: ReplicaT | None = None) -> ReplicaT:
+        usable = [replica for replica in self._replicas.values() if replica.usable and replica is not other_than]
+        if not usable:
+            raise unavailable(self._service)
+        return min(usable, key=lambda replica: replica.load)
+
+    def for_account(self, account_id: str) -> ReplicaT:
+        """The same replica from every edge, so that what one account does meets in one batch. When replicas come or
+        go, only the accounts of those move."""
+        usable = [(address, replica) for address, replica in self._replicas.items() if replica.usable]
+        if not usable:
+            raise unavailable(self._service)
+        if len(usable) == 1:
+            return usable[0][1]
+        return max(usable, key=lambda pair: hashlib.blake2b(f"{account_id} {pair[0]}".encode()).digest())[1]
+
+    async def _keep_resolving(self) -> None:
+        while True:
+            await asyncio.sleep(RESOLVE_EVERY_S)
+            await self._resolve()
+
+    async def _resolve(self) -> None:
+        found: set[str] = set()
+        for address in self._addresses:
+            try:
+                found |= await _resolve(address)
+            except OSError:
+                # A name server that is away for a moment must not cost us the replicas we have.
+                self._log.warning("replicas.unresolved", name=self._service, address=address)
+                found |= self._replicas.keys()
+        for address in found - self._replicas.keys():
+            self._replicas[address] = self._connect(address)
+        for address in self._replicas.keys() - found:
+            replica = self._replicas[address]
+            if not replica.usable and not replica.load:
+                # Its calls are over and nothing answers there: it is gone, not just unlisted.
+                del self._replicas[address]
+                await replica.close()
+
+
+async def _resolve(address: str) -> set[str]:
+    if address.startswith("unix:"):
+        return {address}
+    host, _, port = address.rpartition(":")
+    infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=1)
+    return {f"[{info[4][0]}]:{port}" if ":" in str(info[4][0]) else f"{info[4][0]}:{port}" for info in infos}
