@@ -83,10 +83,10 @@ class Postgres:
         return site / parts[0] / "bin"
 
     def _make_cluster(self, initdb: Path) -> None:
-        options = [f"--pgdata={self._folder}/data", f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--no-locale"]
+        options = ["--username", USER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
         with self._output.open("ab") as output:
             made = subprocess.run(
-                [initdb, "--no-sync", *options], stdout=output, stderr=output, check=False, cwd="/",
+                [initdb, *options, self._folder / "data"], stdout=output, stderr=output, check=False, cwd="/",
                 user=self._user_id, group=self._user_id, extra_groups=None if self._user_id is None else [],
             )  # fmt: skip
         if made.returncode != 0:
