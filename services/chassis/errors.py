@@ -67,9 +67,7 @@ WIRE: dict[Reason, Wire] = {
     Reason.REQUEST_RESOLVED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_already_processed"),
     Reason.BODY_TOO_LARGE: Wire(grpc.StatusCode.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"),
     Reason.ENCODING_NOT_SUPPORTED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"),
-    Reason.RATE_LIMITED: Wire(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"
-    ),
+    Reason.RATE_LIMITED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
     Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),

@@ -54,6 +54,8 @@ def _read_file(path: str | None) -> dict[str, Any]:
 
 
 def _decode(kind: type, value: Any) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise NotImplementedError(kind)
+    if kind is not Path:
+        raise NotImplementedError(kind)
+    if not isinstance(value, str):
+        raise TypeError("Expected a path")
+    return Path(value)

@@ -1,0 +1,67 @@
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from google.rpc.status_pb2 import Status
+
+from services.chassis import errors
+from services.chassis.errors import LegatoError, Reason, from_status, to_status
+
+
+def test_every_reason_has_its_row() -> None:
+    assert set(errors.WIRE) == set(Reason)
+
+
+def test_every_row_is_an_error_on_both_wires() -> None:
+    for wire in errors.WIRE.values():
+        assert wire.grpc_code is not grpc.StatusCode.OK
+        assert 400 <= wire.http_status < 600
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_an_error_arrives_as_it_was_raised(reason: Reason) -> None:
+    raised = LegatoError(reason, "The message.", param="messages", retry_after_s=2.5)
+
+    arrived = from_status(Status.FromString(to_status(raised).SerializeToString()))
+
+    assert (arrived.reason, arrived.message) == (reason, "The message.")
+    assert (arrived.param, arrived.retry_after_s) == ("messages", 2.5)
+
+
+def test_what_was_not_said_stays_absent() -> None:
+    arrived = from_status(to_status(LegatoError(Reason.RATE_LIMITED, "Slow down.")))
+
+    assert (arrived.param, arrived.retry_after_s) == (None, None)
+
+
+def test_the_status_carries_the_grpc_code_of_its_reason() -> None:
+    status = to_status(LegatoError(Reason.CREDITS_EXHAUSTED, "No credit."))
+
+    assert status.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
+
+
+def test_a_reason_that_is_not_known_here_is_internal() -> None:
+    status = Status(code=3, message="Quoting a secret.")
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="FROM_THE_FUTURE", domain=errors.DOMAIN))
+
+    arrived = from_status(status)
+
+    assert arrived.reason is Reason.INTERNAL
+    assert "secret" not in arrived.message
+
+
+def test_a_reason_of_somebody_else_is_internal() -> None:
+    status = Status(code=3, message="Quoting a secret.")
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="RATE_LIMITED", domain="example.com"))
+
+    assert from_status(status).reason is Reason.INTERNAL
+
+
+def test_a_status_without_details_is_internal() -> None:
+    assert from_status(Status(code=2, message="Quoting a secret.")).message == errors.internal_error().message
+
+
+def test_what_is_unavailable_may_be_tried_again() -> None:
+    error = errors.unavailable("Metering")
+
+    assert error.wire.http_status == 503
+    assert error.retry_after_s

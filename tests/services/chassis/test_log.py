@@ -1,0 +1,108 @@
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from services.chassis.log import Log, open_log
+
+CANARY = "what-somebody-said"
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_is_an_event_with_fields(log: Log, log_text: Callable[[], str]) -> None:
+    log.info("chat.settled", request_id="01", cost_nanos=7, stream=True)
+
+    (line,) = lines(log_text())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "service": "test",
+        "event": "chat.settled",
+        "request_id": "01",
+        "cost_nanos": 7,
+        "stream": True,
+    }
+
+
+def test_a_field_that_is_not_listed_is_refused(log: Log, log_text: Callable[[], str]) -> None:
+    with pytest.raises(ValueError, match="messages"):
+        log.info("chat.started", request_id="01", messages=CANARY)
+
+    assert log_text() == ""
+
+
+def test_the_refusal_of_a_field_does_not_quote_its_value(log: Log) -> None:
+    with pytest.raises(ValueError, match="prompt") as refused:
+        log.debug("chat.started", prompt=CANARY)
+
+    assert CANARY not in str(refused.value)
+
+
+def test_a_failure_says_kind_and_place_but_not_the_text(log: Log, log_text: Callable[[], str]) -> None:
+    def fail() -> None:
+        raise RuntimeError(CANARY)
+
+    try:
+        fail()
+    except RuntimeError as error:
+        log.failure("chat.failed", error, request_id="01")
+
+    (line,) = lines(log_text())
+    assert line["error"].startswith("RuntimeError at ")
+    assert f"{__file__}:{fail.__code__.co_firstlineno + 1}" in line["error"]
+    assert CANARY not in log_text()
+
+
+def test_a_failure_that_was_never_raised_has_a_kind_only(log: Log, log_text: Callable[[], str]) -> None:
+    log.failure("chat.failed", KeyError(CANARY))
+
+    assert lines(log_text())[0]["error"] == "KeyError"
+
+
+def test_debug_is_silent_unless_asked_for() -> None:
+    stream = io.StringIO()
+
+    Log("test", stream).debug("chat.started")
+
+    assert stream.getvalue() == ""
+
+
+def test_a_stream_that_cannot_be_written_ends_nothing() -> None:
+    stream = io.StringIO()
+    stream.close()
+
+    Log("test", stream).info("chat.started")
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    """Puts the process's logging back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_what_libraries_log_is_kept_without_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    open_log("test")
+    library = logging.getLogger("some.library")
+
+    library.warning("got %s", CANARY)
+    try:
+        raise OSError(CANARY)
+    except OSError:
+        library.exception("failed with %s", CANARY)
+    library.info("not even this: %s", CANARY)
+
+    text = capsys.readouterr().err
+    assert [(line["event"], line["logger"]) for line in lines(text)] == [("library.said", "some.library")] * 2
+    assert [line["error"].partition(" ")[0] for line in lines(text)] == ["WARNING", "OSError"]
+    assert CANARY not in text
