@@ -1,0 +1,69 @@
+"""`python -m services.auth`: accounts, keys, and whose key it is."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from services.auth import store
+from services.auth.keys import parse_peppers
+from services.auth.service import MIGRATIONS, Auth
+from services.chassis import lifeline
+from services.chassis.clock import SystemClock
+from services.chassis.database import open_database
+from services.chassis.errors import LegatoError
+from services.chassis.log import open_log
+from services.chassis.server import Server, wait_for_stop
+from services.chassis.settings import SettingsError, load
+
+# Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
+STOP_GRACE_S = 3.0
+
+
+class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
+    key_peppers: str
+    data: Path = Path(".legato")
+    database_url: str = ""
+    auth_listen: str = ""
+    insecure_tcp: bool = False
+    debug: bool = False
+
+
+async def main() -> None:
+    settings = load(AuthSettings)
+    peppers = parse_peppers(settings.key_peppers)
+    log = open_log("auth", debug=settings.debug)
+    database = open_database("auth", settings.database_url, settings.data)
+    try:
+        with store.outage_is_unavailable():
+            database.migrate(MIGRATIONS)
+        auth = Auth(database, peppers, SystemClock(), log)
+        listen = settings.auth_listen or _private_socket(settings.data)
+        server = Server(listen, auth.registrations, log, insecure_tcp=settings.insecure_tcp)
+        await server.start()
+        log.info("service.started", listen=listen)
+        await wait_for_stop()
+        auth.watches.end()
+        await server.stop(STOP_GRACE_S)
+        log.info("service.stopped")
+    finally:
+        database.close()
+
+
+def _private_socket(data: Path) -> str:
+    folder = data / "run"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return f"unix:{folder / 'auth.sock'}"
+
+
+if __name__ == "__main__":
+    lifeline.hold()
+    try:
+        uvloop.run(main())
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except LegatoError:
+        print("auth: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)", file=sys.stderr)
+        sys.exit(1)

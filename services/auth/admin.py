@@ -1,0 +1,161 @@
+"""What an account's owner does: opens accounts, changes them, issues keys and revokes them."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from services.auth import checks, keys, store
+from services.auth.records import Account, Key, Position, Scope, to_micros
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.log import Log
+
+# Callers accept a cached key for at most 800 ms after they asked about it; the rest is for clocks that differ in rate.
+# So long after a commit was confirmed, nobody acts on what was true before. See docs/revocation.md.
+HOLDS_EVERYWHERE_AFTER_S: Final = 0.85
+
+# No letter or digit that could be read as another.
+_ACCOUNT_ID_ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
+_ACCOUNT_ID_LENGTH: Final = 16
+
+ItemT = TypeVar("ItemT")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[ItemT]):
+    items: list[ItemT]
+    # Empty: this was the last page.
+    next_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    key: Key
+    # To be shown to its owner once; we cannot show it again.
+    secret: keys.ApiKey
+
+
+class AccountAdmin:
+    def __init__(self, database: Database, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._sleep = sleep
+
+    async def create(self, name: str) -> Account:
+        account = Account(
+            account_id="acct_" + "".join(secrets.choice(_ACCOUNT_ID_ALPHABET) for _ in range(_ACCOUNT_ID_LENGTH)),
+            name=checks.name(name),
+            created_at_us=to_micros(self._clock.now()),
+            preferred_class=checks.DEFAULT_CLASS,
+            requests_per_minute=None,
+        )
+        with store.outage_is_unavailable():
+            await self._database.write(lambda connection: store.add_account(connection, account))
+        self._log.info("account.created", account_id=account.account_id)
+        return account
+
+    async def get(self, account_id: str) -> Account:
+        checks.id_of("account", account_id)
+        with store.outage_is_unavailable():
+            account = await self._database.read(lambda connection: store.find_account(connection, account_id))
+        if account is None:
+            raise checks.not_found("account")
+        return account
+
+    async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
+        size, after = checks.page_size(page_size), checks.page_token(page_token)
+        with store.outage_is_unavailable():
+            found = await self._database.read(lambda connection: store.list_accounts(connection, after, size + 1))
+        return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
+
+    async def update(self, account_id: str, preferred_class: str | None, requests_per_minute: int | None) -> Account:
+        """None leaves a field as it is. Returns when the change holds on every edge."""
+        checks.id_of("account", account_id)
+        if preferred_class is not None:
+            checks.preferred_class(preferred_class)
+        new_rate = checks.requests_per_minute(requests_per_minute) if requests_per_minute is not None else None
+
+        def change(account: Account) -> Account:
+            return replace(
+                account,
+                preferred_class=account.preferred_class if preferred_class is None else preferred_class,
+                requests_per_minute=account.requests_per_minute if requests_per_minute is None else new_rate,
+            )
+
+        with store.outage_is_unavailable():
+            account = await self._database.write(
+                lambda connection: store.change_account(connection, account_id, change)
+            )
+        if account is None:
+            raise checks.not_found("account")
+        self._log.info("account.updated", account_id=account_id)
+        # Also when nothing changed: the change may be another caller's, made a moment ago.
+        await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
+        return account
+
+
+class KeyAdmin:
+    def __init__(
+        self, database: Database, peppers: keys.Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._database = database
+        self._peppers = peppers
+        self._clock = clock
+        self._log = log
+        self._sleep = sleep
+
+    async def create(
+        self, account_id: str, name: str, scopes: Iterable[Scope | None] = (), expires_after_days: int | None = None
+    ) -> IssuedKey:
+        now = self._clock.now()
+        secret = keys.mint()
+        key = Key(
+            key_id=secret.key_id,
+            account_id=checks.id_of("account", account_id),
+            name=checks.name(name),
+            scopes=checks.scopes(scopes),
+            created_at_us=to_micros(now),
+            expires_at_us=checks.expires_at_us(now, expires_after_days),
+            revoked_at_us=None,
+        )
+
+        digest = self._peppers.digest(secret)
+        with store.outage_is_unavailable():
+            if not await self._database.write(lambda connection: store.add_key(connection, key, digest)):
+                raise checks.not_found("account")
+        self._log.info("key.created", account_id=account_id, key_id=key.key_id)
+        return IssuedKey(key, secret)
+
+    async def list_page(self, account_id: str, page_size: int, page_token: str) -> Page[Key]:
+        checks.id_of("account", account_id)
+        size, after = checks.page_size(page_size), checks.page_token(page_token)
+        with store.outage_is_unavailable():
+            found = await self._database.read(
+                lambda connection: store.list_keys(connection, account_id, after, size + 1)
+            )
+        if found is None:
+            raise checks.not_found("account")
+        return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
+
+    async def revoke(self, key_id: str) -> Key:
+        """Returns when the key is refused on every edge."""
+        checks.id_of("key", key_id)
+        now_us = to_micros(self._clock.now())
+        with store.outage_is_unavailable():
+            key = await self._database.write(lambda connection: store.revoke_key(connection, key_id, now_us))
+        if key is None:
+            raise checks.not_found("key")
+        self._log.info("key.revoked", account_id=key.account_id, key_id=key_id)
+        # Also for a key that was revoked before: it may have been another caller's doing, a moment ago.
+        await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
+        return key
+
+
+def _to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
+    """`found` has one item more than the page where there is another page."""
+    items = found[:size]
+    return Page(items, checks.to_page_token(position_of(items[-1])) if len(found) > size else "")

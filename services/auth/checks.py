@@ -1,0 +1,107 @@
+"""What owners may ask for. Each check gives the value as it is kept, or refuses and says which field."""
+
+import base64
+import binascii
+import re
+import unicodedata
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from services.auth.records import Position, Scope, to_micros
+from services.chassis.errors import LegatoError, Reason
+
+DEFAULT_CLASS: Final = "forte"
+CLASSES: Final = ("mezzo", "forte", "fortissimo")
+EXPIRY_DAYS: Final = (30, 90, 365)
+
+NAME_LENGTH_MOST: Final = 100
+REQUESTS_PER_MINUTE_MOST: Final = 1_000_000
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MOST: Final = 1_000
+
+# Control characters, and the two separators that break lines without being one.
+_UNPRINTABLE: Final = frozenset({"Cc", "Zl", "Zp"})
+
+_ID: Final = re.compile("[0-9A-Za-z_]{1,100}")
+
+
+def id_of(what: str, given: str) -> str:
+    """Asks the database for no id that we cannot have made."""
+    if not _ID.fullmatch(given):
+        raise not_found(what)
+    return given
+
+
+def not_found(what: str) -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, f"There is no such {what}.")
+
+
+def name(given: str) -> str:
+    trimmed = given.strip()
+    if not 1 <= len(trimmed) <= NAME_LENGTH_MOST:
+        raise _refusal("name", f"A name has 1 to {NAME_LENGTH_MOST} characters.")
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
+        raise _refusal("name", "A name has no control characters.")
+    return trimmed
+
+
+def preferred_class(given: str) -> str:
+    if given not in CLASSES:
+        raise _refusal("preferred_class", f"The preferred class is one of: {', '.join(CLASSES)}.")
+    return given
+
+
+def requests_per_minute(given: int) -> int | None:
+    """0 goes back to the service's own default."""
+    if not 0 <= given <= REQUESTS_PER_MINUTE_MOST:
+        raise _refusal("requests_per_minute", f"Requests per minute are from 0 to {REQUESTS_PER_MINUTE_MOST:,}.")
+    return given or None
+
+
+def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:
+    """None stands for a scope that is not known here. To drop it could leave no scope, which means all of them."""
+    kept = set(given)
+    if None in kept:
+        raise _refusal("scopes", f"A scope is one of: {', '.join(Scope)}.")
+    return tuple(scope for scope in Scope if scope in kept)
+
+
+def expires_at_us(created: datetime, after_days: int | None) -> int | None:
+    if after_days is None:
+        return None
+    if after_days not in EXPIRY_DAYS:
+        raise _refusal("expires_after_days", f"A key expires after {', '.join(map(str, EXPIRY_DAYS))} days, or never.")
+    return to_micros(created + timedelta(days=after_days))
+
+
+def page_size(given: int) -> int:
+    if given < 0:
+        raise _refusal("page_size", "A page size is not negative.")
+    return min(given, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT
+
+
+def page_token(given: str) -> Position | None:
+    if not given:
+        return None
+    try:
+        created_at_us, _, last_id = base64.b64decode(given, altchars=b"-_", validate=True).decode().partition(" ")
+        position = Position(int(created_at_us), last_id)
+    except (binascii.Error, ValueError):
+        raise _bad_page_token() from None
+    # What is not written the way we write it was not written by us.
+    if to_page_token(position) != given or not _ID.fullmatch(last_id) or not 0 <= position.created_at_us < 2**63:
+        raise _bad_page_token()
+    return position
+
+
+def to_page_token(position: Position) -> str:
+    return base64.urlsafe_b64encode(f"{position.created_at_us} {position.id}".encode()).decode()
+
+
+def _bad_page_token() -> LegatoError:
+    return _refusal("page_token", "A page token is one that the page before gave.")
+
+
+def _refusal(param: str, message: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

@@ -1,0 +1,85 @@
+"""What auth knows: accounts, and the keys they own. Times are microseconds since 1970, in UTC."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum, StrEnum
+
+from services.auth.keys import StoredDigest
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_micros(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class Scope(StrEnum):
+    INFERENCE = "inference"
+    MODELS = "models"
+    USAGE = "usage"
+
+
+class KeyState(Enum):
+    ACTIVE = "active"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    account_id: str
+    name: str
+    created_at_us: int
+    # What `auto` means for this account.
+    preferred_class: str
+    # None: the service's own default.
+    requests_per_minute: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    key_id: str
+    account_id: str
+    name: str
+    # None of them means all of them.
+    scopes: tuple[Scope, ...]
+    created_at_us: int
+    # None: never.
+    expires_at_us: int | None
+    # None: not revoked.
+    revoked_at_us: int | None
+
+    def state_at(self, now_us: int) -> KeyState:
+        if self.revoked_at_us is not None:
+            return KeyState.REVOKED
+        if self.expires_at_us is not None and self.expires_at_us <= now_us:
+            return KeyState.EXPIRED
+        return KeyState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A key as verification needs it: with its digest, and with what its account decided."""
+
+    key: Key
+    digest: StoredDigest
+    preferred_class: str
+    requests_per_minute: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Which keys changed after some epoch, up to `epoch`."""
+
+    epoch: int
+    key_ids: tuple[str, ...] = ()
+    # Too much has changed for a list: whatever was learned before `epoch` is to be forgotten.
+    has_gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a page of a list ended; the next begins behind it. Lists are in order of creation, then of id."""
+
+    created_at_us: int
+    id: str

@@ -1,0 +1,32 @@
+"""Auth put together on one database: what the process serves, and what tests serve in its place."""
+
+import asyncio
+from pathlib import Path
+
+from services.auth import store
+from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
+from services.auth.keys import Peppers
+from services.auth.records import Changes
+from services.auth.servicer import register_account_admin, register_auth, register_key_admin
+from services.auth.verifier import Verifier
+from services.auth.watch import Watches
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.log import Log
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class Auth:
+    def __init__(
+        self, database: Database, peppers: Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        async def read_changes(since_epoch: int) -> Changes:
+            return await database.read(lambda connection: store.changes_since(connection, since_epoch))
+
+        self.watches = Watches(read_changes, log)
+        self.registrations = [
+            register_auth(Verifier(database, peppers, clock, log), self.watches),
+            register_account_admin(AccountAdmin(database, clock, log, sleep)),
+            register_key_admin(KeyAdmin(database, peppers, clock, log, sleep), clock),
+        ]

@@ -1,0 +1,171 @@
+"""The RPCs of auth.proto: from messages to what they ask for, and back."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import auth_pb2 as pb
+from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from services.auth.admin import AccountAdmin, KeyAdmin
+from services.auth.records import Account, Holder, Key, KeyState, Scope, to_micros
+from services.auth.verifier import Verifier
+from services.auth.watch import Heartbeat, Ping, Watches
+from services.chassis.clock import Clock
+from services.chassis.server import Registration
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_SCOPE_TO_PROTO = {
+    Scope.INFERENCE: pb.SCOPE_INFERENCE,
+    Scope.MODELS: pb.SCOPE_MODELS,
+    Scope.USAGE: pb.SCOPE_USAGE,
+}
+_SCOPE_FROM_PROTO = {number: scope for scope, number in _SCOPE_TO_PROTO.items()}
+
+_STATE_TO_PROTO = {
+    KeyState.ACTIVE: pb.KEY_STATE_ACTIVE,
+    KeyState.REVOKED: pb.KEY_STATE_REVOKED,
+    KeyState.EXPIRED: pb.KEY_STATE_EXPIRED,
+}
+
+
+class AuthServicer(pb_grpc.AuthServiceServicer):
+    def __init__(self, verifier: Verifier, watches: Watches) -> None:
+        self._verifier = verifier
+        self._watches = watches
+
+    async def Verify(self, request: pb.VerifyRequest, context: Context) -> pb.VerifyResponse:
+        verified = await self._verifier.verify(request.api_key)
+        return pb.VerifyResponse(principal=_to_principal(verified.holder), epoch=verified.epoch)
+
+    async def Watch(
+        self, request_iterator: AsyncIterator[pb.WatchRequest], context: Context
+    ) -> AsyncIterator[pb.WatchResponse]:
+        pings = (Ping(request.ping_no, request.epoch) async for request in request_iterator)
+        async with aclosing(self._watches.serve(pings)) as heartbeats:
+            async for heartbeat in heartbeats:
+                yield _to_watch_response(heartbeat)
+
+
+class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
+    def __init__(self, accounts: AccountAdmin) -> None:
+        self._accounts = accounts
+
+    async def CreateAccount(self, request: pb.CreateAccountRequest, context: Context) -> pb.CreateAccountResponse:
+        return pb.CreateAccountResponse(account=_to_account(await self._accounts.create(request.name)))
+
+    async def GetAccount(self, request: pb.GetAccountRequest, context: Context) -> pb.GetAccountResponse:
+        return pb.GetAccountResponse(account=_to_account(await self._accounts.get(request.account_id)))
+
+    async def ListAccounts(self, request: pb.ListAccountsRequest, context: Context) -> pb.ListAccountsResponse:
+        page = await self._accounts.list_page(request.page_size, request.page_token)
+        return pb.ListAccountsResponse(
+            accounts=[_to_account(account) for account in page.items], next_page_token=page.next_token
+        )
+
+    async def UpdateAccount(self, request: pb.UpdateAccountRequest, context: Context) -> pb.UpdateAccountResponse:
+        account = await self._accounts.update(
+            request.account_id,
+            request.preferred_class if request.HasField("preferred_class") else None,
+            request.requests_per_minute if request.HasField("requests_per_minute") else None,
+        )
+        return pb.UpdateAccountResponse(account=_to_account(account))
+
+
+class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
+    def __init__(self, keys: KeyAdmin, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
+
+    async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
+        issued = await self._keys.create(
+            request.account_id,
+            request.name,
+            [_SCOPE_FROM_PROTO.get(scope) for scope in request.scopes],
+            request.expires_after_days if request.HasField("expires_after_days") else None,
+        )
+        return pb.CreateKeyResponse(key=self._to_key(issued.key), api_key=issued.secret.reveal())
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
+        page = await self._keys.list_page(request.account_id, request.page_size, request.page_token)
+        return pb.ListKeysResponse(keys=[self._to_key(key) for key in page.items], next_page_token=page.next_token)
+
+    async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
+        return pb.RevokeKeyResponse(key=self._to_key(await self._keys.revoke(request.key_id)))
+
+    def _to_key(self, key: Key) -> pb.Key:
+        return pb.Key(
+            key_id=key.key_id,
+            account_id=key.account_id,
+            name=key.name,
+            scopes=[_SCOPE_TO_PROTO[scope] for scope in key.scopes],
+            create_time=_to_timestamp(key.created_at_us),
+            expire_time=_to_timestamp(key.expires_at_us),
+            revoke_time=_to_timestamp(key.revoked_at_us),
+            state=_STATE_TO_PROTO[key.state_at(to_micros(self._clock.now()))],
+        )
+
+
+def register_auth(verifier: Verifier, watches: Watches) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_AuthServiceServicer_to_server(AuthServicer(verifier, watches), server)
+        return pb.DESCRIPTOR.services_by_name["AuthService"].full_name
+
+    return register
+
+
+def register_account_admin(accounts: AccountAdmin) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_AccountAdminServiceServicer_to_server(AccountAdminServicer(accounts), server)
+        return pb.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
+
+    return register
+
+
+def register_key_admin(keys: KeyAdmin, clock: Clock) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_KeyAdminServiceServicer_to_server(KeyAdminServicer(keys, clock), server)
+        return pb.DESCRIPTOR.services_by_name["KeyAdminService"].full_name
+
+    return register
+
+
+def _to_principal(holder: Holder) -> pb.Principal:
+    return pb.Principal(
+        account_id=holder.key.account_id,
+        key_id=holder.key.key_id,
+        scopes=[_SCOPE_TO_PROTO[scope] for scope in holder.key.scopes],
+        expire_time=_to_timestamp(holder.key.expires_at_us),
+        preferred_class=holder.preferred_class,
+        requests_per_minute=holder.requests_per_minute,
+    )
+
+
+def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
+    return pb.WatchResponse(
+        epoch=heartbeat.changes.epoch,
+        echoed_ping_no=heartbeat.echoed_ping_no,
+        changed_key_ids=heartbeat.changes.key_ids,
+        forget_all=heartbeat.changes.has_gap,
+    )
+
+
+def _to_account(account: Account) -> pb.Account:
+    return pb.Account(
+        account_id=account.account_id,
+        name=account.name,
+        create_time=_to_timestamp(account.created_at_us),
+        preferred_class=account.preferred_class,
+        requests_per_minute=account.requests_per_minute,
+    )
+
+
+def _to_timestamp(micros: int | None) -> Timestamp | None:
+    if micros is None:
+        return None
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(micros)
+    return timestamp

@@ -1,0 +1,131 @@
+"""Keeps the caches of callers true: every heartbeat answers a ping with what the database says after it had come.
+
+A caller counts its lease from when it *sent* the ping that a heartbeat echoes. So a heartbeat echoes the newest ping
+that had arrived before its read began, and where no read succeeds there is no heartbeat: an epoch from memory would
+let a caller that is cut off from a revocation go on trusting its cache. See docs/revocation.md.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from services.auth.records import Changes
+from services.chassis.errors import unavailable
+from services.chassis.log import Log
+
+# Callers ping five times a second. gRPC does not notice a caller that vanished without a word; silence tells.
+SILENCE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    number: int
+    # The newest epoch that the caller has acted on.
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    changes: Changes
+    echoed_ping_no: int
+
+
+class _NewestPing:
+    """Room for one ping: a read that begins now answers every ping that has come, so only the newest is kept."""
+
+    def __init__(self) -> None:
+        self._ping: Ping | None = None
+        self._has_ended = False
+        self._changed = asyncio.Event()
+
+    def put(self, ping: Ping) -> None:
+        self._ping = ping
+        self._changed.set()
+
+    def end(self) -> None:
+        self._has_ended = True
+        self._changed.set()
+
+    async def take(self) -> Ping | None:
+        """Waits for a ping; None when there will be no more."""
+        while self._ping is None and not self._has_ended:
+            self._changed.clear()
+            await self._changed.wait()
+        ping, self._ping = self._ping, None
+        return ping
+
+    async def fill_from(self, pings: AsyncIterator[Ping]) -> None:
+        try:
+            async for ping in pings:
+                self.put(ping)
+        finally:
+            self.end()
+
+
+class Watches:
+    """Every caller that watches through this process."""
+
+    def __init__(
+        self, read_changes: Callable[[int], Awaitable[Changes]], log: Log, *, silence_s: float = SILENCE_S
+    ) -> None:
+        """`read_changes(epoch)` reads from the primary database, each time, what changed after that epoch."""
+        self._read_changes = read_changes
+        self._log = log
+        self._silence_s = silence_s
+        self._open: set[_NewestPing] = set()
+        self._is_ending = False
+        self._can_read = True
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    async def serve(self, pings: AsyncIterator[Ping]) -> AsyncGenerator[Heartbeat, None]:
+        if self._is_ending:
+            raise unavailable("The key service")
+        newest = _NewestPing()
+        self._open.add(newest)
+        # Pings are received while a read or a send is under way: they are told apart by when they came.
+        receiving = asyncio.create_task(newest.fill_from(pings))
+        try:
+            while (ping := await self._next_ping(newest)) is not None:
+                changes = await self._changes_for(ping)
+                if changes is not None:
+                    yield Heartbeat(changes, echoed_ping_no=ping.number)
+        finally:
+            self._open.discard(newest)
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    def end(self) -> None:
+        """Lets every caller go, so that it turns to another replica, and takes no new ones."""
+        self._is_ending = True
+        for newest in self._open:
+            newest.end()
+
+    async def _next_ping(self, newest: _NewestPing) -> Ping | None:
+        try:
+            async with asyncio.timeout(self._silence_s):
+                return await newest.take()
+        except TimeoutError:
+            return None
+
+    async def _changes_for(self, ping: Ping) -> Changes | None:
+        """None where the database did not answer, or answered with less than the caller knows already."""
+        try:
+            changes = await self._read_changes(ping.epoch)
+        except Exception as error:
+            if self._can_read:
+                # Once an outage, not once a ping.
+                self._log.failure("watch.read_failed", error)
+            self._can_read = False
+            return None
+        if not self._can_read:
+            self._log.info("watch.read_again")
+        self._can_read = True
+        if changes.epoch < ping.epoch:
+            # A standby that lags, or a restored backup: it may lack a revocation that the caller has seen.
+            self._log.warning("watch.database_is_behind", epoch=changes.epoch)
+            return None
+        return changes
