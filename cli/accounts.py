@@ -1,0 +1,146 @@
+"""`legato accounts`."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from cli.connection import Refused, Services, ask
+from cli.money import USD, format_usd
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.auth.v1.auth_pb2 import (
+    Account,
+    CreateAccountRequest,
+    GetAccountRequest,
+    ListAccountsRequest,
+    UpdateAccountRequest,
+)
+from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, GrantCreditsRequest, ListBalancesRequest
+
+CLASSES = ("mezzo", "forte", "fortissimo")
+DEFAULT_CLASS = "forte"
+PAGE_SIZE = 200
+COLUMNS = ["account_id", "name", "class", "balance_usd", "requests_per_minute", "created_at"]
+
+
+@click.group()
+@shared_options
+def accounts() -> None:
+    """Make accounts, list and change them."""
+
+
+@accounts.command()
+@click.argument("name")
+@click.option("--credits", "credits_nanos", type=USD, default="0", help="Dollars to grant at once, for instance 5.00.")
+@takes_invocation
+def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
+    """Make an account."""
+    if credits_nanos < 0:
+        raise click.BadParameter("a grant cannot be negative.", param_hint="'--credits'")
+    account, balance = create_account(invocation.services, name, credits_nanos)
+    invocation.show(describe(account, balance))
+
+
+@accounts.command("list")
+@takes_invocation
+def list_(invocation: Invocation) -> None:
+    """List the accounts."""
+    found = list(every_account(invocation.services))
+    balances = balances_of(invocation.services, [account.account_id for account in found])
+    things = [describe(account, balances[account.account_id]) for account in found]
+    invocation.show_list(things, COLUMNS)
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def show(invocation: Invocation, account_id: str) -> None:
+    """Show one account."""
+    account = get_account(invocation.services, account_id)
+    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+
+
+@accounts.command("set")
+@click.argument("account_id", metavar="ID")
+@click.option("--class", "preferred_class", type=click.Choice(CLASSES), help="What `auto` means for this account.")
+@click.option(
+    "--requests-per-minute",
+    type=click.IntRange(min=0, max=10**9),
+    help="A rate for each of the account's keys; 0 goes back to the service's default.",
+)
+@takes_invocation
+def set_(invocation: Invocation, account_id: str, preferred_class: str | None, requests_per_minute: int | None) -> None:
+    """Change an account. The change holds everywhere when the command returns."""
+    if preferred_class is None and requests_per_minute is None:
+        raise click.UsageError("nothing to set: give --class or --requests-per-minute.")
+    account = ask(
+        invocation.services.accounts.UpdateAccount,
+        UpdateAccountRequest(
+            account_id=account_id, preferred_class=preferred_class, requests_per_minute=requests_per_minute
+        ),
+    ).account
+    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+
+
+def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+    account = ask(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
+    if not credits_nanos:
+        return account, Balance(account_id=account.account_id)
+    try:
+        return account, grant(services, account.account_id, credits_nanos)
+    except Refused as refusal:
+        again = f"legato credits grant {account.account_id} {format_usd(credits_nanos)}"
+        raise Refused(
+            f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
+            refusal.reason,
+        ) from None
+
+
+def grant(services: Services, account_id: str, amount_nanos: int) -> Balance:
+    request = GrantCreditsRequest(
+        grant_id=f"grant_{secrets.token_hex(16)}", account_id=account_id, amount_nanos=amount_nanos
+    )
+    return ask(services.credits.GrantCredits, request).balance
+
+
+def get_account(services: Services, account_id: str) -> Account:
+    return ask(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
+
+
+def every_account(services: Services) -> Iterator[Account]:
+    page_token = ""
+    while True:
+        page = ask(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token))
+        yield from page.accounts
+        page_token = page.next_page_token
+        if not page_token:
+            return
+
+
+def balance_of(services: Services, account_id: str) -> Balance:
+    return ask(services.metering.GetBalance, GetBalanceRequest(account_id=account_id)).balance
+
+
+def balances_of(services: Services, account_ids: Sequence[str]) -> dict[str, Balance]:
+    """An account that was never granted anything has a balance too: nothing."""
+    balances = {account_id: Balance(account_id=account_id) for account_id in account_ids}
+    for first in range(0, len(account_ids), PAGE_SIZE):
+        request = ListBalancesRequest(account_ids=account_ids[first : first + PAGE_SIZE])
+        for balance in ask(services.credits.ListBalances, request).balances:
+            balances[balance.account_id] = balance
+    return balances
+
+
+def describe(account: Account, balance: Balance) -> dict[str, Any]:
+    return {
+        "account_id": account.account_id,
+        "name": account.name,
+        "class": account.preferred_class or DEFAULT_CLASS,
+        "balance_usd": format_usd(balance.balance_nanos),
+        "balance_nanos": balance.balance_nanos,
+        "held_nanos": balance.held_nanos,
+        "requests_per_minute": account.requests_per_minute if account.HasField("requests_per_minute") else None,
+        "created_at": rfc3339_of(account.create_time),
+    }

@@ -1,0 +1,128 @@
+"""The running services, as the commands reach them: synchronous gRPC over private sockets."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import grpc
+
+from cli.data_folder import is_supervised, socket_of
+from cli.health import is_listening
+from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from services.chassis.channel import from_rpc_error, open_sync_channel
+from services.chassis.errors import LegatoError, Reason
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+TIMEOUT_S = 20.0
+ATTEMPTS = 3
+PAUSE_S = 0.3
+
+# A process that died is back within this, unless it cannot start.
+RESTART_PATIENCE_S = 6.0
+
+
+class Refused(click.ClickException):
+    exit_code = 1
+
+    def __init__(self, message: str, reason: Reason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class NotRunning(click.ClickException):
+    exit_code = 3
+
+
+class Services:
+    def __init__(self, open_channel_to: Callable[[str], grpc.Channel]) -> None:
+        """`open_channel_to` is asked for "auth" and "metering", once each and not before a command needs it."""
+        self._open_channel_to = open_channel_to
+        self._channels: dict[str, grpc.Channel] = {}
+
+    @property
+    def accounts(self) -> AccountAdminServiceStub:
+        return AccountAdminServiceStub(self._channel("auth"))
+
+    @property
+    def keys(self) -> KeyAdminServiceStub:
+        return KeyAdminServiceStub(self._channel("auth"))
+
+    @property
+    def credits(self) -> CreditAdminServiceStub:
+        return CreditAdminServiceStub(self._channel("metering"))
+
+    @property
+    def metering(self) -> MeteringServiceStub:
+        return MeteringServiceStub(self._channel("metering"))
+
+    def _channel(self, service: str) -> grpc.Channel:
+        if service not in self._channels:
+            self._channels[service] = self._open_channel_to(service)
+        return self._channels[service]
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+
+def ask(
+    method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]",
+    request: RequestT,
+    *,
+    repeatable: bool = True,
+    timeout_s: float = TIMEOUT_S,
+) -> ResponseT:
+    """One call. `repeatable` says that the request counts once however often it arrives: then it is tried again."""
+    for attempts_left in reversed(range(ATTEMPTS if repeatable else 1)):
+        try:
+            return method(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            refusal = from_rpc_error(error, "The service")
+            if refusal.reason != Reason.UNAVAILABLE or not attempts_left:
+                raise _refused(refusal) from None
+        time.sleep(PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _refused(error: LegatoError) -> Refused:
+    return Refused(error.message, error.reason)
+
+
+def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Services:
+    """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say."""
+
+    def open_channel_to(service: str) -> grpc.Channel:
+        elsewhere = environ.get(f"LEGATO_{service.upper()}_ADDRESS")
+        if elsewhere and not elsewhere.startswith("unix:"):
+            _require_tcp(elsewhere, service)
+            return open_sync_channel(elsewhere)
+        path = Path(elsewhere.removeprefix("unix:")) if elsewhere else socket_of(service, data)
+        _require_socket(path, data)
+        return open_sync_channel(f"unix:{path}")
+
+    return Services(open_channel_to)
+
+
+def _require_socket(path: Path, data: Path) -> None:
+    give_up_at = time.monotonic() + RESTART_PATIENCE_S
+    while not is_listening(path):
+        if not is_supervised(data):
+            raise NotRunning(f"Legato is not running on {data}: start it with `legato up --data {data}`")
+        if time.monotonic() > give_up_at:
+            raise Refused(f"{path.stem} is not answering: see {data / 'logs' / path.stem}.log", Reason.UNAVAILABLE)
+        time.sleep(0.05)
+
+
+def _require_tcp(address: str, service: str) -> None:
+    host, _, port = address.removeprefix("dns:").lstrip("/").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError):
+        raise NotRunning(f"{service} is not running at {address}") from None

@@ -1,0 +1,163 @@
+"""The folder that holds everything one installation knows, and the files in it that the command line owns."""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+# Linux allows 108 bytes with the closing zero; the longest name in the folder is that of an edge's socket.
+LONGEST_SOCKET_PATH_BYTES = 107
+LONGEST_SOCKET_NAME = "local-model.sock"
+# gRPC reads an address as a URI: other characters would be taken for something else.
+PLAIN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+~")
+
+LEAST_FREE_BYTES = 32 * 1024 * 1024
+LOCK_PATIENCE_S = 1.0
+
+
+class DataFolderUnusable(click.ClickException):
+    """Says what is wrong with the folder, and what to do."""
+
+
+def sockets_folder(data: Path) -> Path:
+    """Where the services of `data` listen: in it, or, where that is no fit name for a socket, in a private folder."""
+    folder = data.absolute() / "run"
+    longest = len(os.fsencode(folder / LONGEST_SOCKET_NAME))
+    if longest <= LONGEST_SOCKET_PATH_BYTES and PLAIN_CHARACTERS.issuperset(str(folder)):
+        return folder
+    name = hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:16]
+    # Not TMPDIR: whoever asks must find the folder, whatever their environment says.
+    return Path("/tmp") / f"legato-{os.getuid()}-{name}"  # noqa: S108
+
+
+def socket_of(process: str, data: Path) -> Path:
+    return sockets_folder(data) / f"{process}.sock"
+
+
+def prepare(data: Path) -> None:
+    try:
+        if not data.exists():
+            data.mkdir(mode=0o700, parents=True)
+        elif _is_ours(data):
+            data.chmod(0o700)
+        for folder in (data / "run", data / "logs", sockets_folder(data)):
+            _make_private(folder)
+        free = shutil.disk_usage(data).free
+    except OSError as error:
+        raise unusable(data, error) from error
+    if free < LEAST_FREE_BYTES:
+        raise DataFolderUnusable(
+            f"{data} has {free // 1024} KB of free space, and Legato needs {LEAST_FREE_BYTES // 1024**2} MB to start: "
+            "make room, or choose another folder with --data"
+        )
+
+
+def _is_ours(data: Path) -> bool:
+    """A folder that also holds other things keeps its permissions; what we put into it is private in any case."""
+    return (data / "lock").exists() or not any(data.iterdir())
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise DataFolderUnusable(f"{folder} belongs to somebody else: remove it, or choose another folder with --data")
+    folder.chmod(0o700)
+
+
+def unusable(data: Path, error: OSError) -> DataFolderUnusable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataFolderUnusable(f"{data} has no free space: make room, or choose another folder with --data")
+    return DataFolderUnusable(f"cannot use {data}: {error.strerror}: choose another folder with --data")
+
+
+class AlreadyLocked(Exception):
+    pass
+
+
+class FolderLock:
+    """Held until the process ends, however it ends, or for as long as a child inherits `fd`."""
+
+    def __init__(self, path: Path, patience_s: float) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_up_at = time.monotonic() + patience_s
+        while not self._take():
+            if time.monotonic() > give_up_at:
+                os.close(self.fd)
+                raise AlreadyLocked(str(path))
+            time.sleep(0.05)
+
+    def _take(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        os.close(self.fd)
+
+
+def lock_for_supervisor(data: Path) -> FolderLock:
+    # The patience is for `is_supervised`, which takes the lock for an instant.
+    return FolderLock(data / "lock", LOCK_PATIENCE_S)
+
+
+def lock_for_processes(data: Path, patience_s: float) -> FolderLock:
+    """Inherited by every process: free when the last of them has ended."""
+    return FolderLock(data / "run" / "processes.lock", patience_s)
+
+
+def is_supervised(data: Path) -> bool:
+    try:
+        fd = os.open(data / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def key_peppers(data: Path) -> str:
+    """What keys are hashed with, as auth takes it ("1:HEX"); made on the first start. Without it no key is known."""
+    path = data / "key-peppers"
+    if not path.exists():
+        _write_private(path, f"1:{secrets.token_hex(32)}\n")
+    return path.read_text().strip()
+
+
+def write_processes(data: Path, state: dict[str, Any]) -> None:
+    _write_private(data / "run" / "processes.json", json.dumps(state))
+
+
+def read_processes(data: Path) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((data / "run" / "processes.json").read_text())
+    return state
+
+
+def _write_private(path: Path, text: str) -> None:
+    """All of it or nothing, on the disk when this returns."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,86 @@
+"""`legato`: the commands by name. What a command needs is imported when it is called, so that help comes at once."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from cli.options import shared_options
+
+MISUSE = 2
+INTERRUPTED = 130
+
+# Each module has a command of the same name.
+COMMANDS = {
+    "up": "Start the whole service and keep it running.",
+    "status": "List the service's processes.",
+    "accounts": "Make accounts, list and change them.",
+    "keys": "Make API keys, list and revoke them.",
+    "credits": "Grant and adjust credit, and see balances.",
+    "usage": "See what an account has used.",
+    "audit": "Prove that the books are right.",
+    "version": "Print the version.",
+}
+
+
+class LazyCommands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """An error is one line on stderr and an exit code: 1 refused, 2 misuse, 3 not running."""
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(MISUSE)
+        except click.ClickException as error:
+            message = error.format_message()
+            # Click's own messages may be wrapped; of ours only those that name several mistakes have several lines.
+            _say_error(" ".join(message.split()) if isinstance(error, click.UsageError) else message)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            _say_error("interrupted")
+            sys.exit(INTERRUPTED)
+        except OSError as error:
+            _say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say_error(message: str) -> None:
+    for line in message.splitlines():
+        click.echo(f"legato: {line}", err=True)
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@shared_options
+def legato() -> None:
+    """A chat-completion service that speaks OpenAI's wire format.
+
+    Start it with `legato up`; the other commands talk to the running service over its private sockets. They exit
+    with 1 if the service refuses, 2 if they are misused and 3 if the service is not running.
+    """
+
+
+def main() -> None:
+    legato(prog_name="legato")

@@ -1,0 +1,83 @@
+"""What every command takes: --data and --json, before its arguments or after them, or before the command itself."""
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cli.output import show_fields, show_json, show_table
+
+if TYPE_CHECKING:
+    from cli.connection import Services
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+_DATA = "cli.data"
+_JSON = "cli.json"
+
+
+class Invocation:
+    """One run of one command."""
+
+    def __init__(self, context: click.Context) -> None:
+        self._context = context
+        self.data = Path(context.meta.get(_DATA) or os.environ.get("LEGATO_DATA") or ".legato")
+        self.json = bool(context.meta.get(_JSON))
+
+    @functools.cached_property
+    def services(self) -> "Services":
+        from cli.connection import running_services
+
+        # A test hands its own services to the command as the context's object.
+        services: Services = self._context.obj if self._context.obj is not None else running_services(self.data)
+        self._context.call_on_close(services.close)
+        return services
+
+    def show(self, thing: dict[str, Any]) -> None:
+        """A single thing."""
+        show_json(thing) if self.json else show_fields({name: _for_people(value) for name, value in thing.items()})
+
+    def show_list(self, things: list[dict[str, Any]], columns: list[str]) -> None:
+        """A list of things; people see the columns alone."""
+        if self.json:
+            show_json(things)
+        else:
+            show_table(columns, [[_for_people(thing[column]) for column in columns] for thing in things])
+
+
+def _for_people(value: Any) -> Any:
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else value
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    # Inner contexts share their outer one's meta and are read later: what stands nearest to the command wins.
+    if value:
+        context.meta[_DATA if parameter.name == "data" else _JSON] = value
+
+
+def shared_options(command: CommandT) -> CommandT:
+    add_data = click.option(
+        "--data",
+        metavar="DIR",
+        expose_value=False,
+        callback=_remember,
+        help="The service's folder.  [default: $LEGATO_DATA, or .legato]",
+    )
+    add_json = click.option(
+        "--json", is_flag=True, expose_value=False, callback=_remember, help="Print JSON, for programs."
+    )
+    return add_data(add_json(command))
+
+
+def takes_invocation(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command its `Invocation` as the first argument, and the shared options."""
+
+    @shared_options
+    @functools.wraps(command)
+    def with_invocation(*arguments: Any, **options: Any) -> Any:
+        return command(Invocation(click.get_current_context()), *arguments, **options)
+
+    return with_invocation

@@ -1,0 +1,49 @@
+"""What commands print: one JSON value, or a table for people."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def show_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns that hold numbers only stand on the right."""
+    cells = [[_printable(value) for value in row] for row in rows]
+    widths = [max(len(text) for text in column) for column in zip(headers, *cells, strict=True)]
+    numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(headers))]
+    for line in [list(headers), *cells]:
+        padded = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def show_fields(fields: dict[str, object]) -> None:
+    """One thing, a line for each of its fields."""
+    width = max(len(name) for name in fields)
+    for name, value in fields.items():
+        click.echo(f"{name.ljust(width)}  {_printable(value)}".rstrip())
+
+
+def _printable(value: object) -> str:
+    text = "-" if value is None else str(value)
+    # A name must not be able to move a terminal's cursor.
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def rfc3339_of(timestamp: "Timestamp") -> str:
+    return rfc3339(timestamp.ToDatetime(tzinfo=UTC))

@@ -1,0 +1,100 @@
+"""Which processes make up Legato on one machine, and what each of them is told."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from cli.data_folder import socket_of
+from cli.health import Health
+from cli.supervisor import ProcessSpec
+
+LOCAL_MODEL = "local-model"
+PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `legato up` decides before it starts anything."""
+
+    data: Path
+    routes: Path
+    prices: Path
+    uses_local_model: bool
+    workers: int
+    key_peppers: str
+    # The public socket, bound and listening.
+    edge_fd: int
+    # Held by every process, so that the next supervisor can wait for the last of them.
+    lock_fd: int
+
+
+def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
+    """In the order in which they may go on without those before them; so they end from the last to the first."""
+    edges = [_edge(installation, number) for number in range(1, installation.workers + 1)]
+    services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
+    model = [[_local_model(installation)]] if installation.uses_local_model else []
+    return [*model, *services, edges]
+
+
+def _service(installation: Installation, name: str) -> ProcessSpec:
+    environ = _shared_environ(installation)
+    if name == "auth":
+        environ[PEPPERS_VARIABLE] = installation.key_peppers
+    return ProcessSpec(
+        name=name,
+        argv=_python_module(f"services.{name}"),
+        environ=environ,
+        health=Health("grpc", str(socket_of(name, installation.data))),
+        pass_fds=(installation.lock_fd,),
+    )
+
+
+def _edge(installation: Installation, number: int) -> ProcessSpec:
+    name = f"edge-{number}"
+    socket = socket_of(name, installation.data)
+    return ProcessSpec(
+        name=name,
+        argv=_python_module("edge"),
+        environ={
+            **_shared_environ(installation),
+            # Its journal is found again under this name after a restart.
+            "LEGATO_EDGE_NAME": name,
+            "LEGATO_EDGE_FD": str(installation.edge_fd),
+            "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
+        },
+        health=Health("grpc", str(socket)),
+        pass_fds=(installation.lock_fd, installation.edge_fd),
+    )
+
+
+def _local_model(installation: Installation) -> ProcessSpec:
+    return ProcessSpec(
+        name=LOCAL_MODEL,
+        argv=_python_module("services.router.local_model"),
+        environ=_shared_environ(installation),
+        health=Health("http", str(socket_of(LOCAL_MODEL, installation.data))),
+        pass_fds=(installation.lock_fd,),
+    )
+
+
+def _shared_environ(installation: Installation) -> dict[str, str]:
+    environ = {name: value for name, value in os.environ.items() if name != PEPPERS_VARIABLE}
+    for name in ("auth", "metering", "router"):
+        address = f"unix:{socket_of(name, installation.data)}"
+        environ[f"LEGATO_{name.upper()}_LISTEN"] = address
+        environ[f"LEGATO_{name.upper()}_ADDRESS"] = address
+    return {
+        **environ,
+        "LEGATO_DATA": str(installation.data),
+        "LEGATO_ROUTES": str(installation.routes),
+        "LEGATO_PRICES": str(installation.prices),
+        "LEGATO_LOCAL_MODEL_SOCKET": str(socket_of(LOCAL_MODEL, installation.data)),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _python_module(module: str) -> Sequence[str]:
+    # -P: a folder named `services` where the command was typed is not ours.
+    return [sys.executable, "-P", "-m", module]

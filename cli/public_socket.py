@@ -1,0 +1,46 @@
+"""The one socket that clients reach: bound here, so that a port in use is known before anything starts."""
+
+import errno
+import socket
+
+import click
+
+# Connections that may wait while the edges start, or start again.
+BACKLOG = 2048
+
+
+class CannotListen(click.ClickException):
+    """Says why, and what to do."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror:
+        raise CannotListen(f"{host} is no address of this machine: choose another with --host") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from None
+    return listener
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> CannotListen:
+    if error.errno == errno.EADDRINUSE:
+        return CannotListen(f"port {port} is in use: choose another with --port, or stop what listens there")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return CannotListen(f"{host} is no address of this machine: choose another with --host")
+    if error.errno == errno.EACCES:
+        return CannotListen(f"port {port} is only for root: choose one from 1024 on with --port")
+    return CannotListen(f"cannot listen on {host} port {port}: {error.strerror}")
+
+
+def base_url(listener: socket.socket, host: str) -> str:
+    port = listener.getsockname()[1]
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"

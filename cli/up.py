@@ -1,0 +1,201 @@
+"""`legato up`: the whole service in one command."""
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import data_folder
+from cli.data_folder import AlreadyLocked, FolderLock
+from cli.options import Invocation, takes_invocation
+from cli.output import show_json
+from cli.processes import PEPPERS_VARIABLE, Installation, process_groups
+from cli.public_socket import base_url, listen
+from cli.supervisor import StartFailed, Supervisor
+from services.chassis import lifeline
+from services.chassis.log import Log
+
+# What the processes of a supervisor that was killed need to end, and some.
+LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
+
+# A connection of a client takes one, and each process has its own count.
+MOST_DESCRIPTORS = 65536
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+class CannotStart(click.ClickException):
+    pass
+
+
+class SettingsWrong(click.ClickException):
+    """Every mistake on a line of its own: the one message that may have several."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--routes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Which model serves which class.  [default: $LEGATO_ROUTES, or the local model for all]",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="How many processes speak HTTP."
+)
+@click.option(
+    "--welcome", "welcomes", is_flag=True, help="On the first start make an account and a key, and show them."
+)
+@takes_invocation
+def up(invocation: Invocation, port: int, host: str, routes: Path | None, workers: int, welcomes: bool) -> None:
+    """Start the whole service and keep it running.
+
+    Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
+    with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
+    """
+    data = invocation.data.absolute()
+    routes = (routes or Path(os.environ.get("LEGATO_ROUTES") or HERE / "routes.toml")).absolute()
+    prices = Path(os.environ.get("LEGATO_PRICES") or HERE / "prices.toml").absolute()
+    uses_local_model = check_settings(routes, prices)
+    data_folder.prepare(data)
+    lock, processes_lock = _lock(data)
+    _allow_many_connections()
+    listener = listen(host, port)
+    installation = Installation(
+        data=data,
+        routes=routes,
+        prices=prices,
+        uses_local_model=uses_local_model,
+        workers=workers,
+        key_peppers=os.environ.get(PEPPERS_VARIABLE) or _key_peppers(data),
+        edge_fd=listener.fileno(),
+        lock_fd=processes_lock.fd,
+    )
+    address = base_url(listener, host)
+
+    def announce() -> None:
+        show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
+        if welcomes:
+            _greet(invocation, address)
+
+    with (data / "logs" / "up.log").open("a") as log_file:
+        supervisor = Supervisor(
+            groups=process_groups(installation),
+            logs=data / "logs",
+            log=Log("up", log_file),
+            say=_say,
+            on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
+        )
+        try:
+            asyncio.run(_supervise(supervisor, announce, listener.close))
+        except StartFailed as error:
+            raise CannotStart(str(error)) from None
+    processes_lock.release()
+    lock.release()
+
+
+def check_settings(routes: Path, prices: Path) -> bool:
+    """Whether the local model is used. Names every mistake in both files."""
+    from services.chassis.settings import SettingsError
+    from services.metering.prices import read_prices
+    from services.router.routes import read_routes
+
+    mistakes = []
+    uses_local_model = False
+    try:
+        uses_local_model = read_routes(routes, os.environ).uses_local_model
+    except SettingsError as error:
+        mistakes.append(str(error))
+    try:
+        read_prices(prices)
+    except SettingsError as error:
+        mistakes.append(str(error))
+    if mistakes:
+        raise SettingsWrong("\n".join(mistakes))
+    return uses_local_model
+
+
+def _allow_many_connections() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _say(text: str) -> None:
+    # A terminal that was closed must not end what runs.
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
+    try:
+        lock = data_folder.lock_for_supervisor(data)
+    except AlreadyLocked:
+        raise CannotStart(
+            f"Legato is already running on {data}: see `legato status`, or choose another folder with --data"
+        ) from None
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
+    return lock, _wait_for_leftovers(data)
+
+
+def _wait_for_leftovers(data: Path) -> FolderLock:
+    """The processes of a supervisor that was killed end by themselves, but not at once."""
+    try:
+        return data_folder.lock_for_processes(data, patience_s=0)
+    except AlreadyLocked:
+        _say("waiting for the processes of an earlier start to end ...")
+    try:
+        return data_folder.lock_for_processes(data, LEFTOVERS_PATIENCE_S)
+    except AlreadyLocked:
+        raise CannotStart(f"processes of an earlier start on {data} do not end: end them by hand") from None
+
+
+def _key_peppers(data: Path) -> str:
+    try:
+        return data_folder.key_peppers(data)
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
+
+
+def _greet(invocation: Invocation, address: str) -> None:
+    from cli.connection import running_services
+    from cli.welcome import show_welcome, welcome
+
+    services = running_services(invocation.data, environ={})
+    try:
+        greeting = welcome(services, address)
+        folder_option = "" if invocation.data == Path(".legato") else f" --data {invocation.data}"
+        show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
+    except click.ClickException as error:
+        _say(f"the service runs, but could not welcome you: {error.format_message()}")
+    finally:
+        services.close()
+
+
+async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            hurry.set()
+            return
+        stop.set()
+        # The edges have their own hold on the socket and let go of it when they end.
+        stop_listening()
+        supervisor.say("stopping ...")
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    supervisor.say(f"starting {', '.join(supervisor.names)} ...")
+    await supervisor.run(stop, hurry, lambda: asyncio.to_thread(announce))

@@ -1,0 +1,50 @@
+"""What a newcomer sees once the service runs: an account with credit, a key, and a line to try."""
+
+import json
+from typing import Any
+
+import click
+
+from cli.accounts import create_account, every_account
+from cli.connection import Services
+from cli.keys import create_key
+from cli.money import NANOS_PER_DOLLAR, format_usd
+
+FIRST_ACCOUNT = "default"
+FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
+
+
+def welcome(services: Services, base_url: str) -> dict[str, Any]:
+    """Makes the first account and its key, if there is no account yet."""
+    first = next(every_account(services), None)
+    if first is not None:
+        return {"base_url": base_url, "account_id": first.account_id}
+    account, balance = create_account(services, FIRST_ACCOUNT, FIRST_CREDIT_NANOS)
+    made = create_key(services, account.account_id, "first", [], None)
+    return {
+        "base_url": base_url,
+        "account_id": account.account_id,
+        "balance_usd": format_usd(balance.balance_nanos),
+        "api_key": made.api_key,
+    }
+
+
+def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
+    click.echo(f"\n  Base address  {greeting['base_url']}")
+    if "api_key" not in greeting:
+        click.echo(f"  Another key   legato keys create --account {greeting['account_id']}{folder_option}\n")
+        return
+    click.echo(f"  Account       {greeting['account_id']} with {greeting['balance_usd']} $ of credit")
+    click.echo(f"  Key           {greeting['api_key']}   (shown once: keep it)\n")
+    click.echo("  Try it:\n")
+    click.echo(f"    {curl_line(greeting['base_url'], greeting['api_key'])}\n")
+
+
+def curl_line(base_url: str, api_key: str) -> str:
+    body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 32})
+    # A listener on every address is reached here by its own.
+    address = base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return (
+        f"curl {address}/chat/completions -H 'Authorization: Bearer {api_key}' "
+        f"-H 'Content-Type: application/json' -d '{body}'"
+    )
