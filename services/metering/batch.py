@@ -1,0 +1,107 @@
+"""The one writer. Operations gather while the last commit is under way, and go into the next one together.
+
+There are no timers: alone, an operation goes at once; under load, batches form by themselves, and a disk sync is shared
+by all that wait. Callers hold a future and nothing else, so one who leaves cannot reach into a transaction.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, internal_error, unavailable
+from services.chassis.log import Log
+from services.metering.ledger import UnmatchedSettlement
+from services.metering.operations import AnswerT, Operation
+from services.metering.prices import Prices
+from services.metering.store.books import Outcome, is_outage, keep_books
+
+ReplyT = TypeVar("ReplyT")
+
+BATCH_MOST: Final = 256
+# Beyond this the database is too far behind for an answer to be of use.
+WAITING_MOST: Final = 10_000
+
+
+class _Waiting(NamedTuple):
+    operation: Operation[Any]
+    reply: Callable[[Any], Any]
+    future: "asyncio.Future[Any]"
+
+
+class Writer:
+    def __init__(self, database: Database, prices: Prices, life_s: float, log: Log) -> None:
+        """`life_s` is how long a hold lives before it may be swept."""
+        self._database = database
+        self._prices = prices
+        self._life_us = round(life_s * 1_000_000)
+        self._log = log
+        self._waiting: deque[_Waiting] = deque()
+        self._drain: asyncio.Task[None] | None = None
+
+    def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
+        """Resolves to what `reply` makes of the answer, once it is durable."""
+        future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
+        if len(self._waiting) >= WAITING_MOST:
+            raise unavailable("Metering")
+        self._waiting.append(_Waiting(operation, reply, future))
+        if self._drain is None:
+            self._drain = asyncio.create_task(self._write_all())
+        return future
+
+    async def close(self) -> None:
+        """Waits until everything that was submitted is written."""
+        if self._drain is not None:
+            await self._drain
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
+                outcomes = await self._write([waiting.operation for waiting in batch])
+                for waiting, outcome in zip(batch, outcomes, strict=True):
+                    self._resolve(waiting, outcome)
+        finally:
+            self._drain = None
+
+    async def _write(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+        try:
+            return await self._commit(operations)
+        except Exception as error:
+            self._log.failure("batch.failed", error, batch_size=len(operations))
+            return await self._write_one_by_one(operations)
+
+    async def _write_one_by_one(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+        """So that an operation which cannot be written does not fail those that happened to come with it."""
+        outcomes: list[Outcome] = []
+        for operation in operations:
+            try:
+                outcomes += await self._commit([operation])
+            except Exception as error:
+                if is_outage(error):
+                    # The others would wait for the same timeout, one after the other.
+                    return outcomes + [unavailable("Metering")] * (len(operations) - len(outcomes))
+                self._log.failure("operation.failed", error, request_id=operation.request_id)
+                outcomes.append(internal_error())
+        return outcomes
+
+    async def _commit(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+        return await self._database.write(
+            partial(keep_books, operations=operations, prices=self._prices, life_us=self._life_us)
+        )
+
+    def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
+        if isinstance(outcome, UnmatchedSettlement):
+            operation = waiting.operation
+            self._log.failure(
+                "settlement.unmatched", outcome, request_id=operation.request_id, account_id=operation.account_id
+            )
+        if waiting.future.done():
+            # The caller left; what it asked for is written all the same.
+            return
+        if isinstance(outcome, LegatoError):
+            waiting.future.set_exception(outcome)
+        else:
+            waiting.future.set_result(waiting.reply(outcome))

@@ -1,0 +1,80 @@
+"""The part of the books that one batch touches: what it found, and what it will write."""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from services.metering.ledger import Scene, apply
+from services.metering.operations import Adjust, AnswerT, Grant, Operation
+from services.metering.prices import Prices
+from services.metering.records import CHARGES, Account, Entry, Hold, Kind
+
+# Grants and adjustments have no hold; their own entry makes a repeat harmless.
+CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
+
+
+class CounterKey(NamedTuple):
+    account_id: str
+    key_id: str
+    class_id: str
+    hour_us: int
+
+
+class Books:
+    """Each operation finds what those before it left."""
+
+    def __init__(
+        self,
+        accounts: Iterable[Account],
+        holds: Iterable[Hold],
+        credits: Iterable[Entry],
+        prices: Prices,
+        now_us: int,
+        life_us: int,
+    ) -> None:
+        """`credits` are earlier bookings of the grants and adjustments in this batch."""
+        self.found_accounts = {account.account_id: account for account in accounts}
+        self.found_holds = {hold.request_id: hold for hold in holds}
+        self.accounts = dict(self.found_accounts)
+        self.holds = dict(self.found_holds)
+        self.entries: list[Entry] = []
+        self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
+        self._prices = prices
+        self._now_us = now_us
+        self._life_us = life_us
+
+    def apply(self, operation: Operation[AnswerT]) -> AnswerT:
+        account_id, request_id = operation.account_id, operation.request_id
+        account = self.accounts.get(account_id) or Account(account_id)
+        kind = CREDIT_KINDS.get(type(operation))
+        if kind is None:
+            hold, booked = self.holds.get(request_id), None
+        else:
+            hold, booked = None, self._credits.get((kind, request_id))
+        effect = apply(operation, Scene(account, hold, booked, self._prices, self._now_us, self._life_us))
+        if effect.account is not None and effect.account != account:
+            self.accounts[account_id] = effect.account
+        if effect.hold is not None:
+            self.holds[request_id] = effect.hold
+        if effect.entry is not None:
+            self.entries.append(effect.entry)
+            if kind is not None:
+                self._credits[kind, request_id] = effect.entry
+        return effect.answer
+
+    def counted(self) -> dict[CounterKey, list[int]]:
+        """What the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""
+        counters: dict[CounterKey, list[int]] = {}
+        for entry in self.entries:
+            if entry.kind not in CHARGES:
+                continue
+            key = CounterKey(entry.account_id, entry.key_id, entry.class_id, entry.hour_us)
+            added = (
+                entry.requests,
+                entry.prompt_tokens,
+                entry.cached_tokens,
+                entry.completion_tokens,
+                -entry.customer_nanos,
+                -entry.loss_nanos,
+            )
+            counters[key] = [sum(pair) for pair in zip(counters.get(key, [0] * 6), added, strict=True)]
+        return counters

@@ -1,0 +1,137 @@
+"""One batch of operations in one transaction: lock, read, apply the rules in memory, write.
+
+Whoever changes a hold has locked its account first, and reads the hold only then: what was read stays true until the
+commit. Every update names the state it was computed from all the same, and must find it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from msgspec.structs import asdict
+
+from services.chassis.errors import LegatoError
+from services.metering.books import CREDIT_KINDS, Books
+from services.metering.operations import Operation
+from services.metering.prices import Prices
+from services.metering.records import Account, Entry, Hold
+from services.metering.store.clock import read_now_us
+from services.metering.store.price_versions import read_version
+from services.metering.store.tables import accounts, holds, ledger
+
+Outcome = Any | LegatoError
+
+_LOCK_ACCOUNTS: Final = (
+    sa.select(accounts)
+    .where(accounts.c.account_id.in_(sa.bindparam("ids", expanding=True)))
+    # In one order for everybody: two batches never wait for each other.
+    .order_by(accounts.c.account_id)
+    .with_for_update()
+)
+_READ_HOLDS: Final = sa.select(holds).where(holds.c.request_id.in_(sa.bindparam("ids", expanding=True)))
+_READ_CREDITS: Final = sa.select(*[column for column in ledger.c if column is not ledger.c.entry_id]).where(
+    ledger.c.kind.in_(tuple(CREDIT_KINDS.values())), ledger.c.request_id.in_(sa.bindparam("ids", expanding=True))
+)
+_UPDATE_ACCOUNT: Final = sa.update(accounts).where(
+    accounts.c.account_id == sa.bindparam("of_account"),
+    accounts.c.balance_nanos == sa.bindparam("found_balance"),
+    accounts.c.held_nanos == sa.bindparam("found_held"),
+)
+# What a hold was made for never changes.
+_HOLD_CHANGES: Final = (
+    "state", "amount_nanos", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_nanos", "loss_nanos",
+    "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us",
+)  # fmt: skip
+_UPDATE_HOLD: Final = (
+    sa.update(holds)
+    .where(holds.c.request_id == sa.bindparam("of_request"), holds.c.state == sa.bindparam("found_state"))
+    .values({name: sa.bindparam(f"new_{name}") for name in _HOLD_CHANGES})
+)
+_ADD_TO_COUNTERS: Final = sa.text(
+    "INSERT INTO usage_hours AS counter (account_id, key_id, class_id, hour_us, requests, prompt_tokens,"
+    " cached_tokens, completion_tokens, cost_nanos, loss_nanos) VALUES (:account_id, :key_id, :class_id, :hour_us,"
+    " :requests, :prompt_tokens, :cached_tokens, :completion_tokens, :cost_nanos, :loss_nanos)"
+    " ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET"
+    " requests = counter.requests + excluded.requests,"
+    " prompt_tokens = counter.prompt_tokens + excluded.prompt_tokens,"
+    " cached_tokens = counter.cached_tokens + excluded.cached_tokens,"
+    " completion_tokens = counter.completion_tokens + excluded.completion_tokens,"
+    " cost_nanos = counter.cost_nanos + excluded.cost_nanos,"
+    " loss_nanos = counter.loss_nanos + excluded.loss_nanos"
+)
+_COUNTED: Final = (
+    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
+)  # fmt: skip
+
+
+class BooksMoved(Exception):
+    """A row was not as it had been read, though its account was locked: nothing of the batch may be written."""
+
+
+def keep_books(
+    connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int
+) -> list[Outcome]:
+    """The answer to each operation, or the error that refuses it."""
+    books = _read(connection, operations, prices, life_us)
+    outcomes: list[Outcome] = []
+    for operation in operations:
+        try:
+            outcomes.append(books.apply(operation))
+        except LegatoError as refusal:
+            outcomes.append(refusal)
+    _write(connection, books)
+    return outcomes
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether it was the database's fault, and trying other operations would only fail again."""
+    return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError)
+
+
+def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:
+    account_ids = list({operation.account_id for operation in operations})
+    credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]
+    request_ids = list({operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS})
+    found_accounts = [Account(*row) for row in connection.execute(_LOCK_ACCOUNTS, {"ids": account_ids})]
+    found_holds = [Hold(*row) for row in connection.execute(_READ_HOLDS, {"ids": request_ids})]
+    found_credits: list[Entry] = []
+    if credit_ids:
+        found_credits = [Entry(*row) for row in connection.execute(_READ_CREDITS, {"ids": credit_ids})]
+    for hold in found_holds:
+        if hold.price_version and not prices.has(hold.price_version):
+            # A replica with another price file reserved it.
+            prices.add(hold.price_version, read_version(connection, hold.price_version))
+    return Books(found_accounts, found_holds, found_credits, prices, read_now_us(connection), life_us)
+
+
+def _write(connection: sa.Connection, books: Books) -> None:
+    new_holds = [asdict(books.holds[new_id]) for new_id in books.holds.keys() - books.found_holds.keys()]
+    if new_holds:
+        connection.execute(sa.insert(holds), new_holds)
+    changed_holds = [
+        {f"new_{name}": getattr(books.holds[found.request_id], name) for name in _HOLD_CHANGES}
+        | {"of_request": found.request_id, "found_state": found.state}
+        for found in books.found_holds.values()
+        if books.holds[found.request_id] is not found
+    ]
+    _update(connection, _UPDATE_HOLD, changed_holds)
+    if books.entries:
+        connection.execute(sa.insert(ledger), [asdict(entry) for entry in books.entries])
+    counters = [key._asdict() | dict(zip(_COUNTED, added, strict=True)) for key, added in books.counted().items()]
+    if counters:
+        connection.execute(_ADD_TO_COUNTERS, counters)
+    new_accounts = [asdict(books.accounts[new_id]) for new_id in books.accounts.keys() - books.found_accounts.keys()]
+    if new_accounts:
+        connection.execute(sa.insert(accounts), new_accounts)
+    changed_accounts = [
+        asdict(books.accounts[found.account_id])
+        | {"of_account": found.account_id, "found_balance": found.balance_nanos, "found_held": found.held_nanos}
+        for found in books.found_accounts.values()
+        if books.accounts[found.account_id] != found
+    ]
+    _update(connection, _UPDATE_ACCOUNT, changed_accounts)
+
+
+def _update(connection: sa.Connection, statement: sa.Update, rows: list[dict[str, Any]]) -> None:
+    if rows and connection.execute(statement, rows).rowcount != len(rows):
+        raise BooksMoved

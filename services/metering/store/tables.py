@@ -1,0 +1,96 @@
+"""The tables, as the migrations make them."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("balance_nanos", sa.BigInteger),
+    sa.Column("held_nanos", sa.BigInteger),
+)
+
+# Columns are the fields of `records.Hold`, in their order.
+holds = sa.Table(
+    "holds",
+    metadata,
+    sa.Column("request_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text),
+    sa.Column("key_id", sa.Text),
+    sa.Column("class_id", sa.Text),
+    sa.Column("state", sa.Text),
+    sa.Column("amount_nanos", sa.BigInteger),
+    sa.Column("price_version", sa.BigInteger),
+    sa.Column("deadline_at_us", sa.BigInteger),
+    sa.Column("prompt_tokens", sa.BigInteger),
+    sa.Column("cached_tokens", sa.BigInteger),
+    sa.Column("completion_tokens", sa.BigInteger),
+    sa.Column("charged_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+    sa.Column("loss_bound_nanos", sa.BigInteger),
+    sa.Column("basis", sa.Text),
+    sa.Column("end", sa.Text),
+    sa.Column("counted_hour_us", sa.BigInteger),
+    sa.Column("reserved_at_us", sa.BigInteger),
+    sa.Column("resolved_at_us", sa.BigInteger),
+)
+
+# Columns after the first are the fields of `records.Entry`, in their order.
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("entry_id", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.Text),
+    sa.Column("request_id", sa.Text),
+    sa.Column("account_id", sa.Text),
+    sa.Column("customer_nanos", sa.BigInteger),
+    sa.Column("recorded_at_us", sa.BigInteger),
+    sa.Column("revenue_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+    sa.Column("external_nanos", sa.BigInteger),
+    sa.Column("key_id", sa.Text),
+    sa.Column("class_id", sa.Text),
+    sa.Column("price_version", sa.BigInteger),
+    sa.Column("hour_us", sa.BigInteger),
+    sa.Column("requests", sa.BigInteger),
+    sa.Column("prompt_tokens", sa.BigInteger),
+    sa.Column("cached_tokens", sa.BigInteger),
+    sa.Column("completion_tokens", sa.BigInteger),
+    sa.Column("basis", sa.Text),
+    sa.Column("end", sa.Text),
+    sa.Column("reason", sa.Text),
+)
+
+usage_hours = sa.Table(
+    "usage_hours",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("hour_us", sa.BigInteger, primary_key=True),
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("class_id", sa.Text, primary_key=True),
+    sa.Column("requests", sa.BigInteger),
+    sa.Column("prompt_tokens", sa.BigInteger),
+    sa.Column("cached_tokens", sa.BigInteger),
+    sa.Column("completion_tokens", sa.BigInteger),
+    sa.Column("cost_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+)
+
+price_versions = sa.Table(
+    "price_versions",
+    metadata,
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("effective_from_us", sa.BigInteger),
+)
+
+prices = sa.Table(
+    "prices",
+    metadata,
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("class_id", sa.Text, primary_key=True),
+    sa.Column("input_nanos_per_million", sa.BigInteger),
+    sa.Column("cached_input_nanos_per_million", sa.BigInteger),
+    sa.Column("output_nanos_per_million", sa.BigInteger),
+)
