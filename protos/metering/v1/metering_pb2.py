@@ -27,19 +27,19 @@ from protos.type.v1 import exchange_pb2 as protos_dot_type_dot_v1_dot_exchange__
 from protos.type.v1 import usage_pb2 as protos_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/metering/v1/metering.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dprotos/type/v1/exchange.proto\x1a\x1aprotos/type/v1/usage.proto\"6\n\x0f\x45xchangeRequest\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"7\n\x10\x45xchangeResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"l\n\x0c\x41\x64mitRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12 \n\x13requests_per_minute\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x16\n\x14_requests_per_minute\"^\n\rAdmitResponse\x12\x16\n\x0elimit_requests\x18\x01 \x01(\x03\x12\x1a\n\x12remaining_requests\x18\x02 \x01(\x03\x12\x19\n\x11reset_requests_ms\x18\x03 \x01(\x03\"\x83\x01\n\x05Price\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x1f\n\x17input_nanos_per_million\x18\x02 \x01(\x03\x12&\n\x1e\x63\x61\x63hed_input_nanos_per_million\x18\x03 \x01(\x03\x12 \n\x18output_nanos_per_million\x18\x04 \x01(\x03\"\x88\x01\n\x0eReserveRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x04 \x01(\t\x12\x15\n\rprompt_tokens\x18\x05 \x01(\x03\x12\x15\n\routput_tokens\x18\x06 \x01(\x03\"c\n\x0fReserveResponse\x12\x12\n\nheld_nanos\x18\x01 \x01(\x03\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\x12\x12\n\nfree_nanos\x18\x03 \x01(\x03\"v\n\rExtendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x13\n\x0btotal_nanos\x18\x03 \x01(\x03\x12(\n\tdelivered\x18\x04 \x01(\x0b\x32\x15.legato.type.v1.Usage\"e\n\x0e\x45xtendResponse\x12\x10\n\x08\x65xtended\x18\x01 \x01(\x08\x12\x13\n\x0btotal_nanos\x18\x02 \x01(\x03\x12\x12\n\nheld_nanos\x18\x03 \x01(\x03\x12\x18\n\x10\x61\x66\x66ordable_nanos\x18\x04 \x01(\x03\"\xad\x01\n\rSettleRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12$\n\x05usage\x18\x03 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12(\n\x05\x62\x61sis\x18\x04 \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x05 \x01(\x0e\x32\x17.legato.metering.v1.End\";\n\x0eSettleResponse\x12\x15\n\rcharged_nanos\x18\x01 \x01(\x03\x12\x12\n\nloss_nanos\x18\x02 \x01(\x03\"}\n\x0bVoidRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12$\n\x03\x65nd\x18\x03 \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x05 \x01(\t\"\x0e\n\x0cVoidResponse\"\xe3\x01\n\x10ListUsageRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x06\x62ucket\x18\x04 \x01(\x0e\x32\x1f.legato.metering.v1.UsageBucket\x12\x14\n\x0cgroup_by_key\x18\x05 \x01(\x08\x12\x16\n\x0egroup_by_class\x18\x06 \x01(\x08\"\xa8\x01\n\x08UsageRow\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12\x10\n\x08requests\x18\x04 \x01(\x03\x12$\n\x05usage\x18\x05 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\ncost_nanos\x18\x06 \x01(\x03\"?\n\x11ListUsageResponse\x12*\n\x04rows\x18\x01 \x03(\x0b\x32\x1c.legato.metering.v1.UsageRow\"H\n\x07\x42\x61lance\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x15\n\rbalance_nanos\x18\x02 \x01(\x03\x12\x12\n\nheld_nanos\x18\x03 \x01(\x03\"\'\n\x11GetBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"B\n\x12GetBalanceResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"Q\n\x13GrantCreditsRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x03 \x01(\x03\"D\n\x14GrantCreditsResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"g\n\x14\x41\x64justCreditsRequest\x12\x15\n\radjustment_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\"E\n\x15\x41\x64justCreditsResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"*\n\x13ListBalancesRequest\x12\x13\n\x0b\x61\x63\x63ount_ids\x18\x01 \x03(\t\"E\n\x14ListBalancesResponse\x12-\n\x08\x62\x61lances\x18\x01 \x03(\x0b\x32\x1b.legato.metering.v1.Balance\"\x0e\n\x0c\x41uditRequest\"#\n\rAuditResponse\x12\x12\n\nviolations\x18\x01 \x03(\t*X\n\x05\x42\x61sis\x12\x15\n\x11\x42\x41SIS_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x42\x41SIS_PROVIDER\x10\x01\x12\x11\n\rBASIS_COUNTED\x10\x02\x12\x11\n\rBASIS_JOURNAL\x10\x03*\x8f\x01\n\x03\x45nd\x12\x13\n\x0f\x45ND_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x45ND_COMPLETE\x10\x01\x12\x13\n\x0f\x45ND_CLIENT_GONE\x10\x02\x12\x14\n\x10\x45ND_UPSTREAM_CUT\x10\x03\x12\x14\n\x10\x45ND_CREDIT_SPENT\x10\x04\x12\x0f\n\x0b\x45ND_REFUSED\x10\x05\x12\x0f\n\x0b\x45ND_CRASHED\x10\x06*X\n\x0bUsageBucket\x12\x1c\n\x18USAGE_BUCKET_UNSPECIFIED\x10\x00\x12\x15\n\x11USAGE_BUCKET_HOUR\x10\x01\x12\x14\n\x10USAGE_BUCKET_DAY\x10\x02\x32\xb2\x05\n\x0fMeteringService\x12L\n\x05\x41\x64mit\x12 .legato.metering.v1.AdmitRequest\x1a!.legato.metering.v1.AdmitResponse\x12R\n\x07Reserve\x12\".legato.metering.v1.ReserveRequest\x1a#.legato.metering.v1.ReserveResponse\x12O\n\x06\x45xtend\x12!.legato.metering.v1.ExtendRequest\x1a\".legato.metering.v1.ExtendResponse\x12O\n\x06Settle\x12!.legato.metering.v1.SettleRequest\x1a\".legato.metering.v1.SettleResponse\x12I\n\x04Void\x12\x1f.legato.metering.v1.VoidRequest\x1a .legato.metering.v1.VoidResponse\x12Y\n\x08\x45xchange\x12#.legato.metering.v1.ExchangeRequest\x1a$.legato.metering.v1.ExchangeResponse(\x01\x30\x01\x12X\n\tListUsage\x12$.legato.metering.v1.ListUsageRequest\x1a%.legato.metering.v1.ListUsageResponse\x12[\n\nGetBalance\x12%.legato.metering.v1.GetBalanceRequest\x1a&.legato.metering.v1.GetBalanceResponse2\x8e\x03\n\x12\x43reditAdminService\x12\x61\n\x0cGrantCredits\x12\'.legato.metering.v1.GrantCreditsRequest\x1a(.legato.metering.v1.GrantCreditsResponse\x12\x64\n\rAdjustCredits\x12(.legato.metering.v1.AdjustCreditsRequest\x1a).legato.metering.v1.AdjustCreditsResponse\x12\x61\n\x0cListBalances\x12\'.legato.metering.v1.ListBalancesRequest\x1a(.legato.metering.v1.ListBalancesResponse\x12L\n\x05\x41udit\x12 .legato.metering.v1.AuditRequest\x1a!.legato.metering.v1.AuditResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/metering/v1/metering.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dprotos/type/v1/exchange.proto\x1a\x1aprotos/type/v1/usage.proto\"6\n\x0f\x45xchangeRequest\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"7\n\x10\x45xchangeResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"l\n\x0c\x41\x64mitRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12 \n\x13requests_per_minute\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x16\n\x14_requests_per_minute\"^\n\rAdmitResponse\x12\x16\n\x0elimit_requests\x18\x01 \x01(\x03\x12\x1a\n\x12remaining_requests\x18\x02 \x01(\x03\x12\x19\n\x11reset_requests_ms\x18\x03 \x01(\x03\"\x83\x01\n\x05Price\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x1f\n\x17input_nanos_per_million\x18\x02 \x01(\x03\x12&\n\x1e\x63\x61\x63hed_input_nanos_per_million\x18\x03 \x01(\x03\x12 \n\x18output_nanos_per_million\x18\x04 \x01(\x03\"\x88\x01\n\x0eReserveRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x04 \x01(\t\x12\x15\n\rprompt_tokens\x18\x05 \x01(\x03\x12\x15\n\routput_tokens\x18\x06 \x01(\x03\"c\n\x0fReserveResponse\x12\x12\n\nheld_nanos\x18\x01 \x01(\x03\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\x12\x12\n\nfree_nanos\x18\x03 \x01(\x03\"v\n\rExtendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x13\n\x0btotal_nanos\x18\x03 \x01(\x03\x12(\n\tdelivered\x18\x04 \x01(\x0b\x32\x15.legato.type.v1.Usage\"e\n\x0e\x45xtendResponse\x12\x10\n\x08\x65xtended\x18\x01 \x01(\x08\x12\x13\n\x0btotal_nanos\x18\x02 \x01(\x03\x12\x12\n\nheld_nanos\x18\x03 \x01(\x03\x12\x18\n\x10\x61\x66\x66ordable_nanos\x18\x04 \x01(\x03\"\xad\x01\n\rSettleRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12$\n\x05usage\x18\x03 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12(\n\x05\x62\x61sis\x18\x04 \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x05 \x01(\x0e\x32\x17.legato.metering.v1.End\";\n\x0eSettleResponse\x12\x15\n\rcharged_nanos\x18\x01 \x01(\x03\x12\x12\n\nloss_nanos\x18\x02 \x01(\x03\"\xa2\x01\n\x0bVoidRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12$\n\x03\x65nd\x18\x03 \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x05 \x01(\t\x12#\n\x04lost\x18\x06 \x01(\x0b\x32\x15.legato.type.v1.Usage\"\x0e\n\x0cVoidResponse\"\xe3\x01\n\x10ListUsageRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x06\x62ucket\x18\x04 \x01(\x0e\x32\x1f.legato.metering.v1.UsageBucket\x12\x14\n\x0cgroup_by_key\x18\x05 \x01(\x08\x12\x16\n\x0egroup_by_class\x18\x06 \x01(\x08\"\xa8\x01\n\x08UsageRow\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12\x10\n\x08requests\x18\x04 \x01(\x03\x12$\n\x05usage\x18\x05 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\ncost_nanos\x18\x06 \x01(\x03\"?\n\x11ListUsageResponse\x12*\n\x04rows\x18\x01 \x03(\x0b\x32\x1c.legato.metering.v1.UsageRow\"H\n\x07\x42\x61lance\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x15\n\rbalance_nanos\x18\x02 \x01(\x03\x12\x12\n\nheld_nanos\x18\x03 \x01(\x03\"\'\n\x11GetBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"B\n\x12GetBalanceResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"Q\n\x13GrantCreditsRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x03 \x01(\x03\"D\n\x14GrantCreditsResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"g\n\x14\x41\x64justCreditsRequest\x12\x15\n\radjustment_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\"E\n\x15\x41\x64justCreditsResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance\"*\n\x13ListBalancesRequest\x12\x13\n\x0b\x61\x63\x63ount_ids\x18\x01 \x03(\t\"E\n\x14ListBalancesResponse\x12-\n\x08\x62\x61lances\x18\x01 \x03(\x0b\x32\x1b.legato.metering.v1.Balance\"\x0e\n\x0c\x41uditRequest\"#\n\rAuditResponse\x12\x12\n\nviolations\x18\x01 \x03(\t*X\n\x05\x42\x61sis\x12\x15\n\x11\x42\x41SIS_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x42\x41SIS_PROVIDER\x10\x01\x12\x11\n\rBASIS_COUNTED\x10\x02\x12\x11\n\rBASIS_JOURNAL\x10\x03*\x8f\x01\n\x03\x45nd\x12\x13\n\x0f\x45ND_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x45ND_COMPLETE\x10\x01\x12\x13\n\x0f\x45ND_CLIENT_GONE\x10\x02\x12\x14\n\x10\x45ND_UPSTREAM_CUT\x10\x03\x12\x14\n\x10\x45ND_CREDIT_SPENT\x10\x04\x12\x0f\n\x0b\x45ND_REFUSED\x10\x05\x12\x0f\n\x0b\x45ND_CRASHED\x10\x06*X\n\x0bUsageBucket\x12\x1c\n\x18USAGE_BUCKET_UNSPECIFIED\x10\x00\x12\x15\n\x11USAGE_BUCKET_HOUR\x10\x01\x12\x14\n\x10USAGE_BUCKET_DAY\x10\x02\x32\xb2\x05\n\x0fMeteringService\x12L\n\x05\x41\x64mit\x12 .legato.metering.v1.AdmitRequest\x1a!.legato.metering.v1.AdmitResponse\x12R\n\x07Reserve\x12\".legato.metering.v1.ReserveRequest\x1a#.legato.metering.v1.ReserveResponse\x12O\n\x06\x45xtend\x12!.legato.metering.v1.ExtendRequest\x1a\".legato.metering.v1.ExtendResponse\x12O\n\x06Settle\x12!.legato.metering.v1.SettleRequest\x1a\".legato.metering.v1.SettleResponse\x12I\n\x04Void\x12\x1f.legato.metering.v1.VoidRequest\x1a .legato.metering.v1.VoidResponse\x12Y\n\x08\x45xchange\x12#.legato.metering.v1.ExchangeRequest\x1a$.legato.metering.v1.ExchangeResponse(\x01\x30\x01\x12X\n\tListUsage\x12$.legato.metering.v1.ListUsageRequest\x1a%.legato.metering.v1.ListUsageResponse\x12[\n\nGetBalance\x12%.legato.metering.v1.GetBalanceRequest\x1a&.legato.metering.v1.GetBalanceResponse2\x8e\x03\n\x12\x43reditAdminService\x12\x61\n\x0cGrantCredits\x12\'.legato.metering.v1.GrantCreditsRequest\x1a(.legato.metering.v1.GrantCreditsResponse\x12\x64\n\rAdjustCredits\x12(.legato.metering.v1.AdjustCreditsRequest\x1a).legato.metering.v1.AdjustCreditsResponse\x12\x61\n\x0cListBalances\x12\'.legato.metering.v1.ListBalancesRequest\x1a(.legato.metering.v1.ListBalancesResponse\x12L\n\x05\x41udit\x12 .legato.metering.v1.AuditRequest\x1a!.legato.metering.v1.AuditResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.metering.v1.metering_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BASIS']._serialized_start=2591
-  _globals['_BASIS']._serialized_end=2679
-  _globals['_END']._serialized_start=2682
-  _globals['_END']._serialized_end=2825
-  _globals['_USAGEBUCKET']._serialized_start=2827
-  _globals['_USAGEBUCKET']._serialized_end=2915
+  _globals['_BASIS']._serialized_start=2629
+  _globals['_BASIS']._serialized_end=2717
+  _globals['_END']._serialized_start=2720
+  _globals['_END']._serialized_end=2863
+  _globals['_USAGEBUCKET']._serialized_start=2865
+  _globals['_USAGEBUCKET']._serialized_end=2953
   _globals['_EXCHANGEREQUEST']._serialized_start=149
   _globals['_EXCHANGEREQUEST']._serialized_end=203
   _globals['_EXCHANGERESPONSE']._serialized_start=205
@@ -62,40 +62,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETTLEREQUEST']._serialized_end=1239
   _globals['_SETTLERESPONSE']._serialized_start=1241
   _globals['_SETTLERESPONSE']._serialized_end=1300
-  _globals['_VOIDREQUEST']._serialized_start=1302
-  _globals['_VOIDREQUEST']._serialized_end=1427
-  _globals['_VOIDRESPONSE']._serialized_start=1429
-  _globals['_VOIDRESPONSE']._serialized_end=1443
-  _globals['_LISTUSAGEREQUEST']._serialized_start=1446
-  _globals['_LISTUSAGEREQUEST']._serialized_end=1673
-  _globals['_USAGEROW']._serialized_start=1676
-  _globals['_USAGEROW']._serialized_end=1844
-  _globals['_LISTUSAGERESPONSE']._serialized_start=1846
-  _globals['_LISTUSAGERESPONSE']._serialized_end=1909
-  _globals['_BALANCE']._serialized_start=1911
-  _globals['_BALANCE']._serialized_end=1983
-  _globals['_GETBALANCEREQUEST']._serialized_start=1985
-  _globals['_GETBALANCEREQUEST']._serialized_end=2024
-  _globals['_GETBALANCERESPONSE']._serialized_start=2026
-  _globals['_GETBALANCERESPONSE']._serialized_end=2092
-  _globals['_GRANTCREDITSREQUEST']._serialized_start=2094
-  _globals['_GRANTCREDITSREQUEST']._serialized_end=2175
-  _globals['_GRANTCREDITSRESPONSE']._serialized_start=2177
-  _globals['_GRANTCREDITSRESPONSE']._serialized_end=2245
-  _globals['_ADJUSTCREDITSREQUEST']._serialized_start=2247
-  _globals['_ADJUSTCREDITSREQUEST']._serialized_end=2350
-  _globals['_ADJUSTCREDITSRESPONSE']._serialized_start=2352
-  _globals['_ADJUSTCREDITSRESPONSE']._serialized_end=2421
-  _globals['_LISTBALANCESREQUEST']._serialized_start=2423
-  _globals['_LISTBALANCESREQUEST']._serialized_end=2465
-  _globals['_LISTBALANCESRESPONSE']._serialized_start=2467
-  _globals['_LISTBALANCESRESPONSE']._serialized_end=2536
-  _globals['_AUDITREQUEST']._serialized_start=2538
-  _globals['_AUDITREQUEST']._serialized_end=2552
-  _globals['_AUDITRESPONSE']._serialized_start=2554
-  _globals['_AUDITRESPONSE']._serialized_end=2589
-  _globals['_METERINGSERVICE']._serialized_start=2918
-  _globals['_METERINGSERVICE']._serialized_end=3608
-  _globals['_CREDITADMINSERVICE']._serialized_start=3611
-  _globals['_CREDITADMINSERVICE']._serialized_end=4009
+  _globals['_VOIDREQUEST']._serialized_start=1303
+  _globals['_VOIDREQUEST']._serialized_end=1465
+  _globals['_VOIDRESPONSE']._serialized_start=1467
+  _globals['_VOIDRESPONSE']._serialized_end=1481
+  _globals['_LISTUSAGEREQUEST']._serialized_start=1484
+  _globals['_LISTUSAGEREQUEST']._serialized_end=1711
+  _globals['_USAGEROW']._serialized_start=1714
+  _globals['_USAGEROW']._serialized_end=1882
+  _globals['_LISTUSAGERESPONSE']._serialized_start=1884
+  _globals['_LISTUSAGERESPONSE']._serialized_end=1947
+  _globals['_BALANCE']._serialized_start=1949
+  _globals['_BALANCE']._serialized_end=2021
+  _globals['_GETBALANCEREQUEST']._serialized_start=2023
+  _globals['_GETBALANCEREQUEST']._serialized_end=2062
+  _globals['_GETBALANCERESPONSE']._serialized_start=2064
+  _globals['_GETBALANCERESPONSE']._serialized_end=2130
+  _globals['_GRANTCREDITSREQUEST']._serialized_start=2132
+  _globals['_GRANTCREDITSREQUEST']._serialized_end=2213
+  _globals['_GRANTCREDITSRESPONSE']._serialized_start=2215
+  _globals['_GRANTCREDITSRESPONSE']._serialized_end=2283
+  _globals['_ADJUSTCREDITSREQUEST']._serialized_start=2285
+  _globals['_ADJUSTCREDITSREQUEST']._serialized_end=2388
+  _globals['_ADJUSTCREDITSRESPONSE']._serialized_start=2390
+  _globals['_ADJUSTCREDITSRESPONSE']._serialized_end=2459
+  _globals['_LISTBALANCESREQUEST']._serialized_start=2461
+  _globals['_LISTBALANCESREQUEST']._serialized_end=2503
+  _globals['_LISTBALANCESRESPONSE']._serialized_start=2505
+  _globals['_LISTBALANCESRESPONSE']._serialized_end=2574
+  _globals['_AUDITREQUEST']._serialized_start=2576
+  _globals['_AUDITREQUEST']._serialized_end=2590
+  _globals['_AUDITRESPONSE']._serialized_start=2592
+  _globals['_AUDITRESPONSE']._serialized_end=2627
+  _globals['_METERINGSERVICE']._serialized_start=2956
+  _globals['_METERINGSERVICE']._serialized_end=3646
+  _globals['_CREDITADMINSERVICE']._serialized_start=3649
+  _globals['_CREDITADMINSERVICE']._serialized_end=4047
 # @@protoc_insertion_point(module_scope)

@@ -407,11 +407,16 @@ class VoidRequest(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     CLASS_ID_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     end: Global___End.ValueType
     key_id: _builtins.str
     class_id: _builtins.str
+    @_builtins.property
+    def lost(self) -> _usage_pb2.Usage:
+        """What may have been delivered, though it cannot be charged: booked as loss."""
+
     def __init__(
         self,
         *,
@@ -420,10 +425,11 @@ class VoidRequest(_message.Message):
         end: Global___End.ValueType = ...,
         key_id: _builtins.str = ...,
         class_id: _builtins.str = ...,
+        lost: _usage_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "lost", b"lost", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
