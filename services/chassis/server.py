@@ -81,21 +81,24 @@ class Server:
             raise SettingsError(
                 f"{listen} is reachable by others and not protected: listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
             )
-        self._log = log
+        self._listen = listen
         self._health = HealthServicer()
-        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=channel_options())
+        # Left on, two processes that were given one port would each get some of its calls.
+        options = [*channel_options(), ("grpc.so_reuseport", 0)]
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=options)
         self._names = ["", *(register(self._server) for register in registrations)]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             [*self._names[1:], health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
         )
-        try:
-            self.port = self._server.add_insecure_port(listen)
-        except RuntimeError as error:
-            raise SettingsError(f"cannot listen on {listen}") from error
 
     async def start(self) -> None:
+        try:
+            self.port = self._server.add_insecure_port(self._listen)
+        except RuntimeError as error:
+            await self._server.stop(None)
+            raise SettingsError(f"cannot listen on {self._listen}") from error
         await self._server.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 

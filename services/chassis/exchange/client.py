@@ -240,9 +240,7 @@ class ClientCall(Generic[ResponseT]):
         payload = self._inbox.popleft()
         self._taken_bytes += len(payload)
         if self._taken_bytes >= WINDOW_BYTES // 4:
-            self._exchange.say(
-                Item(call_id=self.call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=self._taken_bytes)
-            )
+            self._exchange.say(Item(call_id=self.call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=self._taken_bytes))
             self._taken_bytes = 0
         return self._response_type.FromString(payload)
 

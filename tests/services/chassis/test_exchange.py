@@ -1,6 +1,6 @@
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ async def talker(log: Log) -> Talker:
 
 class Serve:
     def __init__(self, listen: str, talker: Talker, log: Log) -> None:
-        self._make = lambda: Server(listen, [talker.register], log)
+        self._make: Callable[[], Server] = lambda: Server(listen, [talker.register], log)
         self._server: Server | None = None
 
     async def start(self) -> None:
@@ -127,7 +127,7 @@ async def serve(socket_folder: Path, talker: Talker, log: Log) -> AsyncIterator[
 async def client(socket_folder: Path, serve: Serve, log: Log) -> AsyncIterator[ExchangeClient]:
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", lambda: stub.Exchange(), router.ExchangeRequest, SystemClock(), log)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
         client.start()
         async with asyncio.timeout(5):
             await client.connected()
@@ -150,7 +150,11 @@ async def test_refusal_arrives_with_its_reason_and_retry_delay(client: ExchangeC
     with pytest.raises(LegatoError) as refusal:
         await ask(client, "poor")
     assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
-    assert (refusal.value.message, refusal.value.param, refusal.value.retry_after_s) == ("Nothing left.", "account", 1.5)
+    assert (refusal.value.message, refusal.value.param, refusal.value.retry_after_s) == (
+        "Nothing left.",
+        "account",
+        1.5,
+    )
 
 
 async def test_bug_behind_a_question_is_told_without_its_text(client: ExchangeClient) -> None:

@@ -1,0 +1,124 @@
+"""The edge as one ASGI application."""
+
+import os
+import time
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from edge.bodies import ClientGone
+from edge.chat import ChatEndpoint
+from edge.errors import error_body, error_headers
+from edge.principals import Principal, Scope
+from edge.responses import HttpScope, Receive, Send, send_error
+from edge.usage import usage_page
+from services.chassis.errors import LegatoError, Reason, internal_error
+from services.chassis.log import Log
+
+CHAT_PATH = "/v1/chat/completions"
+
+
+class Edge:
+    """Stands before FastAPI: gives every request its id, sends chats straight to their endpoint, and sees to it that
+    whatever is raised leaves in the error shape."""
+
+    def __init__(self, chat: ChatEndpoint, log: Log) -> None:
+        self._chat = chat
+        self._log = log
+        self._others = make_app(chat)
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request_id = new_request_id()
+        response_started = False
+
+        async def send_identified(message: dict[str, Any]) -> None:
+            nonlocal response_started
+            if not response_started:
+                response_started = True
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            if scope["path"] == CHAT_PATH and scope["method"] == "POST":
+                await self._chat(scope, receive, send_identified, request_id)
+            else:
+                await self._others(scope, receive, send_identified)  # type: ignore[arg-type]
+        except ClientGone:
+            pass
+        except LegatoError as error:
+            await send_error(send_identified, error)
+        except Exception as error:
+            self._log.failure("request.failed", error, request_id=request_id)
+            if not response_started:
+                await send_error(send_identified, internal_error())
+
+
+def new_request_id() -> str:
+    """A version 7 UUID: these sort by time, so that neighbours in time are neighbours in an index."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10))
+    high = milliseconds << 16 | 0x7000 | random >> 68
+    low = 1 << 63 | random & (1 << 62) - 1
+    return f"{high << 64 | low:032x}"
+
+
+def make_app(chat: ChatEndpoint) -> FastAPI:
+    """Everything but the chats."""
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
+
+    async def admit(request: Request, scope: "Scope.ValueType") -> Principal:
+        principal = await chat.principals.authenticate(request.scope["headers"])
+        principal.require(scope)
+        await chat.metering.admit(principal)
+        return principal
+
+    @app.get("/v1/models")
+    async def list_models(request: Request) -> Response:
+        await admit(request, Scope.SCOPE_MODELS)
+        return _json(chat.models.list_object())
+
+    @app.get("/v1/models/{model_id}")
+    async def get_model(request: Request, model_id: str) -> Response:
+        await admit(request, Scope.SCOPE_MODELS)
+        return _json(chat.models.model_object(model_id))
+
+    @app.get("/v1/usage")
+    async def get_usage(request: Request) -> Response:
+        principal = await admit(request, Scope.SCOPE_USAGE)
+        parameters = parse_qs(request.url.query, keep_blank_values=True)
+        return _json(await usage_page(chat.metering, chat.clock, principal, parameters))
+
+    @app.post("/v1/embeddings")
+    @app.post("/v1/completions")
+    async def refuse() -> Response:
+        raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
+
+    @app.exception_handler(LegatoError)
+    async def tell(request: Request, error: LegatoError) -> Response:
+        return _error(error)
+
+    @app.exception_handler(HTTPException)
+    async def reshape(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            return _error(LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not take that method."))
+        return _error(LegatoError(Reason.NOT_FOUND, "There is nothing at this address."))
+
+    @app.exception_handler(Exception)
+    async def hide(request: Request, error: Exception) -> Response:
+        return _error(internal_error())
+
+    return app
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _error(error: LegatoError) -> Response:
+    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
+    return Response(error_body(error), error.wire.http_status, headers, "application/json")

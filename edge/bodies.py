@@ -1,0 +1,76 @@
+"""Reads request bodies, within limits."""
+
+import asyncio
+from typing import Any
+
+from edge.responses import HttpScope, Receive
+from services.chassis.errors import LegatoError, Reason, unavailable
+
+# A million tokens as JSON; the token count decides the rest.
+LARGEST_BODY_BYTES = 16 * 1024 * 1024
+BODY_TIMEOUT_S = 60.0
+# Of all requests that are being read at once.
+IN_FLIGHT_BYTES = 256 * 1024 * 1024
+
+
+class ClientGone(Exception):
+    """Whoever asked has left; there is nobody to answer."""
+
+
+class Bodies:
+    def __init__(self) -> None:
+        self._in_flight_bytes = 0
+
+    async def read(self, scope: HttpScope, receive: Receive) -> bytes:
+        announced_bytes = _check_headers(scope)
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            # Nearly every request arrives in one piece.
+            return _within_limit(message["body"])
+        if self._in_flight_bytes + announced_bytes > IN_FLIGHT_BYTES:
+            raise unavailable("Room for a body of this size")
+        self._in_flight_bytes += announced_bytes
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                return await _read_pieces(message, receive)
+        except TimeoutError:
+            raise LegatoError(
+                Reason.BODY_TIMEOUT, f"The body did not arrive within {BODY_TIMEOUT_S:.0f} seconds."
+            ) from None
+        finally:
+            self._in_flight_bytes -= announced_bytes
+
+
+def _check_headers(scope: HttpScope) -> int:
+    """How many bytes the body may have, as announced."""
+    announced_bytes = LARGEST_BODY_BYTES
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            announced_bytes = int(value)
+            if announced_bytes > LARGEST_BODY_BYTES:
+                raise _too_large()
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
+    return announced_bytes
+
+
+async def _read_pieces(message: dict[str, Any], receive: Receive) -> bytes:
+    body = bytearray()
+    while message["type"] == "http.request":
+        body += message["body"]
+        if len(body) > LARGEST_BODY_BYTES:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return bytes(body)
+        message = await receive()
+    raise ClientGone
+
+
+def _within_limit(body: bytes) -> bytes:
+    if len(body) > LARGEST_BODY_BYTES:
+        raise _too_large()
+    return body
+
+
+def _too_large() -> LegatoError:
+    return LegatoError(Reason.BODY_TOO_LARGE, f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB.")

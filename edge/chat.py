@@ -1,0 +1,238 @@
+"""POST /v1/chat/completions: the story of one request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from edge.bodies import Bodies, ClientGone
+from edge.hold import Hold
+from edge.metering import Metering
+from edge.models import Models
+from edge.principals import Principal, Principals, Scope
+from edge.rates import rate_headers
+from edge.replies import Reply, StreamedReply, WholeReply
+from edge.requests import ChatBody, decode_chat
+from edge.responses import HttpScope, Receive, Send, send_error
+from edge.services import ChatCall, RouterReplica
+from protos.metering.v1 import metering_pb2 as metering_pb
+from protos.router.v1 import router_pb2 as router
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.clock import Clock
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import ExchangeBroken
+from services.chassis.log import Log
+from services.chassis.replicas import Replicas
+
+# The edge counts no tokens. It guesses, and the router, who counts, asks for more where that is too low.
+BYTES_PER_TOKEN = 4
+UNSEEN_PROMPT_TOKENS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ChatEndpoint:
+    principals: Principals
+    metering: Metering
+    routers: Replicas[RouterReplica]
+    models: Models
+    bodies: Bodies
+    clock: Clock
+    log: Log
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
+        principal = await self.principals.authenticate(scope["headers"])
+        principal.require(Scope.SCOPE_INFERENCE)
+        rate = await self.metering.admit(principal)
+        headers = rate_headers(rate)
+        try:
+            body = decode_chat(await self.bodies.read(scope, receive))
+            class_id = self.models.class_for(body.model, principal)
+            reply_type = StreamedReply if body.stream else WholeReply
+            created_s = int(self.clock.now().timestamp())
+            reply = reply_type(send, f"chatcmpl-{request_id}", created_s, class_id, headers)
+            chat = Chat(self, principal, body, class_id, request_id, reply)
+            async with chat.given_up_when_gone(receive):
+                await chat.run()
+        except LegatoError as error:
+            await send_error(send, error, headers)
+
+
+class Chat:
+    def __init__(
+        self,
+        endpoint: ChatEndpoint,
+        principal: Principal,
+        body: ChatBody,
+        class_id: str,
+        request_id: str,
+        reply: Reply,
+    ) -> None:
+        self._endpoint = endpoint
+        self._principal = principal
+        self._body = body
+        self._class_id = class_id
+        self._request_id = request_id
+        self._reply = reply
+        self._hold = Hold(endpoint.metering, principal, request_id, class_id)
+        self._call: ChatCall | None = None
+        self._growth: asyncio.Task[None] | None = None
+        # Of what the client was given, counted by the router.
+        self._counted = Usage()
+        self._over = False
+
+    @asynccontextmanager
+    async def given_up_when_gone(self, receive: Receive) -> AsyncIterator[None]:
+        """Whatever the chat is waiting for, it stops at once when its client leaves."""
+        task = cast(asyncio.Task[None], asyncio.current_task())
+        gone = False
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not self._over:
+                gone = True
+                task.cancel()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            task.uncancel()
+            raise ClientGone from None
+        finally:
+            watcher.cancel()
+
+    async def run(self) -> None:
+        started_at_s = self._endpoint.clock.elapsed_s()
+        end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
+        try:
+            end = await self._converse()
+        except LegatoError as error:
+            end = metering_pb.END_UPSTREAM_CUT if self._reply.delivered else metering_pb.END_REFUSED
+            await self._break_off(error, end)
+        finally:
+            self._over = True
+            self._resolve(end)
+            if self._growth is not None:
+                self._growth.cancel()
+            if self._call is not None:
+                self._call.cancel()
+            self._endpoint.log.info(
+                "chat.ended",
+                request_id=self._request_id,
+                account_id=self._principal.account_id,
+                key_id=self._principal.key_id,
+                class_id=self._class_id,
+                stream=self._body.stream,
+                tools=bool(self._body.tools_json),
+                end=metering_pb.End.Name(end).removeprefix("END_").lower(),
+                prompt_tokens=self._counted.prompt_tokens,
+                completion_tokens=self._counted.completion_tokens,
+                duration_ms=round((self._endpoint.clock.elapsed_s() - started_at_s) * 1000, 1),
+            )
+
+    async def _converse(self) -> "metering_pb.End.ValueType":
+        """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
+        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens)
+        call, response = await self._route(self._opening(grant))
+        while True:
+            if not await self._is_covered(response):
+                return await self._end_at_the_credit()
+            if response.contents or response.tool_calls:
+                self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+                await self._reply.deliver(response)
+            if response.HasField("finished"):
+                return await self._finish(response.finished)
+            response = await self._next_response(call)
+
+    async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
+        """To the least loaded router; if that one is lost before it has said anything, once more to another."""
+        replica = self._endpoint.routers.least_loaded()
+        try:
+            self._call = call = replica.chat(opening)
+            return call, await self._next_response(call)
+        except ExchangeBroken:
+            self._call = call = self._endpoint.routers.least_loaded(other_than=replica).chat(opening)
+            return call, await self._next_response(call)
+
+    async def _next_response(self, call: ChatCall) -> router.ChatResponse:
+        """The next response that has something for the client."""
+        while (response := await call.receive()) is not None:
+            if response.HasField("need"):
+                self._growth = asyncio.create_task(self._answer_need(call, response.need))
+            if response.contents or response.tool_calls or response.HasField("finished"):
+                return response
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
+
+    async def _answer_need(self, call: ChatCall, need: router.Need) -> None:
+        try:
+            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens)
+        except LegatoError:
+            # The router waits for an answer no longer than it should, and ends the chat.
+            return
+        call.send(router.ChatRequest(grant=grant))
+
+    async def _is_covered(self, response: router.ChatResponse) -> bool:
+        """The router asks for credit ahead of time; what it sends beyond that must not be given away either."""
+        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
+        if self._hold.covers(prompt_tokens, output_tokens) or response.HasField("finished"):
+            return True
+        await self._hold.grow(prompt_tokens, output_tokens)
+        return self._hold.covers(prompt_tokens, output_tokens)
+
+    async def _end_at_the_credit(self) -> "metering_pb.End.ValueType":
+        if not self._counted.completion_tokens:
+            raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+        self._over = True
+        self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, metering_pb.END_CREDIT_SPENT)
+        await self._reply.finish("length", self._counted)
+        return metering_pb.END_CREDIT_SPENT
+
+    async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
+        counted = finished.usage_source != router.USAGE_SOURCE_PROVIDER
+        basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
+        spent = self._hold.spent and counted and finished.finish_reason == "length"
+        end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
+        self._counted = finished.usage
+        self._over = True
+        self._hold.settle(finished.usage, basis, end)
+        await self._reply.finish(finished.finish_reason, finished.usage)
+        return end
+
+    async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
+        self._over = True
+        self._resolve(end)
+        if not self._reply.delivered:
+            raise error
+        await self._reply.fail(error)
+
+    def _resolve(self, end: "metering_pb.End.ValueType") -> None:
+        """Charge what was delivered; if that is nothing, charge nothing. A chat that was settled stays as it is."""
+        if self._reply.delivered:
+            self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
+        else:
+            self._hold.void(end)
+
+    def _guess_prompt_tokens(self) -> int:
+        prompt_bytes = len(self._body.messages_json) + len(self._body.tools_json)
+        return prompt_bytes // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
+
+    def _opening(self, grant: router.Grant) -> router.ChatOpen:
+        body = self._body
+        return router.ChatOpen(
+            request_id=self._request_id,
+            account_id=self._principal.account_id,
+            model=body.model,
+            preferred_class=self._principal.preferred_class,
+            messages_json=body.messages_json,
+            tools_json=body.tools_json,
+            tool_choice_json=body.tool_choice_json,
+            stream=body.stream,
+            max_tokens=body.max_tokens,
+            parameters_json=body.parameters_json,
+            grant=grant,
+        )

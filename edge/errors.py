@@ -1,0 +1,29 @@
+"""A refusal as OpenAI's clients read it. No other shape leaves the edge."""
+
+import math
+
+import msgspec
+
+from services.chassis.errors import LegatoError, Reason
+
+Headers = list[tuple[bytes, bytes]]
+
+# The official clients ask again on 408, 409, 429 and 5xx; here it could not help.
+_NOT_WORTH_A_RETRY = frozenset({Reason.CREDITS_EXHAUSTED, Reason.REQUEST_RESOLVED})
+
+
+def error_body(error: LegatoError) -> bytes:
+    wire = error.wire
+    return msgspec.json.encode(
+        {"error": {"message": error.message, "type": wire.type, "param": error.param, "code": wire.code}}
+    )
+
+
+def error_headers(error: LegatoError) -> Headers:
+    headers: Headers = []
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
+        headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
+    if error.reason in _NOT_WORTH_A_RETRY:
+        headers.append((b"x-should-retry", b"false"))
+    return headers

@@ -1,0 +1,129 @@
+"""The credit that one chat holds, from before it is asked for until it is settled."""
+
+from edge.metering import Metering
+from edge.principals import Principal
+from protos.metering.v1 import metering_pb2 as pb
+from protos.router.v1.router_pb2 import Grant
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
+
+PER_MILLION = 1_000_000
+
+# How much output is held at first, at most; the hold grows with the answer.
+FIRST_SLICE_TOKENS = 4096
+LONGEST_OUTPUT_TOKENS = 131_072
+# With this many longest answers in free credit, one answer need not be watched while it grows.
+AMPLE_ANSWERS = 4
+
+
+class Hold:
+    def __init__(self, metering: Metering, principal: Principal, request_id: str, class_id: str) -> None:
+        self._metering = metering
+        self._principal = principal
+        self._request_id = request_id
+        self._class_id = class_id
+        self._price = pb.Price()
+        self._held_nanos = 0
+        self._free_nanos = 0
+        self._asked = False
+        self._resolved = False
+        # The account could not hold what was needed.
+        self.spent = False
+
+    async def reserve(self, prompt_tokens: int, max_tokens: int | None) -> Grant:
+        """Hold the prompt and a first slice of output; raises CREDITS_EXHAUSTED or CREDITS_HELD."""
+        output_tokens = min(max_tokens or FIRST_SLICE_TOKENS, FIRST_SLICE_TOKENS)
+        self._asked = True
+        try:
+            reserved = await self._metering.reserve(
+                pb.ReserveRequest(
+                    request_id=self._request_id,
+                    account_id=self._principal.account_id,
+                    key_id=self._principal.key_id,
+                    class_id=self._class_id,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens=output_tokens,
+                )
+            )
+        except LegatoError as error:
+            if error.reason in (Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD):
+                # A refusal stores nothing, so there is nothing to give back.
+                self._resolved = True
+            raise
+        self._price = reserved.price
+        self._held_nanos = reserved.held_nanos
+        self._free_nanos = reserved.free_nanos
+        return self._grant(prompt_tokens, last=False)
+
+    async def grow(self, prompt_tokens: int, output_tokens: int) -> Grant:
+        """Hold enough for these totals, or as near to it as the account affords."""
+        if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens)):
+            self.spent = True
+        return self._grant(prompt_tokens, last=self.spent)
+
+    def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
+
+    def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
+        price = self._price
+        micro_nanos = prompt_tokens * price.input_nanos_per_million + output_tokens * price.output_nanos_per_million
+        return -(-micro_nanos // PER_MILLION)
+
+    def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
+        """What was used is charged, once; later words about the same chat do not count."""
+        if not self._resolved:
+            self._resolved = True
+            self._metering.settle(
+                pb.SettleRequest(
+                    request_id=self._request_id,
+                    account_id=self._principal.account_id,
+                    usage=usage,
+                    basis=basis,
+                    end=end,
+                )
+            )
+
+    def void(self, end: "pb.End.ValueType") -> None:
+        """Nothing was delivered, so nothing is charged."""
+        if self._asked and not self._resolved:
+            self._resolved = True
+            self._metering.void(
+                pb.VoidRequest(
+                    request_id=self._request_id,
+                    account_id=self._principal.account_id,
+                    key_id=self._principal.key_id,
+                    class_id=self._class_id,
+                    end=end,
+                )
+            )
+
+    async def _extend(self, total_nanos: int) -> bool:
+        if total_nanos <= self._held_nanos:
+            return True
+        answer = await self._ask_for(total_nanos)
+        if not answer.extended and answer.affordable_nanos > self._held_nanos:
+            # The last of the credit is good for a part of it.
+            await self._ask_for(answer.affordable_nanos)
+        return answer.extended
+
+    async def _ask_for(self, total_nanos: int) -> pb.ExtendResponse:
+        answer = await self._metering.extend(
+            pb.ExtendRequest(
+                request_id=self._request_id, account_id=self._principal.account_id, total_nanos=total_nanos
+            )
+        )
+        if answer.extended and answer.total_nanos == total_nanos:
+            self._held_nanos = max(self._held_nanos, total_nanos)
+        return answer
+
+    def _grant(self, prompt_tokens: int, *, last: bool) -> Grant:
+        left_nanos = self._held_nanos - self.cost_nanos(prompt_tokens, 0)
+        output_price = self._price.output_nanos_per_million
+        affordable = left_nanos * PER_MILLION // output_price if output_price else LONGEST_OUTPUT_TOKENS
+        longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
+        return Grant(
+            prompt_tokens=prompt_tokens,
+            output_tokens=max(0, affordable),
+            last=last,
+            ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
+        )

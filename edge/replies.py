@@ -1,0 +1,75 @@
+"""The two ways in which an answer reaches the client: piece by piece, or whole."""
+
+from typing import Protocol
+
+from edge.errors import Headers
+from edge.responses import Send, send_json
+from edge.sse import Chunks, Folded, error_event
+from protos.router.v1 import router_pb2 as router
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+
+_STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    # Proxies that would gather chunks are asked not to.
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Reply(Protocol):
+    # Something was handed to the client's socket.
+    delivered: bool
+
+    async def deliver(self, response: router.ChatResponse) -> None: ...
+
+    async def finish(self, finish_reason: str, usage: Usage) -> None: ...
+
+    async def fail(self, error: LegatoError) -> None:
+        """After something was delivered: tell it, and end."""
+        ...
+
+
+class StreamedReply:
+    def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
+        self.delivered = False
+        self._send = send
+        self._headers = headers
+        self._chunks = Chunks(completion_id, created_s, class_id)
+
+    async def deliver(self, response: router.ChatResponse) -> None:
+        await self._write(self._chunks.deltas(response), more=True)
+
+    async def finish(self, finish_reason: str, usage: Usage) -> None:
+        await self._write(self._chunks.end(finish_reason, usage), more=False)
+
+    async def fail(self, error: LegatoError) -> None:
+        await self._write(error_event(error), more=False)
+
+    async def _write(self, body: bytes, *, more: bool) -> None:
+        if not self.delivered:
+            self.delivered = True
+            await self._send(
+                {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]}
+            )
+            body = self._chunks.role() + body
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+class WholeReply:
+    def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
+        self.delivered = False
+        self._send = send
+        self._headers = headers
+        self._folded = Folded(completion_id, created_s, class_id)
+
+    async def deliver(self, response: router.ChatResponse) -> None:
+        self._folded.add(response)
+
+    async def finish(self, finish_reason: str, usage: Usage) -> None:
+        body = self._folded.completion(finish_reason, usage)
+        self.delivered = True
+        await send_json(self._send, 200, body, self._headers)
+
+    async def fail(self, error: LegatoError) -> None:
+        raise error

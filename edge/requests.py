@@ -1,0 +1,264 @@
+"""What a client sends to `/v1/chat/completions`, checked.
+
+Messages, tools and tool_choice are checked in full and then travel on as the bytes they came in. What a message of ours
+says about a mistake names the place and the types, and never quotes what was sent.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from services.chassis.errors import LegatoError, Reason
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class TextPart(Struct):
+    type: str
+    text: str | None = None
+
+
+Content = str | Annotated[list[TextPart], Meta(min_length=1)]
+
+
+class CalledFunction(Struct):
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct):
+    id: Annotated[str, Meta(min_length=1)]
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class SystemMessage(Struct, tag_field="role", tag="system"):
+    content: Content
+
+
+class DeveloperMessage(Struct, tag_field="role", tag="developer"):
+    content: Content
+
+
+class UserMessage(Struct, tag_field="role", tag="user"):
+    content: Content
+
+
+class AssistantMessage(Struct, tag_field="role", tag="assistant"):
+    content: Content | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class ToolMessage(Struct, tag_field="role", tag="tool"):
+    content: Content
+    tool_call_id: Annotated[str, Meta(min_length=1)]
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class FunctionDefinition(Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ToolDefinition(Struct):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class _NamedFunction(Struct):
+    name: str
+
+
+class _ForcedTool(Struct):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+class _ResponseFormat(Struct):
+    type: Literal["text", "json_object", "json_schema"]
+
+
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class _Body(Struct):
+    """The fields we know; all others are ignored, and none of those travels on. Null is the same as absent."""
+
+    messages: Raw | UnsetType = UNSET
+    model: str | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: float | None = None
+    max_completion_tokens: float | None = None
+    stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
+    seed: int | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    response_format: Raw | UnsetType = UNSET
+    tools: Raw | UnsetType = UNSET
+    tool_choice: Raw | UnsetType = UNSET
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    stream_options: dict[str, Any] | None = None
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ChatBody(Struct, frozen=True):
+    model: str
+    stream: bool
+    max_tokens: int | None
+    messages_json: bytes
+    # Empty: the plain path.
+    tools_json: bytes
+    tool_choice_json: bytes
+    parameters_json: bytes
+
+
+_body_decoder = msgspec.json.Decoder(_Body)
+_messages_decoder = msgspec.json.Decoder(list[Message])
+_tools_decoder = msgspec.json.Decoder(list[ToolDefinition])
+_tool_choice_decoder = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ForcedTool)
+_response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
+
+_FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+
+
+def decode_chat(body: bytes) -> ChatBody:
+    try:
+        # The parts that stay bytes are not looked at character by character below.
+        body.decode()
+    except UnicodeDecodeError:
+        raise _invalid("The body is not valid UTF-8.") from None
+    decoded: _Body = _decode(_body_decoder, body, "")
+    _refuse_what_is_not_offered(decoded)
+    messages_json = _present(decoded.messages)
+    _check_messages(messages_json)
+    tools_json = _present(decoded.tools)
+    tool_choice_json = _present(decoded.tool_choice)
+    tool_names = _check_tools(tools_json)
+    _check_tool_choice(tool_choice_json, tool_names)
+    return ChatBody(
+        model=decoded.model or "auto",
+        stream=bool(decoded.stream),
+        max_tokens=_max_tokens(decoded),
+        messages_json=messages_json,
+        tools_json=tools_json if tool_names else b"",
+        tool_choice_json=tool_choice_json if tool_names else b"",
+        parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
+    )
+
+
+def _refuse_what_is_not_offered(body: _Body) -> None:
+    if body.n is not None and body.n != 1:
+        raise _invalid("This service gives one choice: n must be 1.", "n")
+    if body.logprobs:
+        raise _invalid("This service offers no logprobs.", "logprobs")
+    if body.top_logprobs:
+        raise _invalid("This service offers no logprobs.", "top_logprobs")
+
+
+def _check_messages(messages_json: bytes) -> None:
+    if not messages_json:
+        raise _invalid("messages is missing.", "messages")
+    messages: list[Message] = _decode(_messages_decoder, messages_json, "messages")
+    if not messages:
+        raise _invalid("messages must not be empty.", "messages")
+    for index, message in enumerate(messages):
+        if isinstance(message.content, list):
+            for part in message.content:
+                if part.type != "text" or part.text is None:
+                    raise _invalid(
+                        "Content parts must be of the form {type: 'text', text: string}.", f"messages[{index}].content"
+                    )
+        if isinstance(message, AssistantMessage) and message.content is None and not message.tool_calls:
+            raise _invalid("An assistant message needs content or tool_calls.", f"messages[{index}].content")
+
+
+def _check_tools(tools_json: bytes) -> frozenset[str]:
+    if not tools_json:
+        return frozenset()
+    tools: list[ToolDefinition] = _decode(_tools_decoder, tools_json, "tools")
+    for index, tool in enumerate(tools):
+        if not _TOOL_NAME.fullmatch(tool.function.name):
+            raise _invalid(
+                "A function's name has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
+                f"tools[{index}].function.name",
+            )
+    return frozenset(tool.function.name for tool in tools)
+
+
+def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
+    if not tool_choice_json:
+        return
+    choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
+    if isinstance(choice, _ForcedTool) and choice.function.name not in tool_names:
+        raise _invalid("tool_choice names a function that is not among the tools.", "tool_choice")
+    if choice == "required" and not tool_names:
+        raise _invalid("tool_choice asks for a tool, and there are none.", "tool_choice")
+
+
+def _max_tokens(body: _Body) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        asked: float | None = getattr(body, name)
+        if asked is not None:
+            if asked != int(asked) or asked < 1:
+                raise _invalid(f"{name} must be a whole number, at least 1.", name)
+            return min(int(asked), 2**31)
+    return None
+
+
+def _parameters(body: _Body, *, with_tools: bool) -> bytes:
+    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None}
+    response_format = _present(body.response_format)
+    if response_format:
+        _decode(_response_format_decoder, response_format, "response_format")
+        parameters["response_format"] = Raw(response_format)
+    if with_tools and body.parallel_tool_calls is not None:
+        parameters["parallel_tool_calls"] = body.parallel_tool_calls
+    return msgspec.json.encode(parameters) if parameters else b""
+
+
+def _present(value: Raw | UnsetType) -> bytes:
+    """The bytes of a field; none if it is absent or null."""
+    if isinstance(value, UnsetType):
+        return b""
+    given = bytes(value)
+    return b"" if given == b"null" else given
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], given: bytes, name: str) -> Any:
+    try:
+        return decoder.decode(given)
+    except msgspec.ValidationError as error:
+        raise _mistake(str(error), name) from None
+    except msgspec.DecodeError:
+        raise _invalid("The body is not valid JSON.", name or None) from None
+    except RecursionError:
+        raise _invalid("The body is nested too deeply.", name or None) from None
+
+
+_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
+# Of msgspec's sentences, those that speak of types and names of ours alone.
+_SAFE = re.compile(r"(Expected `[^`]+`(, got `[^`]+`)?|Object missing required field `[a-z_]+`)$")
+
+
+def _mistake(sentence: str, name: str) -> LegatoError:
+    place = _PLACE.search(sentence)
+    path = (name + place["path"][1:] if place else name).lstrip(".")
+    said = _PLACE.sub("", sentence)
+    if not _SAFE.match(said):
+        said = "This value is not one of those accepted here"
+    return _invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+
+
+def _invalid(message: str, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

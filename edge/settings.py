@@ -1,0 +1,24 @@
+from pathlib import Path
+
+import msgspec
+
+
+class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    edge_host: str = "127.0.0.1"
+    edge_port: int = 8080
+    # A listening socket that the process inherits; then host and port are not looked at.
+    edge_fd: int | None = None
+    # Where gRPC health is told; empty: nowhere.
+    edge_health_listen: str = ""
+    auth_address: str = ""
+    router_address: str = ""
+    metering_address: str = ""
+    # How long running answers may go on after the process was asked to end.
+    drain_s: float = 30.0
+    insecure_tcp: bool = False
+    debug: bool = False
+
+    def address(self, service: str) -> str:
+        given: str = getattr(self, f"{service}_address")
+        return given or f"unix:{self.data.resolve()}/run/{service}.sock"
