@@ -1,0 +1,240 @@
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from services.chassis.database import Database, open_database
+from services.chassis.settings import SettingsError
+
+ENVIRONMENT = """
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()
+"""
+
+# Fails if it is applied twice.
+MIGRATION = """
+from alembic import op
+import sqlalchemy as sa
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    notes = op.create_table("notes", sa.Column("note_id", sa.BigInteger, primary_key=True))
+    op.bulk_insert(notes, [{"note_id": 1}])
+"""
+
+notes = sa.table("notes", sa.column("note_id", sa.BigInteger))
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Path:
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "env.py").write_text(ENVIRONMENT)
+    (folder / "versions" / "0001_notes.py").write_text(MIGRATION)
+    return folder
+
+
+@pytest.fixture
+def database(database_url: str, migrations: Path) -> Iterator[Database]:
+    database = Database(database_url, "example")
+    database.migrate(migrations)
+    yield database
+    database.close()
+
+
+def note_ids(connection: sa.Connection) -> list[int]:
+    return list(connection.scalars(sa.select(notes.c.note_id).order_by(notes.c.note_id)))
+
+
+def add(*note_ids: int) -> Callable[[sa.Connection], None]:
+    def change(connection: sa.Connection) -> None:
+        for note_id in note_ids:
+            connection.execute(sa.insert(notes).values(note_id=note_id))
+
+    return change
+
+
+async def test_what_was_written_is_read(database: Database) -> None:
+    await database.write(add(2, 3))
+
+    assert await database.read(note_ids) == [1, 2, 3]
+
+
+async def test_a_write_that_fails_leaves_nothing_behind(database: Database) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        await database.write(add(2, 1))
+
+    assert await database.read(note_ids) == [1]
+    await database.write(add(2))
+
+
+async def test_a_write_whose_caller_left_is_committed(database: Database) -> None:
+    started, released = threading.Event(), threading.Event()
+
+    def change(connection: sa.Connection) -> None:
+        started.set()
+        released.wait(20)
+        add(2)(connection)
+
+    caller = asyncio.create_task(database.write(change))
+    await asyncio.to_thread(started.wait, 20)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    released.set()
+    await database.write(add(3))
+
+    assert await database.read(note_ids) == [1, 2, 3]
+
+
+async def test_a_write_that_waits_its_turn_is_committed_though_its_caller_left(database: Database) -> None:
+    released = threading.Event()
+    first = asyncio.create_task(database.write(lambda _: released.wait(20)))
+    second = asyncio.create_task(database.write(add(2)))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    released.set()
+    await first
+    await database.write(add(3))
+
+    assert await database.read(note_ids) == [1, 2, 3]
+
+
+async def test_writes_happen_one_at_a_time_and_in_order(database: Database) -> None:
+    def count(connection: sa.Connection) -> int:
+        return len(note_ids(connection))
+
+    def count_then_add(note_id: int) -> Callable[[sa.Connection], int]:
+        def change(connection: sa.Connection) -> int:
+            before = count(connection)
+            add(note_id)(connection)
+            return before
+
+        return change
+
+    counts = await asyncio.gather(*(database.write(count_then_add(note_id)) for note_id in range(2, 22)))
+
+    assert counts == list(range(1, 21))
+
+
+async def test_a_read_sees_one_moment(database: Database) -> None:
+    looked, written = threading.Event(), threading.Event()
+
+    def look_twice(connection: sa.Connection) -> tuple[list[int], list[int]]:
+        before = note_ids(connection)
+        looked.set()
+        written.wait(20)
+        return before, note_ids(connection)
+
+    reading = asyncio.create_task(database.read(look_twice))
+    await asyncio.to_thread(looked.wait, 20)
+    await database.write(add(2))
+    written.set()
+
+    assert await reading == ([1], [1])
+    assert await database.read(note_ids) == [1, 2]
+
+
+async def test_a_read_cannot_write_to_postgresql(postgres_url: str, migrations: Path) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+
+    with pytest.raises(sa.exc.InternalError):
+        await database.read(add(2))
+    database.close()
+
+
+def test_migrations_are_applied_once(database: Database, migrations: Path) -> None:
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+
+
+def test_two_replicas_that_start_at_once_take_turns(database_url: str, migrations: Path) -> None:
+    replicas = [Database(database_url, "example") for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda replica: replica.migrate(migrations), replicas))
+
+    for replica in replicas:
+        with replica.transaction(writes=False) as connection:
+            assert note_ids(connection) == [1]
+        replica.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrations: Path) -> None:
+    script = migrations / "versions" / "0001_notes.py"
+    script.write_text(MIGRATION + "    raise RuntimeError\n")
+    database = Database(database_url, "example")
+    with pytest.raises(RuntimeError):
+        database.migrate(migrations)
+
+    script.write_text(MIGRATION)
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+async def test_services_in_one_postgresql_have_a_schema_each(
+    postgres_url: str, migrations: Path, tmp_path: Path
+) -> None:
+    auth, metering = (open_database(service, postgres_url, tmp_path) for service in ("auth", "metering"))
+    auth.migrate(migrations)
+    metering.migrate(migrations)
+    await auth.write(add(2))
+
+    assert await auth.read(note_ids) == [1, 2]
+    assert await metering.read(note_ids) == [1]
+    auth.close()
+    metering.close()
+
+
+async def test_services_without_postgresql_have_a_file_each(migrations: Path, tmp_path: Path) -> None:
+    data = tmp_path / "new" / "data"
+    auth, metering = (open_database(service, "", data) for service in ("auth", "metering"))
+    auth.migrate(migrations)
+    metering.migrate(migrations)
+    await auth.write(add(2))
+
+    assert await metering.read(note_ids) == [1]
+    assert {file.name for file in data.glob("*.db")} == {"auth.db", "metering.db"}
+    assert data.stat().st_mode & 0o077 == 0
+    auth.close()
+    metering.close()
+
+
+async def test_sqlite_syncs_every_commit_to_the_disk(tmp_path: Path) -> None:
+    database = open_database("auth", "", tmp_path)
+
+    async def pragma(name: str) -> object:
+        return await database.read(lambda connection: connection.exec_driver_sql(f"PRAGMA {name}").scalar())
+
+    assert (await pragma("journal_mode"), await pragma("synchronous")) == ("wal", 2)
+    database.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "sqlite:///elsewhere.db", "hunter2"])
+def test_an_address_that_is_not_postgresql_is_refused_and_not_quoted(url: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="LEGATO_DATABASE_URL") as refused:
+        open_database("auth", url, tmp_path)
+
+    assert url not in str(refused.value)
+
+
+def test_a_short_name_of_postgresql_is_understood(postgres_url: str, migrations: Path, tmp_path: Path) -> None:
+    database = open_database("auth", postgres_url.replace("postgresql://", "postgres://"), tmp_path)
+    database.migrate(migrations)
+    database.close()
