@@ -106,12 +106,12 @@ def check_settings(routes: Path, prices: Path) -> bool:
     """Whether the local model is used. Names every mistake in both files."""
     from services.chassis.settings import SettingsError
     from services.metering.prices import read_prices
-    from services.router.routes import read_routes
+    from services.router.routes import load_routes
 
     mistakes = []
     uses_local_model = False
     try:
-        uses_local_model = read_routes(routes, os.environ).uses_local_model
+        uses_local_model = load_routes(routes).uses_local_model
     except SettingsError as error:
         mistakes.append(str(error))
     try:

@@ -1,0 +1,65 @@
+"""Services played by the test on grpcio-testing's channels: real commands, real stubs, and a script for the far end."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc_testing
+from click.testing import CliRunner, Result
+
+from cli.connection import Services
+from cli.main import legato
+from protos.auth.v1 import auth_pb2
+from protos.metering.v1 import metering_pb2
+from services.chassis.channel import STATUS_DETAILS_KEY
+from services.chassis.errors import LegatoError, to_status
+
+FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR}
+
+# What the far end does with a call: answers, refuses, or breaks.
+Answer = Any
+
+
+@dataclass
+class Played:
+    """`script` holds ("auth", "AccountAdminService.GetAccount", answer), in the order in which calls must come."""
+
+    script: Sequence[tuple[str, str, Answer]]
+    requests: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.channels = {
+            name: grpc_testing.channel(file.services_by_name.values(), grpc_testing.strict_real_time())
+            for name, file in FILES.items()
+        }
+        self.services = Services(self.channels.__getitem__)
+        self._player = threading.Thread(target=self._play, daemon=True)
+        self._player.start()
+
+    def _play(self) -> None:
+        for service, method, answer in self.script:
+            service_name, _, method_name = method.partition(".")
+            descriptor = FILES[service].services_by_name[service_name].methods_by_name[method_name]
+            _, request, rpc = self.channels[service].take_unary_unary(descriptor)
+            self.requests.append(request)
+            rpc.send_initial_metadata(())
+            if isinstance(answer, LegatoError):
+                details = to_status(answer).SerializeToString()
+                rpc.terminate(None, ((STATUS_DETAILS_KEY, details),), answer.wire.grpc_code, answer.message)
+            elif isinstance(answer, grpc.StatusCode):
+                rpc.terminate(None, (), answer, "")
+            else:
+                rpc.terminate(answer, (), grpc.StatusCode.OK, "")
+
+    def run(self, *arguments: str) -> Result:
+        result = CliRunner().invoke(legato, arguments, obj=self.services)
+        if result.exit_code == 0:
+            self._player.join(timeout=10)
+            assert len(self.requests) == len(self.script), "the command made fewer calls than it should"
+        return result
+
+
+def play(*script: tuple[str, str, Answer]) -> Played:
+    return Played(script)

@@ -1,0 +1,100 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from protos.auth.v1 import auth_pb2
+from tests.cli.played import play
+
+
+def key(
+    *scopes: auth_pb2.Scope.ValueType, state: auth_pb2.KeyState.ValueType = auth_pb2.KEY_STATE_ACTIVE
+) -> auth_pb2.Key:
+    made = auth_pb2.Key(key_id="key_1", account_id="acct_1", name="laptop", scopes=scopes, state=state)
+    made.create_time.FromDatetime(datetime(2026, 11, 15, 8, tzinfo=UTC))
+    return made
+
+
+def test_a_new_key_is_shown_with_its_secret() -> None:
+    made = key(auth_pb2.SCOPE_INFERENCE)
+    made.expire_time.FromDatetime(datetime(2026, 12, 15, 8, tzinfo=UTC))
+    far_end = play(("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(key=made, api_key="sk-legato-x")))
+    result = far_end.run(
+        "keys", "create", "--account", "acct_1", "--name", "laptop", "--scope", "inference", "--expires", "30", "--json"
+    )
+    assert json.loads(result.stdout) == {
+        "key_id": "key_1",
+        "account_id": "acct_1",
+        "name": "laptop",
+        "scopes": ["inference"],
+        "expires_at": "2026-12-15T08:00:00Z",
+        "state": "active",
+        "created_at": "2026-11-15T08:00:00Z",
+        "revoked_at": None,
+        "api_key": "sk-legato-x",
+    }
+    (request,) = far_end.requests
+    assert (request.account_id, request.name, request.expires_after_days) == ("acct_1", "laptop", 30)
+    assert list(request.scopes) == [auth_pb2.SCOPE_INFERENCE]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["--scope", "models", "--scope", "usage"], ["--scope", "models,usage"], ["--scope", "models,usage,models"]],
+)
+def test_several_scopes_are_given_by_repeating_or_with_commas(given: list[str]) -> None:
+    far_end = play(("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(key=key(), api_key="sk")))
+    far_end.run("keys", "create", "--account", "acct_1", *given)
+    assert list(far_end.requests[0].scopes) == [auth_pb2.SCOPE_MODELS, auth_pb2.SCOPE_USAGE]
+
+
+def test_a_key_made_without_scopes_or_expiry_may_do_everything_for_ever() -> None:
+    far_end = play(("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(key=key(), api_key="sk")))
+    shown = json.loads(far_end.run("keys", "create", "--account", "acct_1", "--json").stdout)
+    assert shown["scopes"] == ["inference", "models", "usage"]
+    assert shown["expires_at"] is None
+    assert not far_end.requests[0].scopes
+    assert not far_end.requests[0].HasField("expires_after_days")
+
+
+def test_every_page_of_keys_is_listed_without_secrets() -> None:
+    far_end = play(
+        ("auth", "KeyAdminService.ListKeys", auth_pb2.ListKeysResponse(keys=[key()], next_page_token="more")),
+        (
+            "auth",
+            "KeyAdminService.ListKeys",
+            auth_pb2.ListKeysResponse(
+                keys=[key(state=auth_pb2.KEY_STATE_REVOKED), key(state=auth_pb2.KEY_STATE_EXPIRED)]
+            ),
+        ),
+    )
+    listed = json.loads(far_end.run("keys", "list", "--account", "acct_1", "--json").stdout)
+    assert [one["state"] for one in listed] == ["active", "revoked", "expired"]
+    assert not any("api_key" in one for one in listed)
+    assert far_end.requests[1].page_token == "more"
+
+
+def test_a_revoked_key_is_shown_as_revoked() -> None:
+    revoked = key(state=auth_pb2.KEY_STATE_REVOKED)
+    revoked.revoke_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    far_end = play(("auth", "KeyAdminService.RevokeKey", auth_pb2.RevokeKeyResponse(key=revoked)))
+    shown = json.loads(far_end.run("keys", "revoke", "key_1", "--json").stdout)
+    assert (shown["state"], shown["revoked_at"]) == ("revoked", "2026-11-15T09:00:00Z")
+    assert far_end.requests[0].key_id == "key_1"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create"],
+        ["create", "--account", "acct_1", "--scope", "everything"],
+        ["create", "--account", "acct_1", "--expires", "31"],
+        ["list"],
+        ["revoke"],
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    result = play().run("keys", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("legato: ")
+    assert result.stderr.count("\n") == 1

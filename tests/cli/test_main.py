@@ -1,0 +1,104 @@
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.main import COMMANDS, legato
+
+
+def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append(((*path, name), command))
+        if isinstance(command, click.Group):
+            found += every_command(command, (*path, name))
+    return found
+
+
+def test_help_comes_without_importing_what_is_heavy() -> None:
+    program = (
+        "import sys\nfrom cli.main import legato\n"
+        "try:\n    legato(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('grpc', 'sqlalchemy', 'google.protobuf', 'aiohttp') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_lists_every_command_with_what_it_does() -> None:
+    result = CliRunner().invoke(legato, ["--help"])
+    assert result.exit_code == 0
+    for name, text in COMMANDS.items():
+        assert name in result.stdout
+        assert text in result.stdout
+
+
+@pytest.mark.parametrize("path", [path for path, _ in every_command(legato)], ids=" ".join)
+def test_every_command_has_help_and_takes_data_and_json(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(legato, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "--data DIR" in result.stdout
+    assert "--json" in result.stdout
+    assert len(result.stdout.splitlines()[2].strip()) > 10
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert json.loads(CliRunner().invoke(legato, ["version", "--json"]).stdout) == {"version": version("legato")}
+    assert CliRunner().invoke(legato, ["version"]).stdout == f"legato {version('legato')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["version", "--json"], ["--json", "version"]])
+def test_json_may_stand_before_the_command_too(arguments: list[str]) -> None:
+    assert CliRunner().invoke(legato, arguments).stdout.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["accounts", "list"],
+        ["accounts", "show", "acct_1"],
+        ["keys", "list", "--account", "acct_1"],
+        ["credits", "adjust", "acct_1", "-1.25", "--reason", "slip"],
+        ["usage", "--account", "acct_1"],
+        ["audit"],
+        ["status"],
+    ],
+)
+def test_a_service_that_does_not_run_is_exit_code_3_and_one_line(arguments: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(legato, [*arguments, "--data", str(tmp_path / "nothing")])
+    assert result.exit_code == 3
+    assert result.stderr.startswith("legato: Legato is not running on ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_the_folder_may_come_from_the_environment(tmp_path: Path) -> None:
+    result = CliRunner(env={"LEGATO_DATA": str(tmp_path / "elsewhere")}).invoke(legato, ["status"])
+    assert f"not running on {tmp_path / 'elsewhere'}" in result.stderr
+
+
+def test_the_folder_nearest_to_the_command_wins(tmp_path: Path) -> None:
+    result = CliRunner().invoke(legato, ["--data", "outer", "accounts", "--data", "middle", "list", "--data", "inner"])
+    assert "not running on inner" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["fly"], ["--fly"], ["up", "--port", "99999"], ["up", "--workers", "0"]])
+def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(legato, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("legato: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    result = CliRunner().invoke(legato, ["keys"])
+    assert result.exit_code == 2
+    assert "revoke" in result.stderr
