@@ -1,0 +1,48 @@
+"""Proves the books from their rows alone. Each violation is one line; no line, no violation."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from services.chassis.database import Database
+from services.metering.records import Usage
+from services.metering.store import checks
+
+# Whoever reads them needs the first ones.
+LINES_MOST: Final = 1000
+
+# Each check, and how a row that it finds is told.
+_CHECKS: Final[tuple[tuple[Callable[[Any], Iterator[Any]], str], ...]] = (
+    (checks.uncovered_accounts, "account {0}: holds {2} nanos of a balance of {1}"),
+    (checks.balances_against_ledger, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
+    (checks.held_against_holds, "account {0}: held credit is {1:+} nanos off the sum of its live holds"),
+    (checks.unbalanced_entries, "{0} of {1}: its legs sum to {2} nanos, not to zero"),
+    (checks.repeated_entries, "{0} of {1}: booked {2} times"),
+    (checks.holds_against_ledger, "request {0}: its hold is {1:+} nanos off its charges, {2:+} off its losses"),
+    (checks.charged_voids, "request {0}: charged, though its hold is {1}"),
+    (checks.counters_against_ledger, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
+)
+
+
+async def audit(database: Database) -> list[str]:
+    """On one snapshot, so that what is written meanwhile does not look like a mistake."""
+    return await database.read(lambda connection: list(islice(_violations(connection), LINES_MOST)))
+
+
+def _violations(connection: Any) -> Iterator[str]:
+    for check, line in _CHECKS:
+        for row in check(connection):
+            yield line.format(*row)
+    yield from _wrong_costs(connection)
+
+
+def _wrong_costs(connection: Any) -> Iterator[str]:
+    prices = checks.all_prices(connection)
+    for row in checks.billed_requests(connection):
+        price = prices.get((row.price_version, row.class_id))
+        if price is None:
+            yield f"request {row.request_id}: charged by price version {row.price_version}, which does not exist"
+            continue
+        cost_nanos = price.cost_nanos(Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens))
+        if cost_nanos != row.revenue_nanos:
+            yield f"request {row.request_id}: booked at {row.revenue_nanos} nanos, its tokens cost {cost_nanos}"

@@ -1,0 +1,125 @@
+"""The RPCs. Those of a chat also travel on the exchange, through the very same functions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1 import metering_pb2_grpc
+from services.chassis.database import Database
+from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.log import Log
+from services.metering import wire
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.limits import Limiter, Rate, override
+from services.metering.store.reports import read_balances
+from services.metering.usage import list_usage
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
+    def __init__(self, database: Database, writer: Writer, limiter: Limiter, default_rate: Rate, log: Log) -> None:
+        self._database = database
+        self._writer = writer
+        self._limiter = limiter
+        self._default_rate = default_rate
+        # Nothing administrative travels here.
+        self._exchange = ExchangeServer(
+            {
+                "Admit": UnaryMethod(pb.AdmitRequest, self.admit),
+                "Reserve": UnaryMethod(pb.ReserveRequest, self.reserve),
+                "Extend": UnaryMethod(pb.ExtendRequest, self.extend),
+                "Settle": UnaryMethod(pb.SettleRequest, self.settle),
+                "Void": UnaryMethod(pb.VoidRequest, self.void),
+            },
+            pb.ExchangeResponse,
+            log,
+        )
+
+    async def drain(self) -> None:
+        await self._exchange.drain()
+
+    # Futures, not coroutines: on the exchange an operation costs no task of its own.
+
+    def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
+        key_id = wire.checked_id(request.key_id, "key_id")
+        requests_per_minute = wire.to_rate(request)
+        rate = self._default_rate if requests_per_minute is None else override(requests_per_minute)
+        return self._limiter.admit(key_id, rate, wire.from_allowance)
+
+    def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
+        return self._writer.submit(wire.to_reserve(request), wire.from_reserved)
+
+    def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
+        return self._writer.submit(wire.to_extend(request), wire.from_extended)
+
+    def settle(self, request: pb.SettleRequest) -> "asyncio.Future[pb.SettleResponse]":
+        return self._writer.submit(wire.to_settle(request), wire.from_settled)
+
+    def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
+        return self._writer.submit(wire.to_void(request), wire.from_voided)
+
+    async def Admit(self, request: pb.AdmitRequest, context: Context) -> pb.AdmitResponse:
+        return await self.admit(request)
+
+    async def Reserve(self, request: pb.ReserveRequest, context: Context) -> pb.ReserveResponse:
+        return await self.reserve(request)
+
+    async def Extend(self, request: pb.ExtendRequest, context: Context) -> pb.ExtendResponse:
+        return await self.extend(request)
+
+    async def Settle(self, request: pb.SettleRequest, context: Context) -> pb.SettleResponse:
+        return await self.settle(request)
+
+    async def Void(self, request: pb.VoidRequest, context: Context) -> pb.VoidResponse:
+        return await self.void(request)
+
+    def Exchange(
+        self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
+    ) -> AsyncIterator[pb.ExchangeResponse]:
+        return self._exchange.serve(request_iterator, context)
+
+    async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
+        rows = await list_usage(self._database, wire.to_usage_query(request))
+        return pb.ListUsageResponse(rows=map(wire.from_usage_row, rows))
+
+    async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
+        account_id = wire.checked_id(request.account_id, "account_id")
+        [account] = await self._database.read(lambda connection: read_balances(connection, [account_id]))
+        return pb.GetBalanceResponse(balance=wire.from_account(account))
+
+
+class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def GrantCredits(self, request: pb.GrantCreditsRequest, context: Context) -> pb.GrantCreditsResponse:
+        balance = await self._writer.submit(wire.to_grant(request), wire.from_account)
+        return pb.GrantCreditsResponse(balance=balance)
+
+    async def AdjustCredits(self, request: pb.AdjustCreditsRequest, context: Context) -> pb.AdjustCreditsResponse:
+        balance = await self._writer.submit(wire.to_adjust(request), wire.from_account)
+        return pb.AdjustCreditsResponse(balance=balance)
+
+    async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
+        account_ids = [wire.checked_id(account_id, "account_ids") for account_id in request.account_ids]
+        accounts = await self._database.read(lambda connection: read_balances(connection, account_ids))
+        return pb.ListBalancesResponse(balances=map(wire.from_account, accounts))
+
+    async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
+        return pb.AuditResponse(violations=await audit(self._database))
+
+
+def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:
+    metering_pb2_grpc.add_MeteringServiceServicer_to_server(servicer, server)
+    return pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
+
+
+def register_credit_admin(servicer: CreditAdminServicer, server: grpc.aio.Server) -> str:
+    metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(servicer, server)
+    return pb.DESCRIPTOR.services_by_name["CreditAdminService"].full_name

@@ -1,0 +1,32 @@
+"""What can be set, each by `LEGATO_` and its name in capitals."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from services.metering.limits import LARGEST_RATE
+
+_Rate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_RATE)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    # PostgreSQL; without it, a SQLite file in `data`.
+    database_url: str = ""
+    # Without it, a socket in `data`.
+    metering_listen: str = ""
+    insecure_tcp: bool = False
+    debug: bool = False
+    # The file in the checkout, wherever the process was started.
+    prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
+    # Shared limits; without it, each replica keeps its own.
+    valkey_url: str = ""
+    requests_per_minute: _Rate = 3_000
+    request_burst: _Rate = 200
+    # A stream lives this long at most: the edge ends it then, counted from before it reserved.
+    stream_life_s: _Seconds = 3_600.0
+    # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
+    hold_grace_s: _Seconds = 60.0
+    sweep_interval_s: _Seconds = 1.0

@@ -1,0 +1,65 @@
+"""Reading the books: balances, usage, and holds that are past their time."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.metering.records import Account
+from services.metering.store.clock import read_now_us
+from services.metering.store.tables import accounts, holds, usage_hours
+
+# Below what either database takes as parameters of one statement.
+_IDS_AT_ONCE: Final = 10_000
+
+
+def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[Account]:
+    """In the order asked for. An account that was never given credit has none."""
+    found: dict[str, Account] = {}
+    for start in range(0, len(account_ids), _IDS_AT_ONCE):
+        some = account_ids[start : start + _IDS_AT_ONCE]
+        rows = connection.execute(sa.select(accounts).where(accounts.c.account_id.in_(some)))
+        found |= {row.account_id: Account(*row) for row in rows}
+    return [found.get(account_id) or Account(account_id) for account_id in account_ids]
+
+
+def read_usage(
+    connection: sa.Connection,
+    account_id: str,
+    start_us: int,
+    end_us: int,
+    *,
+    bucket_us: int,
+    by_key: bool,
+    by_class: bool,
+    rows_most: int,
+) -> list[tuple[Any, ...]]:
+    """Rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first."""
+    hour_us = usage_hours.c.hour_us
+    groups = [
+        (hour_us - hour_us % bucket_us).label("start_us"),
+        usage_hours.c.key_id if by_key else sa.literal_column("''").label("key_id"),
+        usage_hours.c.class_id if by_class else sa.literal_column("''").label("class_id"),
+    ]
+    names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
+    # PostgreSQL adds integers up to decimals.
+    sums = [sa.cast(sa.func.sum(usage_hours.c[name]), sa.BigInteger).label(name) for name in names]
+    query = (
+        sa.select(*groups, *sums)
+        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
+        .group_by(sa.text("1"), sa.text("2"), sa.text("3"))
+        .order_by(sa.text("1"), sa.text("2"), sa.text("3"))
+        .limit(rows_most)
+    )
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def find_overdue(connection: sa.Connection, most: int) -> list[tuple[str, str]]:
+    """Request and account of holds that are past their deadline, the longest overdue first."""
+    query = (
+        sa.select(holds.c.request_id, holds.c.account_id)
+        .where(holds.c.state == "held", holds.c.deadline_at_us < read_now_us(connection))
+        .order_by(holds.c.deadline_at_us)
+        .limit(most)
+    )
+    return [(row.request_id, row.account_id) for row in connection.execute(query)]

@@ -1,0 +1,56 @@
+"""Resolves holds that nobody came back for, on the database's clock.
+
+Any number of sweepers may run: what one finds is only a candidate. The rule itself looks again, under the account's
+lock, and a settlement that comes later still counts.
+"""
+
+import asyncio
+from typing import Final
+
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError
+from services.chassis.log import Log
+from services.metering.batch import Writer
+from services.metering.operations import Sweep, Swept
+from services.metering.store.reports import find_overdue
+
+SWEEP_MOST: Final = 256
+
+
+class Sweeper:
+    def __init__(self, database: Database, writer: Writer, interval_s: float, log: Log) -> None:
+        self._database = database
+        self._writer = writer
+        self._interval_s = interval_s
+        self._log = log
+
+    async def run(self) -> None:
+        """Until cancelled. A pass that fails is tried again at the next turn."""
+        while True:
+            try:
+                while await self.sweep() == SWEEP_MOST:
+                    # There may be more.
+                    pass
+            except Exception as error:
+                self._log.failure("sweep.failed", error)
+            await asyncio.sleep(self._interval_s)
+
+    async def sweep(self) -> int:
+        """One pass; says how many it swept."""
+        overdue = await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST))
+        sweeps = [self._writer.submit(Sweep(*candidate), lambda answer: answer) for candidate in overdue]
+        outcomes = await asyncio.gather(*sweeps, return_exceptions=True)
+        swept = 0
+        for (request_id, account_id), outcome in zip(overdue, outcomes, strict=True):
+            if isinstance(outcome, Swept) and outcome.swept:
+                swept += 1
+                self._log.warning(
+                    "hold.swept",
+                    request_id=request_id,
+                    account_id=account_id,
+                    cost_nanos=outcome.charged_nanos,
+                    loss_nanos=outcome.loss_bound_nanos,
+                )
+            elif isinstance(outcome, BaseException) and not isinstance(outcome, LegatoError):
+                raise outcome
+        return swept
