@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+TEST_PROCESSES ?= 2
 STUBBED := $(shell find protos -name '*.proto')
 
 .PHONY: help
@@ -29,9 +30,40 @@ help: ## List the targets
 .PHONY: setup
 setup: .venv/run ## Make .venv from the hashed lock
 
+# $(call write_stubs,FOLDER)
+write_stubs = $(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(STUBBED)
+
 .PHONY: protos
 protos: .venv/dev ## Write the typed stubs anew from the .proto files
-	@$(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=. --grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. $(STUBBED)
+	@$(call write_stubs,.)
+
+.PHONY: format
+format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: lint
+lint: .venv/dev ## Everything that is checked without running the code
+	@echo "Style ..."
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@echo "Types ..."
+	@$(BIN)/mypy --no-error-summary
+	@echo "Imports ..."
+	@$(BIN)/lint-imports --no-logo > .venv/imports.txt 2>&1 || { cat .venv/imports.txt; exit 1; }
+	@echo "Protos, and that their stubs are the committed ones ..."
+	@$(BIN)/buf lint
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
+	  diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ protos "$$fresh/protos" || \
+	  { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
+	@echo "Images and compose file ..."
+	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
+
+.PHONY: test
+test: lint ## Check everything, on databases that the tests start themselves
+	@echo "Tests ..."
+	@$(BIN)/pytest -q -n $(TEST_PROCESSES)
 
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew

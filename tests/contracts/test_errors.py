@@ -1,0 +1,43 @@
+"""The public interface's table of errors, against the one table that the code has."""
+
+import msgspec
+import pytest
+
+from edge.errors import error_body
+from services.chassis.errors import WIRE, LegatoError, Reason
+
+# Status, type, and the reasons that the interface gives for it.
+DOCUMENTED = [
+    (400, "invalid_request_error", [Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN]),
+    (401, "authentication_error", [Reason.KEY_INVALID]),
+    (402, "insufficient_quota", [Reason.CREDITS_EXHAUSTED]),
+    (403, "permission_error", [Reason.SCOPE_MISSING]),
+    (404, "invalid_request_error", [Reason.MODEL_NOT_FOUND]),
+    (429, "rate_limit_error", [Reason.RATE_LIMITED, Reason.SATURATED, Reason.CREDITS_HELD]),
+    (502, "api_error", [Reason.UPSTREAM_FAILED]),
+]
+
+
+@pytest.mark.parametrize(("http_status", "kind", "reasons"), DOCUMENTED)
+def test_each_documented_condition_has_its_status_and_type(http_status: int, kind: str, reasons: list[Reason]) -> None:
+    for reason in reasons:
+        assert (WIRE[reason].http_status, WIRE[reason].type) == (http_status, kind)
+
+
+def test_no_other_type_is_ever_told() -> None:
+    assert {wire.type for wire in WIRE.values()} == {kind for _, kind, _ in DOCUMENTED}
+
+
+def test_a_documented_status_has_one_type_whatever_the_reason() -> None:
+    types = {http_status: kind for http_status, kind, _ in DOCUMENTED}
+    for wire in WIRE.values():
+        assert wire.type == types.get(wire.http_status, wire.type)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_error_has_the_one_shape(reason: Reason) -> None:
+    body = msgspec.json.decode(error_body(LegatoError(reason, "The message.")))
+
+    assert list(body) == ["error"]
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert (body["error"]["message"], body["error"]["type"]) == ("The message.", WIRE[reason].type)
