@@ -1,0 +1,89 @@
+"""`python -m services.router`: from a class to a model and back."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from services.chassis import lifeline
+from services.chassis.clock import SystemClock
+from services.chassis.log import open_log
+from services.chassis.server import Server, wait_for_stop
+from services.chassis.settings import SettingsError, load
+from services.router import character, routes
+from services.router.character import load_character
+from services.router.completion import Completions
+from services.router.local_model import socket_path
+from services.router.providers import open_providers
+from services.router.providers.base import Surroundings, Timeouts
+from services.router.routes import load_routes
+from services.router.servicer import RouterServicer, register_router
+
+
+class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    router_listen: str = ""
+    routes: Path = routes.DEFAULT_PATH
+    character: Path = character.DEFAULT_PATH
+    local_model_socket: Path | None = None
+    upstream_connect_s: float = 5.0
+    upstream_first_byte_s: float = 120.0
+    upstream_idle_s: float = 60.0
+    upstream_whole_s: float = 600.0
+    # How long chats may go on when the process is asked to end.
+    drain_s: float = 30.0
+    insecure_tcp: bool = False
+    debug: bool = False
+
+
+async def main() -> None:
+    settings = load(RouterSettings)
+    found = load_routes(settings.routes)
+    log = open_log("router", debug=settings.debug)
+    listen = settings.router_listen or _private_socket(settings.data)
+    timeouts = Timeouts(
+        connect_s=settings.upstream_connect_s,
+        first_byte_s=settings.upstream_first_byte_s,
+        idle_s=settings.upstream_idle_s,
+        whole_s=settings.upstream_whole_s,
+    )
+    socket = socket_path(settings.data, settings.local_model_socket)
+    providers = open_providers(found.providers, Surroundings(timeouts, socket))
+    try:
+        completions = Completions(found, providers, load_character(settings.character), SystemClock(), log)
+        servicer = RouterServicer(completions, log)
+        server = Server(listen, [register_router(servicer)], log, insecure_tcp=settings.insecure_tcp)
+        await server.start()
+        log.info("service.started", listen=listen)
+        await wait_for_stop()
+        await _drain(servicer, settings.drain_s)
+        await server.stop(settings.drain_s)
+        log.info("service.stopped")
+    finally:
+        for provider in providers.values():
+            await provider.aclose()
+
+
+async def _drain(servicer: RouterServicer, drain_s: float) -> None:
+    try:
+        async with asyncio.timeout(drain_s):
+            await servicer.exchange.drain()
+    except TimeoutError:
+        pass
+
+
+def _private_socket(data: Path) -> str:
+    folder = data / "run"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return f"unix:{folder / 'router.sock'}"
+
+
+if __name__ == "__main__":
+    lifeline.hold()
+    try:
+        uvloop.run(main())
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,90 @@
+"""What the caller's credit covers of one chat, and the asking for more of it.
+
+Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in all.
+"""
+
+import asyncio
+
+from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import Conversation
+
+ANSWER_WITHIN_S = 10.0
+
+ChatConversation = Conversation[ChatRequest, ChatResponse]
+
+
+class Allowance:
+    def __init__(
+        self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
+    ) -> None:
+        """Without a grant the caller keeps no account, and nothing is limited."""
+        self._conversation = conversation
+        self._answer_within_s = answer_within_s
+        self._grant = grant
+        self._prompt_tokens = 0
+        # The answer to a need that was sent; there is one at a time.
+        self._answer: asyncio.Future[ChatRequest] | None = None
+
+    def fit(self, max_tokens: int) -> int:
+        """When the credit is spent already, the model is told so: it ends by itself where the grant does."""
+        if self._grant is not None and self._grant.last:
+            return min(max_tokens, self._grant.output_tokens)
+        return max_tokens
+
+    def covers_whole(self, max_tokens: int) -> bool:
+        """Whether the longest answer is paid for, so that it may be asked for in one piece."""
+        return self._grant is None or self._grant.ample or self._grant.output_tokens >= max_tokens
+
+    async def cover_prompt(self, prompt_tokens: int) -> None:
+        """Before the model is asked: the prompt and one token of an answer must be paid for."""
+        self._prompt_tokens = prompt_tokens
+        if self._grant is None:
+            return
+        while self._grant.prompt_tokens < prompt_tokens or self._grant.output_tokens < 1:
+            if self._grant.last:
+                raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
+            await self._wait_for(await self._ask(max(1, self._grant.output_tokens)))
+
+    async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
+        """How much of this many tokens of output may be passed on. Asks ahead, and waits only at the grant's end."""
+        if self._grant is None or 2 * output_tokens < self._grant.output_tokens:
+            return output_tokens
+        if self._answer is not None and self._answer.done():
+            self._take(self._answer.result())
+        while self._grant.output_tokens < max_tokens and not self._grant.last:
+            granted_tokens = self._grant.output_tokens
+            if 2 * output_tokens < granted_tokens:
+                break
+            wanted_tokens = min(max(2 * granted_tokens, output_tokens), max_tokens)
+            answer = self._answer or await self._ask(wanted_tokens)
+            if output_tokens <= granted_tokens:
+                break
+            await self._wait_for(answer)
+        if self._grant.output_tokens >= max_tokens:
+            # The model keeps to max_tokens by its own count, which may be a little below ours.
+            return output_tokens
+        return min(output_tokens, self._grant.output_tokens)
+
+    def close(self) -> None:
+        if self._answer is not None and not self._answer.cancel() and not self._answer.cancelled():
+            # Looked at, because nobody else will.
+            self._answer.exception()
+
+    async def _ask(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
+        need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
+        await self._conversation.send(ChatResponse(need=need))
+        self._answer = asyncio.ensure_future(self._conversation.receive())
+        return self._answer
+
+    async def _wait_for(self, answer: "asyncio.Future[ChatRequest]") -> None:
+        await asyncio.wait({answer}, timeout=self._answer_within_s)
+        if not answer.done():
+            raise LegatoError(Reason.UNAVAILABLE, "The credit for this answer was not held in time.", retry_after_s=1)
+        self._take(answer.result())
+
+    def _take(self, answer: ChatRequest) -> None:
+        self._answer = None
+        if answer.WhichOneof("kind") != "grant":
+            raise LegatoError(Reason.REQUEST_INVALID, "A grant was expected.")
+        self._grant = answer.grant

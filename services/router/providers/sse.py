@@ -1,0 +1,67 @@
+"""Takes server-sent events out of the bytes of a connection, however the network cut them."""
+
+# Longer lines are not a chat; a tool call's arguments in one piece fit easily.
+LONGEST_EVENT_BYTES = 4 * 1024 * 1024
+LONGEST_EVENT_LINES = 1024
+
+
+class EventTooLong(Exception):
+    pass
+
+
+class EventReader:
+    def __init__(self) -> None:
+        # The beginning of a line whose end has not come yet.
+        self._begun: list[bytes] = []
+        self._begun_bytes = 0
+        # The data lines of an event whose blank line has not come yet.
+        self._data: list[bytes] = []
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The data of each event that is complete with what was received."""
+        if b"\n" not in received and b"\r" not in received:
+            self._hold(received)
+            return []
+        if self._begun:
+            received = b"".join((*self._begun, received))
+            self._begun.clear()
+            self._begun_bytes = 0
+        if b"\r" in received:
+            # Whether a carriage return ends a line by itself is seen from what follows it.
+            if received.endswith(b"\r"):
+                self._hold(b"\r")
+                received = received[:-1]
+            received = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = received.split(b"\n")
+        rest = lines.pop()
+        if rest:
+            self._begun.insert(0, rest)
+            self._begun_bytes += len(rest)
+        return self._read(lines)
+
+    def finish(self) -> list[bytes]:
+        """The connection is at its end: the last event may lack its blank line."""
+        lines = b"".join(self._begun).replace(b"\r", b"\n").split(b"\n")
+        self._begun.clear()
+        return self._read([*lines, b""])
+
+    def _hold(self, received: bytes) -> None:
+        self._begun.append(received)
+        self._begun_bytes += len(received)
+        if self._begun_bytes > LONGEST_EVENT_BYTES:
+            raise EventTooLong
+
+    def _read(self, lines: list[bytes]) -> list[bytes]:
+        events = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    data.clear()
+            elif line.startswith(b"data:"):
+                data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                if len(data) > LONGEST_EVENT_LINES:
+                    raise EventTooLong
+            # Comments, and fields that mean nothing to a chat (event, id, retry), are passed over.
+        return events

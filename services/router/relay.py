@@ -1,0 +1,124 @@
+"""Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
+
+from protos.router.v1.router_pb2 import (
+    USAGE_SOURCE_COUNTED,
+    USAGE_SOURCE_PROVIDER,
+    ChatResponse,
+    Finished,
+    Started,
+    ToolCallDelta,
+)
+from protos.type.v1.usage_pb2 import Usage
+from services.router import tokens
+from services.router.grants import Allowance, ChatConversation
+from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.toolcalls import ToolCalls
+
+_LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
+# A provider that failed in the middle of an answer may say so where the reason for its end belongs.
+_FAILURE_REASONS = frozenset({"abort", "error"})
+
+
+class Relay:
+    def __init__(
+        self, conversation: ChatConversation, allowance: Allowance | None, prompt_tokens: int, started: Started
+    ) -> None:
+        """`allowance` is None where the longest answer is paid for already."""
+        self._conversation = conversation
+        self._allowance = allowance
+        self._prompt_tokens = prompt_tokens
+        self._started: Started | None = started
+        self._max_tokens = started.max_tokens
+        self._calls = ToolCalls()
+        self._finish_reason: str | None = None
+        self.output_tokens = 0
+        self.finished: Finished | None = None
+
+    async def pass_on(self, piece: Piece) -> bool:
+        """Whether there is any use in reading on."""
+        contents = piece.contents
+        deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+        output_tokens = self.output_tokens + await _count(contents, deltas, piece.hidden)
+        allowed_tokens = output_tokens
+        if self._allowance is not None:
+            allowed_tokens = await self._allowance.cover_output(output_tokens, self._max_tokens)
+        is_cut = allowed_tokens < output_tokens
+        if is_cut:
+            contents, deltas, output_tokens = self._cut(contents, deltas, piece.hidden, allowed_tokens)
+        self.output_tokens = output_tokens
+        self._finish_reason = piece.finish_reason or self._finish_reason
+        if is_cut or piece.last:
+            self.finished = self._finish(piece.usage, is_cut=is_cut)
+        if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
+            await self._send(contents, deltas)
+        return not is_cut
+
+    async def _send(self, contents: list[str], deltas: list[ToolCallDelta]) -> None:
+        response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
+        if deltas:
+            response.tool_calls.extend(deltas)
+        if self._started is not None:
+            response.started.CopyFrom(self._started)
+            self._started = None
+        if self.finished is not None:
+            response.finished.CopyFrom(self.finished)
+        await self._conversation.send(response)
+
+    def _cut(
+        self, contents: list[str], deltas: list[ToolCallDelta], hidden: str, allowed_tokens: int
+    ) -> tuple[list[str], list[ToolCallDelta], int]:
+        """As many whole parts as are paid for."""
+        used_tokens = self.output_tokens + tokens.count(hidden)
+        kept_contents: list[str] = []
+        kept_deltas: list[ToolCallDelta] = []
+        for content in contents:
+            used_tokens += tokens.count(content)
+            if used_tokens > allowed_tokens:
+                return kept_contents, kept_deltas, min(used_tokens, allowed_tokens)
+            kept_contents.append(content)
+        for delta in deltas:
+            used_tokens += tokens.count(delta.name) + tokens.count(delta.arguments)
+            if used_tokens > allowed_tokens:
+                break
+            kept_deltas.append(delta)
+        return kept_contents, kept_deltas, min(used_tokens, allowed_tokens)
+
+    def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
+        if is_cut:
+            return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
+        if self._finish_reason in _FAILURE_REASONS:
+            raise ProviderError("failed in the middle of its answer")
+        if not self._calls.all_named:
+            raise ProviderError("called a function without naming it")
+        is_counted = usage is None or usage.prompt_tokens is None or usage.completion_tokens is None
+        return Finished(
+            finish_reason=self._canonical_reason(),
+            usage=self._counted_usage(usage),
+            usage_source=USAGE_SOURCE_COUNTED if is_counted else USAGE_SOURCE_PROVIDER,
+        )
+
+    def _canonical_reason(self) -> str:
+        if self._finish_reason in _LENGTH_REASONS:
+            return "length"
+        if self._calls:
+            return "tool_calls"
+        return "content_filter" if self._finish_reason == "content_filter" else "stop"
+
+    def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
+        """What the provider counted, and our own count for what it did not say. Zero is an answer; silence is not."""
+        prompt_tokens, completion_tokens, cached_tokens = self._prompt_tokens, self.output_tokens, 0
+        if usage is not None:
+            if usage.prompt_tokens is not None:
+                prompt_tokens = usage.prompt_tokens
+            if usage.completion_tokens is not None:
+                completion_tokens = usage.completion_tokens
+            cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
+        return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
+
+
+async def _count(contents: list[str], deltas: list[ToolCallDelta], hidden: str) -> int:
+    text = "".join(contents) if len(contents) != 1 else contents[0]
+    if deltas:
+        text += "".join(delta.name + delta.arguments for delta in deltas)
+    text += hidden
+    return tokens.count(text) if len(text) <= tokens.SLICE_CHARACTERS else await tokens.count_all((text,))

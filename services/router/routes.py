@@ -1,0 +1,203 @@
+"""Which models serve a class, and where they are: `routes.toml`.
+
+The file is checked before anything is opened, and every mistake in it is named at once, by its key.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.chassis.settings import SettingsError
+from services.router.providers import KINDS
+from services.router.providers.base import ProviderRoute
+
+CLASSES = ("mezzo", "forte", "fortissimo")
+DEFAULT_PATH = Path(__file__).parents[2] / "routes.toml"
+
+_OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One model that may serve a class."""
+
+    provider: str
+    model_name: str
+    context_tokens: int
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    # Those that some class leads to; others need not be there.
+    providers: Mapping[str, ProviderRoute]
+    # In the order in which they are tried.
+    classes: Mapping[str, tuple[Target, ...]]
+
+    @property
+    def uses_local_model(self) -> bool:
+        return any(provider.kind == "local" for provider in self.providers.values())
+
+
+def uses_local_model(path: Path = DEFAULT_PATH) -> bool:
+    """Whether the bundled model must be started for these routes."""
+    return load_routes(path).uses_local_model
+
+
+def load_routes(path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ) -> Routes:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    reader = _Reader(environ)
+    routes = reader.read(document)
+    if reader.mistakes:
+        raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
+    return routes
+
+
+class _Reader:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.mistakes: list[str] = []
+        self._environ = environ
+
+    def read(self, document: dict[str, Any]) -> Routes:
+        root = _Table(self, "", document)
+        providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
+        models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
+        classes = {name: self._read_class(name, table, models) for name, table in root.tables("classes")}
+        root.finish()
+        for name in CLASSES:
+            if name not in classes:
+                self.mistakes.append(f"classes.{name}: is missing")
+        used = {target.provider for targets in classes.values() for target in targets}
+        return Routes({name: route for name, route in providers.items() if name in used}, classes)
+
+    def _read_provider(self, name: str, table: "_Table") -> ProviderRoute:
+        kind = table.text("kind", one_of=tuple(KINDS))
+        route = ProviderRoute(name, kind)
+        if kind in KINDS and KINDS[kind].needs_address:
+            route = ProviderRoute(
+                name,
+                kind,
+                base_url=self._read_address(table),
+                api_key=self._read_secret(table),
+                output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
+                extra_json=msgspec.json.encode(table.table("body")),
+            )
+        if kind in KINDS:
+            # Of a provider of no known kind nobody can say which keys it has.
+            table.finish()
+        return route
+
+    @staticmethod
+    def _read_address(table: "_Table") -> str:
+        base_url = table.text("base_url")
+        if base_url and not base_url.startswith(("http://", "https://")):
+            table.mistake("base_url", "must start with http:// or https://")
+        return base_url
+
+    def _read_secret(self, table: "_Table") -> str:
+        if table.take("api_key") is not None:
+            table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
+        variable = table.text("api_key_env", default="")
+        if variable and not self._environ.get(variable):
+            table.mistake("api_key_env", f"the variable {variable} is not set")
+        return self._environ.get(variable, "") if variable else ""
+
+    @staticmethod
+    def _read_model(table: "_Table", providers: Mapping[str, ProviderRoute]) -> Target:
+        provider = table.text("provider")
+        if provider and provider not in providers:
+            table.mistake("provider", f'no provider named "{provider}"')
+        target = Target(
+            provider, table.text("name"), table.positive("context_tokens"), table.positive("max_output_tokens")
+        )
+        table.finish()
+        return target
+
+    @staticmethod
+    def _read_class(name: str, table: "_Table", models: Mapping[str, Target]) -> tuple[Target, ...]:
+        if name not in CLASSES:
+            table.mistake("", f"is no class; the classes are {', '.join(CLASSES)}")
+            return ()
+        named = table.texts("models")
+        for model in named:
+            if model not in models:
+                table.mistake("models", f'no model named "{model}"')
+        if len(set(named)) < len(named):
+            table.mistake("models", "names a model twice")
+        table.finish()
+        return tuple(models[model] for model in named if model in models)
+
+
+class _Table:
+    """One table of the file; remembers which of its keys were asked for."""
+
+    def __init__(self, reader: _Reader, path: str, fields: dict[str, Any]) -> None:
+        self._reader = reader
+        self._path = path
+        self._fields = dict(fields)
+
+    def mistake(self, key: str, what: str) -> None:
+        path = ".".join(part for part in (self._path, key) if part)
+        self._reader.mistakes.append(f"{path}: {what}")
+
+    def take(self, key: str) -> Any:
+        return self._fields.pop(key, None)
+
+    def text(self, key: str, *, one_of: tuple[str, ...] = (), default: str | None = None) -> str:
+        value = self.take(key)
+        if value is None:
+            if default is None:
+                self.mistake(key, "is missing")
+            return default or ""
+        if not isinstance(value, str) or not value:
+            self.mistake(key, "must be a text that is not empty")
+            return ""
+        if one_of and value not in one_of:
+            self.mistake(key, f'is "{value}", but must be one of {", ".join(one_of)}')
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        value = self.take(key)
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+            self.mistake(key, "must be a list of at least one name")
+            return []
+        return value
+
+    def positive(self, key: str) -> int:
+        value = self.take(key)
+        if value is None:
+            self.mistake(key, "is missing")
+        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            self.mistake(key, "must be a whole number above zero")
+        else:
+            return value
+        return 1
+
+    def table(self, key: str) -> dict[str, Any]:
+        value = self.take(key)
+        if value is not None and not isinstance(value, dict):
+            self.mistake(key, "must be a table")
+        return value if isinstance(value, dict) else {}
+
+    def tables(self, key: str) -> list[tuple[str, "_Table"]]:
+        found = []
+        for name, fields in self.table(key).items():
+            if isinstance(fields, dict):
+                found.append((name, _Table(self._reader, f"{key}.{name}", fields)))
+            else:
+                self.mistake(f"{key}.{name}", "must be a table")
+        return found
+
+    def finish(self) -> None:
+        for key in self._fields:
+            self.mistake(key, "is not known here")

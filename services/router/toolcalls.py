@@ -1,0 +1,114 @@
+"""Tool calls in one form, whatever the provider's dialect.
+
+OpenAI's own clients put deltas together by `index` and join whatever comes twice. So every call leaves here with an
+integer index of its own, its id and name once, on its first delta, and its arguments as pieces of a string.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+
+from protos.router.v1.router_pb2 import ToolCallDelta
+
+ID_PREFIX = "call_"
+
+
+class ToolCallFragment(msgspec.Struct, gc=False):
+    """What a provider said about a call; any of it may be missing."""
+
+    index: int | None = None
+    call_id: str | None = None
+    name: str | None = None
+    # Some providers send the arguments as an object: then they are whole.
+    arguments: str | dict[str, msgspec.Raw] | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    index: int
+    provider_index: int | None
+    provider_id: str | None
+    # Empty until the provider says it. Only then is the call announced; its arguments wait so long.
+    name: str = ""
+    waiting_arguments: str = ""
+
+
+class ToolCalls:
+    """The calls of one answer."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._ids: set[str] = set()
+        self._last: _Call | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def all_named(self) -> bool:
+        """Whether every call said which function it is for: an answer that ends before that is broken."""
+        return all(call.name for call in self._calls)
+
+    def take(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
+        """The delta to send on, if the fragment says anything new."""
+        arguments = _as_text(fragment.arguments)
+        if not (arguments or fragment.name or fragment.call_id):
+            return None
+        call = self._find(fragment)
+        if call is None:
+            call = _Call(len(self._calls), fragment.index, fragment.call_id or None)
+            self._calls.append(call)
+        self._last = call
+        if call.name:
+            return ToolCallDelta(index=call.index, arguments=arguments) if arguments else None
+        call.waiting_arguments += arguments
+        call.provider_id = call.provider_id or fragment.call_id
+        if not fragment.name:
+            return None
+        call.name = fragment.name
+        return ToolCallDelta(
+            index=call.index,
+            id=self._canonical_id(call.provider_id),
+            name=call.name,
+            arguments=call.waiting_arguments,
+        )
+
+    def _find(self, fragment: ToolCallFragment) -> _Call | None:
+        """By index where id and name do not contradict it; without an index by id, else the call spoken of last."""
+        if fragment.index is None:
+            nearest = self._last
+            candidates = self._calls
+        else:
+            candidates = [call for call in self._calls if call.provider_index == fragment.index]
+            nearest = candidates[-1] if candidates else None
+        if fragment.call_id:
+            nearest = next((call for call in candidates if call.provider_id == fragment.call_id), nearest)
+        if nearest is None or _begins_another(nearest, fragment):
+            return None
+        return nearest
+
+    def _canonical_id(self, provider_id: str | None) -> str:
+        call_id = provider_id or ""
+        if not call_id.startswith(ID_PREFIX):
+            call_id = ID_PREFIX + call_id
+        # Missing, spelled out as null, or used for several calls: an id that names no call is replaced.
+        if provider_id in (None, "", "null") or call_id in self._ids:
+            call_id = ID_PREFIX + secrets.token_hex(12)
+        self._ids.add(call_id)
+        return call_id
+
+
+def _begins_another(call: _Call, fragment: ToolCallFragment) -> bool:
+    if fragment.call_id and call.provider_id:
+        if fragment.call_id != call.provider_id:
+            return True
+        return bool(fragment.name and call.name) and fragment.name != call.name
+    # Without ids: a name comes once, so a second one is the next call's.
+    return bool(fragment.name and call.name)
+
+
+def _as_text(arguments: str | dict[str, msgspec.Raw] | None) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return msgspec.json.encode(arguments).decode()
