@@ -44,8 +44,7 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
     async def Watch(
         self, request_iterator: AsyncIterator[pb.WatchRequest], context: Context
     ) -> AsyncIterator[pb.WatchResponse]:
-        pings = (Ping(request.ping_no, request.epoch) async for request in request_iterator)
-        async with aclosing(self._watches.serve(pings)) as heartbeats:
+        async with aclosing(self._watches.serve(_to_pings(request_iterator))) as heartbeats:
             async for heartbeat in heartbeats:
                 yield _to_watch_response(heartbeat)
 
@@ -142,6 +141,12 @@ def _to_principal(holder: Holder) -> pb.Principal:
         preferred_class=holder.preferred_class,
         requests_per_minute=holder.requests_per_minute,
     )
+
+
+async def _to_pings(requests: AsyncIterator[pb.WatchRequest]) -> AsyncIterator[Ping]:
+    # Not a generator expression: that would begin to receive here and now, and gRPC minds if nobody goes on with it.
+    async for request in requests:
+        yield Ping(request.ping_no, request.epoch)
 
 
 def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:

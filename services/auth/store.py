@@ -53,7 +53,7 @@ _keys = sa.Table(
 _epoch = sa.Table(
     "epoch",
     metadata,
-    sa.Column("only", sa.Integer, primary_key=True),
+    sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("value", sa.BigInteger, nullable=False),
     sa.Column("forgotten", sa.BigInteger, nullable=False),
 )

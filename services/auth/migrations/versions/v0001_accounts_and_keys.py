@@ -32,11 +32,12 @@ def upgrade() -> None:
     op.create_index("api_keys_by_age", "api_keys", ["account_id", "created_at_us", "key_id"])
     epoch = op.create_table(
         "epoch",
-        sa.Column("only", sa.Integer, sa.CheckConstraint("only = 1", name="epoch_is_one_row"), primary_key=True),
+        sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("value", sa.BigInteger, nullable=False),
         sa.Column("forgotten", sa.BigInteger, nullable=False),
+        sa.CheckConstraint("row_no = 1", name="epoch_has_one_row"),
     )
-    op.bulk_insert(epoch, [{"only": 1, "value": 1, "forgotten": 1}])
+    op.bulk_insert(epoch, [{"row_no": 1, "value": 1, "forgotten": 1}])
     op.create_table(
         "key_changes",
         sa.Column("epoch", sa.BigInteger, primary_key=True),

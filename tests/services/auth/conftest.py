@@ -1,0 +1,70 @@
+"""Auth on a real server and a real database, with a clock and a wait that tests control."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.auth.keys import Peppers
+from services.auth.service import MIGRATIONS, Auth
+from services.chassis.channel import open_channel
+from services.chassis.database import Database
+from services.chassis.log import Log
+from services.chassis.server import Server
+from tests.fakes import FakeClock
+from tests.services.auth.client import AuthClient
+
+
+class FakeSleep:
+    """Returns at once and remembers for how long it was asked to wait; after `hold()` only when it is let go."""
+
+    def __init__(self) -> None:
+        self.waits_s: list[float] = []
+        self.began = asyncio.Event()
+        self._may_return = asyncio.Event()
+        self._may_return.set()
+
+    def hold(self) -> None:
+        self._may_return.clear()
+
+    def let_go(self) -> None:
+        self._may_return.set()
+
+    async def __call__(self, seconds: float) -> None:
+        self.waits_s.append(seconds)
+        self.began.set()
+        await self._may_return.wait()
+
+
+@pytest.fixture
+def peppers() -> Peppers:
+    return Peppers({1: b"a pepper for tests, 32 bytes long"})
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, "auth")
+    opened.migrate(MIGRATIONS)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def sleep() -> FakeSleep:
+    return FakeSleep()
+
+
+@pytest.fixture
+def auth(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> Auth:
+    return Auth(database, peppers, clock, log, sleep)
+
+
+@pytest.fixture
+async def client(auth: Auth, log: Log, socket_folder: Path) -> AsyncIterator[AuthClient]:
+    address = f"unix:{socket_folder}/auth.sock"
+    server = Server(address, auth.registrations, log)
+    await server.start()
+    async with open_channel(address) as channel:
+        yield AuthClient(channel)
+    await server.stop(0)

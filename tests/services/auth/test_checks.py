@@ -1,0 +1,114 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.auth import checks
+from services.auth.records import Position, Scope, to_micros
+from services.chassis.errors import LegatoError, Reason
+
+NOW = datetime(2026, 11, 15, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def test_name_is_trimmed() -> None:
+    assert checks.name("  Müller & Söhne 🎹\n") == "Müller & Söhne 🎹"
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\0b", "a\nb", "a\x7fb", "a\u2028b"])
+def test_name_that_is_empty_long_or_unprintable_is_refused(name: str) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.name(name)
+    assert (caught.value.reason, caught.value.param) == (Reason.REQUEST_INVALID, "name")
+
+
+def test_name_of_a_hundred_characters_is_taken() -> None:
+    assert checks.name("ü" * 100) == "ü" * 100
+
+
+@pytest.mark.parametrize("name", ["mezzo", "forte", "fortissimo"])
+def test_class_with_a_model_behind_it_can_be_preferred(name: str) -> None:
+    assert checks.preferred_class(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "auto", "piano", "Forte", "gpt-5"])
+def test_other_class_cannot_be_preferred(name: str) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.preferred_class(name)
+    assert caught.value.param == "preferred_class"
+
+
+def test_rate_of_zero_is_the_default() -> None:
+    assert checks.requests_per_minute(0) is None
+
+
+@pytest.mark.parametrize("rate", [1, 1_000_000])
+def test_rate_within_bounds_is_taken(rate: int) -> None:
+    assert checks.requests_per_minute(rate) == rate
+
+
+@pytest.mark.parametrize("rate", [-1, 1_000_001])
+def test_rate_out_of_bounds_is_refused(rate: int) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.requests_per_minute(rate)
+    assert caught.value.param == "requests_per_minute"
+
+
+def test_scopes_are_kept_once_and_in_one_order() -> None:
+    assert checks.scopes([Scope.USAGE, Scope.INFERENCE, Scope.USAGE]) == (Scope.INFERENCE, Scope.USAGE)
+
+
+def test_unknown_scope_is_refused_and_not_dropped() -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.scopes([None])
+    assert caught.value.param == "scopes"
+
+
+@pytest.mark.parametrize("days", [30, 90, 365])
+def test_key_expires_whole_days_after_its_creation(days: int) -> None:
+    assert checks.expires_at_us(NOW, days) == to_micros(NOW + timedelta(days=days))
+
+
+@pytest.mark.parametrize("days", [-30, 0, 1, 31, 366])
+def test_other_expiry_is_refused(days: int) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.expires_at_us(NOW, days)
+    assert caught.value.param == "expires_after_days"
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 100), (1, 1), (1_000, 1_000), (5_000, 1_000)])
+def test_page_has_a_hundred_items_and_at_most_a_thousand(asked: int, given: int) -> None:
+    assert checks.page_size(asked) == given
+
+
+def test_negative_page_size_is_refused() -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.page_size(-1)
+    assert caught.value.param == "page_size"
+
+
+def test_page_token_is_read_as_it_was_written() -> None:
+    position = Position(to_micros(NOW), "acct_abc")
+    assert checks.page_token(checks.to_page_token(position)) == position
+
+
+@given(st.one_of(st.text(min_size=1), st.from_regex("[A-Za-z0-9_-]{4,40}={0,2}", fullmatch=True)))
+def test_page_token_that_we_did_not_write_is_refused(token: str) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.page_token(token)
+    assert caught.value.param == "page_token"
+
+
+@pytest.mark.parametrize(
+    "position", [Position(2**63, "acct_a"), Position(-1, "acct_a"), Position(1, "a\0"), Position(1, "")]
+)
+def test_page_token_that_points_nowhere_is_refused(position: Position) -> None:
+    with pytest.raises(LegatoError, match="page token"):
+        checks.page_token(checks.to_page_token(position))
+
+
+@pytest.mark.parametrize("id", ["", "acct_\0", "acct_é", "a" * 101, "acct a"])
+def test_id_that_we_cannot_have_made_is_not_found(id: str) -> None:
+    with pytest.raises(LegatoError) as caught:
+        checks.id_of("account", id)
+    assert caught.value.reason is Reason.NOT_FOUND

@@ -1,0 +1,247 @@
+"""Watch on a real server. Reads are real too, except where a test must decide when one ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import grpc.aio
+import pytest
+
+from protos.auth.v1 import auth_pb2 as pb
+from services.auth.records import Changes
+from services.auth.service import Auth
+from services.auth.watch import Heartbeat, Ping, Watches
+from services.chassis.channel import from_rpc_error
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from tests.services.auth.client import AuthClient, ping
+
+
+class SlowDatabase:
+    """Each read ends when the test says so, with the epoch that was true when it began."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.begun = asyncio.Semaphore(0)
+        self._may_end = asyncio.Semaphore(0)
+        self.is_away = False
+
+    async def read_changes(self, since_epoch: int) -> Changes:
+        epoch = self.epoch
+        self.begun.release()
+        await self._may_end.acquire()
+        if self.is_away:
+            raise ConnectionError("a text that must not be logged")
+        return Changes(epoch)
+
+    def end_read(self) -> None:
+        self._may_end.release()
+
+
+class Pings:
+    """What a caller sends, one after the other, when the test says so."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Ping | None] = asyncio.Queue()
+
+    def send(self, number: int, epoch: int = 1) -> None:
+        self._queue.put_nowait(Ping(number, epoch))
+
+    def end(self) -> None:
+        self._queue.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Ping]:
+        while (sent := await self._queue.get()) is not None:
+            yield sent
+
+
+@pytest.fixture
+async def slow() -> SlowDatabase:
+    return SlowDatabase()
+
+
+@pytest.fixture
+async def pings() -> Pings:
+    return Pings()
+
+
+@pytest.fixture
+async def watches(slow: SlowDatabase, log: Log) -> Watches:
+    return Watches(slow.read_changes, log)
+
+
+async def let_others_run() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_ping_that_comes_during_a_read_is_not_echoed_by_it(
+    watches: Watches, slow: SlowDatabase, pings: Pings
+) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    first = asyncio.ensure_future(anext(heartbeats))
+    pings.send(1)
+    await slow.begun.acquire()
+    pings.send(2)
+    await let_others_run()
+    slow.epoch = 2
+    slow.end_read()
+    assert await first == Heartbeat(Changes(1), echoed_ping_no=1)
+    slow.end_read()
+    assert await anext(heartbeats) == Heartbeat(Changes(2), echoed_ping_no=2)
+    await heartbeats.aclose()
+
+
+async def test_no_ping_no_read(watches: Watches, slow: SlowDatabase, pings: Pings) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    waiting = asyncio.ensure_future(anext(heartbeats))
+    slow.end_read()
+    await let_others_run()
+    assert slow.begun.locked()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_pings_that_gathered_are_answered_by_one_read(watches: Watches, slow: SlowDatabase, pings: Pings) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    first = asyncio.ensure_future(anext(heartbeats))
+    pings.send(1)
+    await slow.begun.acquire()
+    for number in (2, 3, 4):
+        pings.send(number)
+    await let_others_run()
+    slow.end_read()
+    await first
+    slow.end_read()
+    assert (await anext(heartbeats)).echoed_ping_no == 4
+    pings.end()
+    with pytest.raises(StopAsyncIteration):
+        await anext(heartbeats)
+
+
+async def test_failed_read_gives_no_heartbeat_and_is_logged_once(
+    watches: Watches, slow: SlowDatabase, pings: Pings, log_text: Callable[[], str]
+) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    waiting = asyncio.ensure_future(anext(heartbeats))
+    slow.is_away = True
+    for number in (1, 2):
+        pings.send(number)
+        await slow.begun.acquire()
+        slow.end_read()
+        await let_others_run()
+    assert not waiting.done()
+    slow.is_away = False
+    pings.send(3)
+    slow.end_read()
+    assert (await waiting).echoed_ping_no == 3
+    assert log_text().count("watch.read_failed") == 1
+    assert log_text().count("watch.read_again") == 1
+    assert "must not be logged" not in log_text()
+    await heartbeats.aclose()
+
+
+async def test_database_that_is_behind_the_caller_gives_no_heartbeat(
+    watches: Watches, slow: SlowDatabase, pings: Pings, log_text: Callable[[], str]
+) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    waiting = asyncio.ensure_future(anext(heartbeats))
+    pings.send(1, epoch=9)
+    await slow.begun.acquire()
+    slow.end_read()
+    await let_others_run()
+    assert not waiting.done()
+    assert "watch.database_is_behind" in log_text()
+    slow.epoch = 9
+    pings.send(2, epoch=9)
+    slow.end_read()
+    assert (await waiting).echoed_ping_no == 2
+    await heartbeats.aclose()
+
+
+async def test_caller_that_falls_silent_is_let_go(slow: SlowDatabase, pings: Pings, log: Log) -> None:
+    watches = Watches(slow.read_changes, log, silence_s=0.01)
+    assert [heartbeat async for heartbeat in watches.serve(aiter(pings))] == []
+    assert watches.count == 0
+
+
+async def test_callers_are_let_go_when_the_service_ends(watches: Watches, pings: Pings) -> None:
+    waiting = asyncio.ensure_future(anext(watches.serve(aiter(pings))))
+    await let_others_run()
+    watches.end()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    with pytest.raises(LegatoError) as caught:
+        await anext(watches.serve(aiter(pings)))
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_heartbeat_echoes_the_ping_with_the_epoch_of_the_database(client: AuthClient) -> None:
+    call = client.watch()
+    assert await ping(call, 41, epoch=1) == pb.WatchResponse(epoch=1, echoed_ping_no=41)
+    assert await ping(call, 42, epoch=1) == pb.WatchResponse(epoch=1, echoed_ping_no=42)
+    call.cancel()
+
+
+async def test_revoked_key_is_in_the_next_heartbeat(client: AuthClient) -> None:
+    account = await client.create_account()
+    key = (await client.create_key(account.account_id)).key
+    call = client.watch()
+    await ping(call, 1, epoch=1)
+    await client.revoke_key(key.key_id)
+    assert await ping(call, 2, epoch=1) == pb.WatchResponse(epoch=2, echoed_ping_no=2, changed_key_ids=[key.key_id])
+    # Until the caller says that it acted on the change, it is told again.
+    assert (await ping(call, 3, epoch=1)).changed_key_ids == [key.key_id]
+    assert (await ping(call, 4, epoch=2)).changed_key_ids == []
+    call.cancel()
+
+
+async def test_changed_account_lists_its_keys_in_the_next_heartbeat(client: AuthClient) -> None:
+    account = await client.create_account()
+    key_ids = {(await client.create_key(account.account_id)).key.key_id for _ in range(2)}
+    call = client.watch()
+    await client.update_account(pb.UpdateAccountRequest(account_id=account.account_id, preferred_class="mezzo"))
+    heartbeat = await ping(call, 1, epoch=1)
+    assert (heartbeat.epoch, set(heartbeat.changed_key_ids)) == (2, key_ids)
+    call.cancel()
+
+
+async def test_caller_that_is_older_than_the_history_is_told_to_forget_all(client: AuthClient) -> None:
+    account = await client.create_account()
+    key = (await client.create_key(account.account_id)).key
+    call = client.watch()
+    await client.revoke_key(key.key_id)
+    assert await ping(call, 1, epoch=0) == pb.WatchResponse(epoch=2, echoed_ping_no=1, forget_all=True)
+    call.cancel()
+
+
+async def test_caller_that_ends_its_side_gets_its_last_answer_and_a_clean_end(client: AuthClient, auth: Auth) -> None:
+    call = client.watch()
+    assert (await ping(call, 1, epoch=1)).echoed_ping_no == 1
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+    assert await call.code() is grpc.StatusCode.OK
+    assert auth.watches.count == 0
+
+
+async def test_cancelled_watch_leaves_nothing_behind(
+    client: AuthClient, auth: Auth, log_text: Callable[[], str]
+) -> None:
+    calls = [client.watch() for _ in range(3)]
+    for call in calls:
+        await ping(call, 1, epoch=1)
+    assert auth.watches.count == 3
+    for call in calls:
+        call.cancel()
+    async with asyncio.timeout(10):
+        while auth.watches.count:
+            await asyncio.sleep(0.01)
+    assert "rpc.failed" not in log_text()
+
+
+async def test_watch_of_a_service_that_ends_is_refused_as_unavailable(client: AuthClient, auth: Auth) -> None:
+    auth.watches.end()
+    call = client.watch()
+    with pytest.raises(grpc.RpcError) as caught:
+        await ping(call, 1, epoch=1)
+    assert from_rpc_error(caught.value, "auth").reason is Reason.UNAVAILABLE
