@@ -12,15 +12,18 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, unavailable
+
+if TYPE_CHECKING:
+    from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 LEASE_S = 0.8
 PING_EVERY_S = 0.2
@@ -57,7 +60,7 @@ class _Remembered:
 
 
 class Principals:
-    def __init__(self, auth: AuthServiceAsyncStub, clock: Clock) -> None:
+    def __init__(self, auth: "AuthServiceAsyncStub", clock: Clock) -> None:
         self._auth = auth
         self._clock = clock
         self._epoch = 0

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub, AuthServiceStub
+from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.channel import open_channel
@@ -72,7 +72,7 @@ class MeteringReplica:
 class Services:
     def __init__(self, auth_address: str, router_address: str, metering_address: str, clock: Clock, log: Log) -> None:
         self._auth_channel = open_channel(auth_address)
-        self.auth: AuthServiceAsyncStub = AuthServiceStub(self._auth_channel)
+        self.auth = AuthServiceStub(self._auth_channel)
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router", router_address, lambda address: RouterReplica(address, clock, log), log
         )

@@ -9,7 +9,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_port: int = 8080
     # A listening socket that the process inherits; then host and port are not looked at.
     edge_fd: int | None = None
-    # Where gRPC health is told; empty: nowhere.
+    # Where gRPC health is told.
     edge_health_listen: str = ""
     auth_address: str = ""
     router_address: str = ""
@@ -22,3 +22,6 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")
         return given or f"unix:{self.data.resolve()}/run/{service}.sock"
+
+    def health_listen(self) -> str:
+        return self.edge_health_listen or f"unix:{self.data.resolve()}/run/edge.sock"

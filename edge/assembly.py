@@ -1,0 +1,46 @@
+"""Puts the edge together from its parts, and takes it apart again."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from edge.app import Edge
+from edge.bodies import Bodies
+from edge.chat import ChatEndpoint
+from edge.metering import Metering
+from edge.models import Models
+from edge.principals import Principals
+from edge.services import Services
+from edge.settings import EdgeSettings
+from services.chassis.clock import Clock
+from services.chassis.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    app: Edge
+    models: Models
+    metering: Metering
+
+
+@contextlib.asynccontextmanager
+async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIterator[Assembly]:
+    services = Services(settings.address("auth"), settings.address("router"), settings.address("metering"), clock, log)
+    principals = Principals(services.auth, clock)
+    metering = Metering(services.meterings, clock, log)
+    models = Models(services.routers)
+    chat = ChatEndpoint(principals, metering, services.routers, models, Bodies(), clock, log)
+    await services.start()
+    principals.start()
+    models.start()
+    try:
+        yield Assembly(Edge(chat, log), models, metering)
+        # Answers have ended; what they used may still be on its way to the ledger.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(settings.drain_s):
+                await metering.settled()
+    finally:
+        await models.close()
+        await principals.close()
+        await services.close()

@@ -1,0 +1,101 @@
+"""The HTTP server, with the edge's manners: late or garbled requests get an answer in the error shape too."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from edge.errors import error_body
+from services.chassis.errors import LegatoError, Reason
+
+HEADERS_TIMEOUT_S = 10.0
+LARGEST_HEADERS_BYTES = 64 * 1024
+KEEP_ALIVE_S = 75
+
+
+class HttpServer(uvicorn.Server):
+    def __init__(self, app: Any, drain_s: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=EdgeProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=max(1, round(drain_s)),
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are for the process: there is more to end than the HTTP server."""
+        yield
+
+
+class EdgeProtocol(HttpToolsProtocol):
+    headers_timeout_s = HEADERS_TIMEOUT_S
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._headers_bytes = 0
+        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_due.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._headers_bytes = 0
+        self._headers_due.cancel()
+        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+
+    def on_url(self, url: bytes) -> None:
+        self._count_header(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_header(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._headers_due.cancel()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """For what is not HTTP; the parser's own words are not passed on."""
+        # Before the first request there is none, whatever the library's types say.
+        cycle: Any = self.cycle
+        if cycle is None or not cycle.response_started:
+            self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
+        self.transport.close()
+
+    def _give_up(self) -> None:
+        self._refuse(
+            LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
+        )
+        self.transport.close()
+
+    def _count_header(self, size_bytes: int) -> None:
+        self._headers_bytes += size_bytes
+        if self._headers_bytes > LARGEST_HEADERS_BYTES:
+            # The parser stops here, and its caller sends the refusal.
+            raise ValueError("headers too large")
+
+    def _refuse(self, error: LegatoError) -> None:
+        status = HTTPStatus(error.wire.http_status)
+        body = error_body(error)
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)

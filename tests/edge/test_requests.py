@@ -1,0 +1,188 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.requests import ChatBody, decode_chat
+from services.chassis.errors import LegatoError, Reason
+
+USER = {"role": "user", "content": "Hello"}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def decode(**fields: Any) -> ChatBody:
+    return decode_chat(json.dumps({"messages": [USER], **fields}).encode())
+
+
+def refusal(body: bytes) -> LegatoError:
+    with pytest.raises(LegatoError) as refused:
+        decode_chat(body)
+    assert refused.value.reason is Reason.REQUEST_INVALID
+    return refused.value
+
+
+def refusal_of(**fields: Any) -> LegatoError:
+    return refusal(json.dumps({"messages": [USER], **fields}).encode())
+
+
+def test_little_is_needed() -> None:
+    body = decode()
+    assert (body.model, body.stream, body.max_tokens) == ("auto", False, None)
+    assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
+
+
+def test_messages_and_tools_keep_their_bytes() -> None:
+    messages = b'[ {"content":"Gr\\u00fc\\u00dfe  \xf0\x9f\x8e\xb5", "role" :"user"} ]'
+    tools = b'[{"type":"function","function":{"name":"f","parameters":{"b":1.0,"a":10000000000000000000001}}}]'
+    choice = b'{ "type":"function","function":{"name":"f"}}'
+    body = decode_chat(b'{"messages":%b,"tools":%b,"tool_choice":%b}' % (messages, tools, choice))
+    assert (body.messages_json, body.tools_json, body.tool_choice_json) == (messages, tools, choice)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}], "name": "Ann"},
+        {"role": "assistant", "content": "Yes."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "21 degrees"},
+    ],
+)
+def test_every_form_of_message_is_taken(message: dict[str, Any]) -> None:
+    assert decode(messages=[USER, message]).messages_json
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        (None, "messages"),
+        ("Hello", "messages"),
+        ({}, "messages"),
+        ([5], "messages[0]"),
+        ([{"content": "Hello"}], "messages[0]"),
+        ([{"role": "wizard", "content": "Hello"}], "messages[0].role"),
+        ([{"role": "function", "content": "Hello"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0]"),
+        ([{"role": "user", "content": None}], "messages[0].content"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": []}], "messages[0].content"),
+        (
+            [USER, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+            "messages[1].content",
+        ),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
+        ([{"role": "assistant"}], "messages[0].content"),
+        ([{"role": "assistant", "content": None, "tool_calls": []}], "messages[0].content"),
+        ([{"role": "assistant", "tool_calls": [{"id": "call_1"}]}], "messages[0].tool_calls[0]"),
+        ([{"role": "tool", "content": "21"}], "messages[0]"),
+        ([{"role": "tool", "content": "21", "tool_call_id": ""}], "messages[0].tool_call_id"),
+    ],
+)
+def test_wrong_messages_are_refused_with_their_place(messages: Any, param: str) -> None:
+    assert refusal_of(messages=messages).param == param
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"messages":[{"role":"user","content":"\xff\xfe"}]}',
+        b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+        b'{"messages":[{"role":"user","content":"x"}],"temperature":NaN}',
+        b'{"messages":[{"role":"user","content":"x"}],"temperature":Infinity}',
+        b'{"messages":[{"role":"user","content":"x"}],"max_tokens":1e999}',
+        b'{"messages":[{"role":"user","content":"x"}],"unknown":tru}',
+        b'{"messages":[{"role":"user","content":"x"}],"tools":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"messages":[{"role":"user","content":"x"}],"unknown":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+    ],
+)
+def test_what_is_no_proper_json_is_refused(body: bytes) -> None:
+    refusal(body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": 5}, "model"),
+        ({"stream": "yes"}, "stream"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"top_p": -1}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"max_completion_tokens": -5}, "max_completion_tokens"),
+        ({"stop": ["1", "2", "3", "4", "5"]}, "stop"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, "tools[0].function.name"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [TOOL], "tool_choice": "perhaps"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+    ],
+)
+def test_wrong_fields_are_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    assert refusal_of(**fields).param == param
+
+
+@given(st.text(min_size=8))
+def test_refusals_never_quote_what_was_sent(secret: str) -> None:
+    secret = f"canary-{secret}"
+    for message in ({"role": secret, "content": "x"}, {"role": "user", "content": {"x": secret}}):
+        error = refusal_of(messages=[message], tool_choice=secret, model=secret)
+        assert "canary" not in error.message + str(error.param)
+
+
+def test_null_is_the_same_as_absent() -> None:
+    optional = [
+        "model", "stream", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed",
+        "presence_penalty", "frequency_penalty", "response_format", "tools", "tool_choice", "parallel_tool_calls", "n",
+        "logprobs", "top_logprobs", "stream_options", "user", "metadata",
+    ]  # fmt: skip
+    assert decode(**dict.fromkeys(optional)) == decode()
+
+
+def test_sampling_goes_on_and_nothing_else_does() -> None:
+    body = decode(
+        temperature=0.5, top_p=0.9, stop=["a"], seed=7, presence_penalty=1, frequency_penalty=-1,
+        response_format={"type": "json_object"}, parallel_tool_calls=False, tools=[TOOL],
+        user="ann", metadata={"a": "b"}, store=True, api_base="http://elsewhere",
+    )  # fmt: skip
+    assert msgspec.json.decode(body.parameters_json) == {
+        "temperature": 0.5, "top_p": 0.9, "stop": ["a"], "seed": 7, "presence_penalty": 1, "frequency_penalty": -1,
+        "response_format": {"type": "json_object"}, "parallel_tool_calls": False,
+    }  # fmt: skip
+
+
+def test_newer_name_of_the_limit_wins() -> None:
+    assert decode(max_tokens=10, max_completion_tokens=20.0).max_tokens == 20
+
+
+def test_empty_tools_are_the_plain_path() -> None:
+    body = decode(tools=[], tool_choice="auto", parallel_tool_calls=True)
+    assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
