@@ -13,6 +13,12 @@ from cli.supervisor import ProcessSpec
 
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
+DRAIN_VARIABLE = "LEGATO_DRAIN_S"
+
+# How long running answers may go on when everything is asked to end.
+DEFAULT_DRAIN_S = 8.0
+# What a process needs on top of it to close what it has open.
+CLOSING_S = 2.0
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +44,16 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
     return [*model, *services, edges]
 
 
+def stop_grace_s() -> float:
+    """How long a process may take to end before it is killed."""
+    try:
+        drain_s = float(os.environ.get(DRAIN_VARIABLE) or DEFAULT_DRAIN_S)
+    except ValueError:
+        # The edge will say so.
+        drain_s = DEFAULT_DRAIN_S
+    return drain_s + CLOSING_S
+
+
 def _service(installation: Installation, name: str) -> ProcessSpec:
     environ = _shared_environ(installation)
     if name == "auth":
@@ -59,8 +75,6 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
         argv=_python_module("edge"),
         environ={
             **_shared_environ(installation),
-            # Its journal is found again under this name after a restart.
-            "LEGATO_EDGE_NAME": name,
             "LEGATO_EDGE_FD": str(installation.edge_fd),
             "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
         },
@@ -86,6 +100,8 @@ def _shared_environ(installation: Installation) -> dict[str, str]:
         environ[f"LEGATO_{name.upper()}_LISTEN"] = address
         environ[f"LEGATO_{name.upper()}_ADDRESS"] = address
     return {
+        # Ctrl-C is not to take half a minute; a service that is rolled out sets more.
+        DRAIN_VARIABLE: str(DEFAULT_DRAIN_S),
         **environ,
         "LEGATO_DATA": str(installation.data),
         "LEGATO_ROUTES": str(installation.routes),

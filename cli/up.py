@@ -15,9 +15,9 @@ from cli import data_folder
 from cli.data_folder import AlreadyLocked, FolderLock
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
-from cli.processes import PEPPERS_VARIABLE, Installation, process_groups
+from cli.processes import PEPPERS_VARIABLE, Installation, process_groups, stop_grace_s
 from cli.public_socket import base_url, listen
-from cli.supervisor import StartFailed, Supervisor
+from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
 
@@ -92,6 +92,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
             logs=data / "logs",
             log=Log("up", log_file),
             say=_say,
+            timing=Timing(grace_s=stop_grace_s()),
             on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
         )
         try:

@@ -1,0 +1,76 @@
+"""How a program of your own uses Legato's services without HTTP: verify a key, hold credit, chat, settle.
+
+python examples/internal_caller.py .legato sk-legato-... "Say hello."
+"""
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+
+from protos.auth.v1.auth_pb2 import VerifyRequest
+from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
+from protos.metering.v1 import metering_pb2 as metering
+from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatOpen, ChatRequest, Grant
+from protos.router.v1.router_pb2_grpc import RouterServiceStub
+from protos.type.v1.usage_pb2 import Usage
+
+CLASS = "mezzo"
+# The character that stands before every chat counts too.
+PROMPT_TOKENS, OUTPUT_TOKENS = 4000, 500
+
+
+def ask(auth: grpc.Channel, meter: grpc.Channel, route: grpc.Channel, api_key: str, question: str) -> Iterator[str]:
+    """The answer, piece by piece. However it ends, what was delivered is charged and the rest is given back."""
+    caller = AuthServiceStub(auth).Verify(VerifyRequest(api_key=api_key)).principal
+    request_id, account_id, books = uuid.uuid4().hex, caller.account_id, MeteringServiceStub(meter)
+    books.Reserve(
+        metering.ReserveRequest(
+            request_id=request_id, account_id=account_id, key_id=caller.key_id, class_id=CLASS,
+            prompt_tokens=PROMPT_TOKENS, output_tokens=OUTPUT_TOKENS,
+        )
+    )  # fmt: skip
+    # A last grant: the router asks for no more credit, and the answer ends where this one does.
+    grant = Grant(prompt_tokens=PROMPT_TOKENS, output_tokens=OUTPUT_TOKENS, last=True)
+    messages = json.dumps([{"role": "user", "content": question}]).encode()
+    opening = ChatOpen(
+        request_id=request_id, account_id=account_id, model=CLASS, messages_json=messages, stream=True, grant=grant
+    )
+    chat = RouterServiceStub(route).Chat(iter([ChatRequest(open=opening)]))
+    used, basis, end = Usage(), metering.BASIS_COUNTED, metering.END_UPSTREAM_CUT
+    try:
+        for response in chat:
+            used = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+            if response.HasField("finished"):
+                used, end = response.finished.usage, metering.END_COMPLETE
+                if response.finished.usage_source == USAGE_SOURCE_PROVIDER:
+                    basis = metering.BASIS_PROVIDER
+            yield from response.contents
+    except GeneratorExit:
+        # Whoever reads the answer has heard enough.
+        end = metering.END_CLIENT_GONE
+        raise
+    finally:
+        chat.cancel()
+        books.Settle(
+            metering.SettleRequest(request_id=request_id, account_id=account_id, usage=used, basis=basis, end=end)
+        )
+
+
+def main() -> None:
+    data, api_key, question = sys.argv[1:]
+    sockets = Path(data).resolve() / "run"
+    auth, meter, route = (
+        grpc.insecure_channel(f"unix:{sockets}/{name}.sock") for name in ("auth", "metering", "router")
+    )
+    for piece in ask(auth, meter, route, api_key, question):
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
