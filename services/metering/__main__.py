@@ -76,7 +76,7 @@ async def _stop(server: Server, servicer: MeteringServicer) -> None:
 
 
 def _socket_in(data: Path) -> str:
-    folder = data / "run"
+    folder = data.resolve() / "run"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"unix:{folder / 'metering.sock'}"
 

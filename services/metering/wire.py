@@ -219,10 +219,10 @@ def _tokens(given: int) -> int:
 
 
 def _usage(given: usage_pb2.Usage) -> Usage:
-    usage = Usage(_tokens(given.prompt_tokens), _tokens(given.cached_tokens), _tokens(given.completion_tokens))
-    if usage.cached_tokens > usage.prompt_tokens:
-        raise _invalid("Cached tokens are part of the prompt's: there cannot be more of them.", "usage")
-    return usage
+    prompt_tokens = _tokens(given.prompt_tokens)
+    # Cached tokens are part of the prompt's, whatever a provider says. Refused, its settlement would come for ever.
+    cached_tokens = min(_tokens(given.cached_tokens), prompt_tokens)
+    return Usage(prompt_tokens, cached_tokens, _tokens(given.completion_tokens))
 
 
 def _end(given: int) -> End:

@@ -1,0 +1,58 @@
+"""Books kept on paper: the rules with no database around them."""
+
+from typing import Any
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.books import Books
+from services.metering.operations import AnswerT, Operation
+from services.metering.prices import Prices
+from services.metering.records import HOUR_US, Account, Entry, Hold
+from tests.services.metering.samples import ACCOUNT, PRICES, grant, request_id
+
+LIFE_US = 1_000
+START_US = 490_000 * HOUR_US
+
+
+class Ledger:
+    """Books that go from one batch of one operation to the next, as a database would keep them."""
+
+    def __init__(self, balance_nanos: int = 0) -> None:
+        self.now_us = START_US
+        self.accounts: dict[str, Account] = {}
+        self.holds: dict[str, Hold] = {}
+        self.entries: list[Entry] = []
+        self.prices = Prices(1, {1: PRICES})
+        if balance_nanos:
+            self.apply(grant(balance_nanos, grant_id="the-first"))
+
+    def apply(self, operation: Operation[AnswerT]) -> AnswerT:
+        books = Books(self.accounts.values(), self.holds.values(), self.entries, self.prices, self.now_us, LIFE_US)
+        try:
+            return books.apply(operation)
+        finally:
+            self.accounts, self.holds = books.accounts, books.holds
+            self.entries += books.entries
+
+    def refusal_of(self, operation: Operation[Any]) -> Reason:
+        before = (dict(self.accounts), dict(self.holds), list(self.entries))
+        with pytest.raises(LegatoError) as refusal:
+            self.apply(operation)
+        assert (self.accounts, self.holds, self.entries) == before
+        return refusal.value.reason
+
+    def past_the_deadline(self) -> "Ledger":
+        self.now_us += LIFE_US + 1
+        return self
+
+    @property
+    def balance_nanos(self) -> int:
+        return self.accounts[ACCOUNT].balance_nanos
+
+    @property
+    def held_nanos(self) -> int:
+        return self.accounts[ACCOUNT].held_nanos
+
+    def hold(self, number: int) -> Hold:
+        return self.holds[request_id(number)]

@@ -1,0 +1,61 @@
+"""Operations with everything filled in that a test does not care about."""
+
+from services.metering.operations import Adjust, AnswerT, Extend, Grant, Reserve, Settle, Sweep, Void
+from services.metering.prices import Price
+from services.metering.records import Basis, End, Usage
+
+ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
+KEY = "key_aaaaaaaaaaaa"
+
+# A token of prompt costs 2 nanos, a cached one 1, a token of output 10.
+PRICES = {"forte": Price(2_000_000, 1_000_000, 10_000_000), "mezzo": Price(100_000, 20_000, 210_000)}
+
+LIFE_S = 3660.0
+
+NOTHING = Usage()
+
+
+def request_id(number: int) -> str:
+    return f"{number:032x}"
+
+
+def reserve(number: int, *, prompt: int = 0, output: int = 10, account: str = ACCOUNT) -> Reserve:
+    """Wants 2 nanos for each token of the prompt and 10 for each of output."""
+    return Reserve(request_id(number), account, KEY, "forte", prompt, output)
+
+
+def extend(number: int, total_nanos: int, *, delivered: Usage = NOTHING, account: str = ACCOUNT) -> Extend:
+    return Extend(request_id(number), account, total_nanos, delivered)
+
+
+def settle(
+    number: int,
+    *,
+    prompt: int = 0,
+    cached: int = 0,
+    completion: int = 0,
+    account: str = ACCOUNT,
+    basis: Basis = "provider",
+    end: End = "complete",
+) -> Settle:
+    return Settle(request_id(number), account, Usage(prompt, cached, completion), basis, end)
+
+
+def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING) -> Void:
+    return Void(request_id(number), account, "refused", KEY, "forte", lost)
+
+
+def sweep(number: int, *, account: str = ACCOUNT) -> Sweep:
+    return Sweep(request_id(number), account)
+
+
+def grant(amount_nanos: int, *, account: str = ACCOUNT, grant_id: str = "grant-1") -> Grant:
+    return Grant(grant_id, account, amount_nanos)
+
+
+def adjust(amount_nanos: int, *, account: str = ACCOUNT, adjustment_id: str = "adjustment-1") -> Adjust:
+    return Adjust(adjustment_id, account, amount_nanos, "a test")
+
+
+def as_it_is(answer: AnswerT) -> AnswerT:
+    return answer

@@ -1,0 +1,303 @@
+"""The rules, one by one."""
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger import LARGEST_BALANCE_NANOS, UnmatchedSettlement
+from services.metering.operations import (
+    Extended,
+    Reserved,
+    Settled,
+    Swept,
+)
+from services.metering.prices import Prices
+from services.metering.records import HOUR_US, Account, Usage
+from tests.services.metering.paper import LIFE_US, START_US, Ledger
+from tests.services.metering.samples import (
+    ACCOUNT,
+    PRICES,
+    adjust,
+    extend,
+    grant,
+    reserve,
+    settle,
+    sweep,
+    void,
+)
+
+
+def test_reserve_holds_the_prompt_and_the_output_asked_for() -> None:
+    ledger = Ledger(1_000)
+    assert ledger.apply(reserve(1, prompt=5, output=10)) == Reserved(110, 890, 1, PRICES["forte"])
+    assert (ledger.balance_nanos, ledger.held_nanos) == (1_000, 110)
+    assert ledger.hold(1).deadline_at_us == START_US + LIFE_US
+
+
+def test_reserve_holds_what_the_balance_affords_where_that_is_less() -> None:
+    ledger = Ledger(25)
+    assert ledger.apply(reserve(1, prompt=5, output=10)).held_nanos == 25
+    assert ledger.held_nanos == 25
+
+
+def test_reserve_without_output_holds_one_token_of_it() -> None:
+    assert Ledger(100).apply(reserve(1, prompt=5, output=0)).held_nanos == 20
+
+
+def test_reserve_beyond_the_balance_is_refused_for_good() -> None:
+    assert Ledger(19).refusal_of(reserve(1, prompt=5)) is Reason.CREDITS_EXHAUSTED
+    assert Ledger().refusal_of(reserve(1)) is Reason.CREDITS_EXHAUSTED
+
+
+def test_reserve_is_asked_to_wait_where_running_requests_hold_the_credit() -> None:
+    ledger = Ledger(100)
+    ledger.apply(reserve(1, output=10))
+    with pytest.raises(LegatoError) as refusal:
+        ledger.apply(reserve(2))
+    assert (refusal.value.reason, refusal.value.retry_after_s) == (Reason.CREDITS_HELD, 1)
+
+
+def test_repeated_reserve_is_told_the_stored_amount_and_price() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    ledger.prices = Prices(2, {1: PRICES, 2: {"forte": PRICES["mezzo"]}})
+    assert ledger.apply(reserve(1, output=99)) == Reserved(100, 900, 1, PRICES["forte"])
+    assert ledger.held_nanos == 100
+
+
+def test_reserve_of_a_resolved_request_must_not_go_on() -> None:
+    ledger = Ledger(1_000)
+    for number in (1, 2, 3):
+        ledger.apply(reserve(number))
+    ledger.apply(settle(1))
+    ledger.apply(void(2))
+    ledger.past_the_deadline().apply(sweep(3))
+    for number in (1, 2, 3):
+        assert ledger.refusal_of(reserve(number)) is Reason.REQUEST_RESOLVED
+
+
+def test_request_of_another_account_is_not_touched() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    for operation in (
+        reserve(1, account="acct_b"), extend(1, 500, account="acct_b"), settle(1, account="acct_b"),
+        void(1, account="acct_b"), sweep(1, account="acct_b"),
+    ):  # fmt: skip
+        assert ledger.refusal_of(operation) is Reason.REQUEST_INVALID
+
+
+def test_extend_is_absolute() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    for _ in range(2):
+        assert ledger.apply(extend(1, 300)) == Extended(True, 300, 300, 1_000)
+    assert ledger.held_nanos == 300
+
+
+def test_late_extend_to_less_changes_nothing() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=30))
+    assert ledger.apply(extend(1, 200)) == Extended(True, 200, 300, 1_000)
+    assert ledger.held_nanos == 300
+
+
+def test_extend_beyond_the_credit_is_refused_and_told_what_is_affordable() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(reserve(2, output=20))
+    assert ledger.apply(extend(1, 801)) == Extended(False, 801, 100, 800)
+    assert ledger.apply(extend(1, 800)).extended
+    assert ledger.held_nanos == 1_000
+
+
+def test_extend_of_what_is_not_held_is_refused() -> None:
+    ledger = Ledger(1_000)
+    assert ledger.refusal_of(extend(1, 100)) is Reason.REQUEST_RESOLVED
+    ledger.apply(reserve(1))
+    ledger.apply(settle(1))
+    assert ledger.refusal_of(extend(1, 100)) is Reason.REQUEST_RESOLVED
+
+
+def test_checkpoint_grows_and_never_falls_back_even_where_extend_is_refused() -> None:
+    ledger = Ledger(100)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(extend(1, 9_999, delivered=Usage(completion_tokens=5)))
+    ledger.apply(extend(1, 0, delivered=Usage(completion_tokens=3)))
+    assert ledger.hold(1).usage == Usage(completion_tokens=5)
+
+
+def test_settle_charges_what_was_used_and_gives_the_rest_back() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, prompt=10, output=10))
+    assert ledger.apply(settle(1, prompt=10, cached=4, completion=3)) == Settled(46, 0)
+    assert (ledger.balance_nanos, ledger.held_nanos) == (954, 0)
+    entry = ledger.entries[-1]
+    assert (entry.kind, entry.customer_nanos, entry.revenue_nanos, entry.loss_nanos) == ("charge", -46, 46, 0)
+    assert (entry.basis, entry.end, entry.price_version, entry.hour_us) == ("provider", "complete", 1, START_US)
+
+
+def test_settle_takes_from_the_hold_and_then_from_free_credit() -> None:
+    ledger = Ledger(200)
+    ledger.apply(reserve(1, output=10))
+    assert ledger.apply(settle(1, completion=15)) == Settled(150, 0)
+
+
+def test_settle_beyond_hold_and_free_credit_is_booked_as_loss() -> None:
+    ledger = Ledger(200)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(reserve(2, output=7))
+    assert ledger.apply(settle(1, completion=15)) == Settled(130, 20)
+    assert (ledger.balance_nanos, ledger.held_nanos) == (70, 70)
+    assert ledger.entries[-1].loss_nanos == -20
+
+
+def test_repeated_settle_charges_once_and_keeps_to_its_first_word() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    first = ledger.apply(settle(1, completion=3))
+    assert ledger.apply(settle(1, completion=3)) == ledger.apply(settle(1, completion=9)) == first
+    assert ledger.balance_nanos == 970
+
+
+def test_settle_is_charged_by_the_price_of_its_reservation() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.prices = Prices(2, {1: PRICES, 2: {"forte": PRICES["mezzo"]}})
+    assert ledger.apply(settle(1, completion=3)).charged_nanos == 30
+
+
+def test_settle_without_a_hold_is_an_alarm() -> None:
+    ledger = Ledger(1_000)
+    with pytest.raises(UnmatchedSettlement):
+        ledger.apply(settle(1, completion=3))
+    ledger.apply(void(1))
+    with pytest.raises(UnmatchedSettlement):
+        ledger.apply(settle(1, completion=3))
+    assert ledger.balance_nanos == 1_000
+
+
+def test_void_gives_everything_back() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    for _ in range(2):
+        ledger.apply(void(1))
+    assert (ledger.balance_nanos, ledger.held_nanos, ledger.hold(1).state) == (1_000, 0, "void")
+
+
+def test_void_of_an_unknown_request_leaves_a_mark_that_a_late_reserve_finds() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(void(1))
+    assert ledger.refusal_of(reserve(1)) is Reason.REQUEST_RESOLVED
+    assert ledger.held_nanos == 0
+
+
+def test_void_after_settle_changes_nothing() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.apply(settle(1, completion=3))
+    ledger.apply(void(1))
+    assert (ledger.hold(1).state, ledger.balance_nanos) == ("settled", 970)
+
+
+def test_void_books_what_may_have_been_delivered_as_loss() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.apply(void(1, lost=Usage(completion_tokens=2)))
+    entry = ledger.entries[-1]
+    assert (entry.kind, entry.customer_nanos, entry.revenue_nanos, entry.loss_nanos) == ("loss", 0, 20, -20)
+    assert (ledger.balance_nanos, ledger.held_nanos, ledger.hold(1).loss_nanos) == (1_000, 0, 20)
+
+
+def test_sweep_spares_a_hold_until_its_deadline_has_passed() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.now_us += LIFE_US
+    assert ledger.apply(sweep(1)) == Swept(False)
+    ledger.now_us += 1
+    assert ledger.apply(sweep(1)).swept
+
+
+def test_sweep_charges_the_checkpoint_and_names_what_may_be_lost() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(extend(1, 200, delivered=Usage(completion_tokens=4)))
+    assert ledger.past_the_deadline().apply(sweep(1)) == Swept(True, 40, 160)
+    assert (ledger.balance_nanos, ledger.held_nanos, ledger.hold(1).state) == (960, 0, "swept")
+    assert ledger.apply(sweep(1)) == Swept(False)
+
+
+def test_sweep_without_a_checkpoint_charges_nothing() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    assert ledger.past_the_deadline().apply(sweep(1)) == Swept(True, 0, 100)
+    assert [entry.kind for entry in ledger.entries] == ["grant"]
+
+
+def test_late_settle_of_a_swept_hold_charges_the_rest_in_the_same_hour() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(extend(1, 0, delivered=Usage(completion_tokens=4)))
+    ledger.past_the_deadline().apply(sweep(1))
+    ledger.now_us += 2 * HOUR_US
+    for _ in range(2):
+        assert ledger.apply(settle(1, prompt=1, completion=7)) == Settled(72, 0)
+    assert (ledger.balance_nanos, ledger.hold(1).loss_bound_nanos) == (928, 0)
+    late = ledger.entries[-1]
+    assert (late.kind, late.customer_nanos, late.requests, late.hour_us) == ("late_charge", -32, 0, START_US)
+    assert (late.prompt_tokens, late.completion_tokens) == (1, 3)
+
+
+def test_late_settle_takes_only_free_credit_and_books_the_rest_as_loss() -> None:
+    ledger = Ledger(100)
+    ledger.apply(reserve(1, output=10))
+    ledger.past_the_deadline().apply(sweep(1))
+    ledger.apply(reserve(2, output=7))
+    assert ledger.apply(settle(1, completion=10)) == Settled(30, 70)
+    assert (ledger.balance_nanos, ledger.held_nanos) == (70, 70)
+
+
+def test_late_settle_below_the_checkpoint_lets_the_checkpoint_stand() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(extend(1, 0, delivered=Usage(completion_tokens=4)))
+    ledger.past_the_deadline().apply(sweep(1))
+    assert ledger.apply(settle(1, completion=3)) == Settled(40, 0)
+    assert (ledger.hold(1).state, ledger.balance_nanos) == ("settled", 960)
+
+
+def test_late_void_counts_only_where_nothing_was_charged() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.apply(reserve(2))
+    ledger.apply(extend(2, 0, delivered=Usage(completion_tokens=1)))
+    ledger.past_the_deadline()
+    for number, state in ((1, "void"), (2, "swept")):
+        ledger.apply(sweep(number))
+        ledger.apply(void(number))
+        assert ledger.hold(number).state == state
+
+
+def test_grant_adds_credit_once() -> None:
+    ledger = Ledger()
+    for _ in range(2):
+        assert ledger.apply(grant(500)) == Account(ACCOUNT, 500, 0)
+    assert ledger.entries[-1].external_nanos == -500
+
+
+def test_id_of_a_grant_is_not_taken_for_another() -> None:
+    ledger = Ledger()
+    ledger.apply(grant(500))
+    assert ledger.refusal_of(grant(501)) is Reason.REQUEST_INVALID
+    assert ledger.refusal_of(grant(500, account="acct_b")) is Reason.REQUEST_INVALID
+
+
+def test_adjustment_takes_no_more_than_what_is_free() -> None:
+    ledger = Ledger(500)
+    ledger.apply(reserve(1, output=10))
+    assert ledger.refusal_of(adjust(-401)) is Reason.REQUEST_INVALID
+    assert ledger.apply(adjust(-400)) == ledger.apply(adjust(-400)) == Account(ACCOUNT, 100, 100)
+    assert ledger.entries[-1].reason == "a test"
+
+
+def test_balance_stays_within_the_database_s_integers() -> None:
+    ledger = Ledger(LARGEST_BALANCE_NANOS)
+    assert ledger.refusal_of(grant(1)) is Reason.REQUEST_INVALID
