@@ -1,0 +1,82 @@
+"""What the HTTP server does before there is a request to speak of."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
+
+
+async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(hello, drain_s=1)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    await serving
+
+
+async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
+    """The head and the body of what comes back until the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+def is_error_shape(body: bytes) -> bool:
+    return set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"hello there\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_refused_in_the_error_shape(port: int, request_bytes: bytes) -> None:
+    head, body = await exchange(port, request_bytes)
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert is_error_shape(body)
+
+
+async def test_endless_headers_are_refused(port: int) -> None:
+    head, body = await exchange(port, b"GET / HTTP/1.1\r\nx: " + b"y" * 2 * LARGEST_HEADERS_BYTES + b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert is_error_shape(body)
+
+
+@pytest.mark.parametrize("request_bytes", [b"", b"GET / HTTP/1.1\r\nhost:"])
+async def test_headers_that_do_not_come_in_time_are_not_waited_for(
+    port: int, request_bytes: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.05)
+    head, body = await exchange(port, request_bytes)
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert is_error_shape(body)
+
+
+async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(2):
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+        await asyncio.sleep(0.1)
+    writer.close()
