@@ -9,11 +9,12 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import ClientGone
 from edge.chat import ChatEndpoint
 from edge.errors import error_body, error_headers
 from edge.principals import Principal, Scope
-from edge.responses import HttpScope, Receive, Send, send_error
+from edge.responses import send_error
 from edge.usage import usage_page
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.log import Log

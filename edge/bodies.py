@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from edge.responses import HttpScope, Receive
+from edge.asgi import HttpScope, Receive
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 # A million tokens as JSON; the token count decides the rest.

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
+from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies, ClientGone
 from edge.hold import Hold
 from edge.metering import Metering
@@ -14,7 +15,7 @@ from edge.principals import Principal, Principals, Scope
 from edge.rates import rate_headers
 from edge.replies import Reply, StreamedReply, WholeReply
 from edge.requests import ChatBody, decode_chat
-from edge.responses import HttpScope, Receive, Send, send_error
+from edge.responses import send_error
 from edge.services import ChatCall, RouterReplica
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
@@ -43,8 +44,7 @@ class ChatEndpoint:
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
         principal = await self.principals.authenticate(scope["headers"])
         principal.require(Scope.SCOPE_INFERENCE)
-        rate = await self.metering.admit(principal)
-        headers = rate_headers(rate)
+        headers = rate_headers(await self.metering.admit(principal))
         try:
             body = decode_chat(await self.bodies.read(scope, receive))
             class_id = self.models.class_for(body.model, principal)

@@ -4,9 +4,10 @@ import math
 
 import msgspec
 
+from edge.asgi import Headers
+from edge.rates import rate_headers
+from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
-
-Headers = list[tuple[bytes, bytes]]
 
 # The official clients ask again on 408, 409, 429 and 5xx; here it could not help.
 _NOT_WORTH_A_RETRY = frozenset({Reason.CREDITS_EXHAUSTED, Reason.REQUEST_RESOLVED})
@@ -24,6 +25,9 @@ def error_headers(error: LegatoError) -> Headers:
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
+    if error.reason is Reason.RATE_LIMITED:
+        # Nothing is left of the rate, so that a client need not wait for an answer to know.
+        headers += rate_headers(AdmitResponse(**error.figures))
     if error.reason in _NOT_WORTH_A_RETRY:
         headers.append((b"x-should-retry", b"false"))
     return headers

@@ -1,6 +1,6 @@
 """The six headers that tell a client how much of its rate is left, in OpenAI's form."""
 
-from edge.errors import Headers
+from edge.asgi import Headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 
 # No limit on tokens is set, so what bounds them is the rate of requests, each with at most this many.

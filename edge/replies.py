@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from edge.errors import Headers
-from edge.responses import Send, send_json
+from edge.asgi import Headers, Send
+from edge.responses import send_json
 from edge.sse import Chunks, Folded, error_event
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage

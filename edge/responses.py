@@ -1,14 +1,8 @@
-"""Whole answers, sent in one go, and the names of ASGI's parts."""
+"""Whole answers, sent in one go."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-from edge.errors import Headers, error_body, error_headers
+from edge.asgi import Headers, Send
+from edge.errors import error_body, error_headers
 from services.chassis.errors import LegatoError
-
-HttpScope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:

@@ -5,6 +5,7 @@ its OpenAI type; the reason itself travels between processes, because gRPC has n
 raised but is no `LegatoError` becomes INTERNAL, and its text stays here: it may quote what somebody said.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,6 +15,7 @@ from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 
 DOMAIN = "legato"
+_PARAM = "param"
 
 
 class Reason(StrEnum):
@@ -80,13 +82,21 @@ class LegatoError(Exception):
     """A refusal that may be told to whoever asked: the message must quote nothing they sent."""
 
     def __init__(
-        self, reason: Reason, message: str, *, param: str | None = None, retry_after_s: float | None = None
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        figures: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        # What a program may want to know beside the message, such as the limit that was reached.
+        self.figures = figures or {}
 
     @property
     def wire(self) -> Wire:
@@ -105,7 +115,9 @@ def to_status(error: LegatoError) -> Status:
     status = Status(code=error.wire.grpc_code.value[0], message=error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN)
     if error.param is not None:
-        info.metadata["param"] = error.param
+        info.metadata[_PARAM] = error.param
+    for name, figure in error.figures.items():
+        info.metadata[name] = str(figure)
     status.details.add().Pack(info)
     if error.retry_after_s is not None:
         retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=0))
@@ -128,5 +140,9 @@ def from_status(status: Status) -> LegatoError:
     if info.domain != DOMAIN or info.reason not in Reason.__members__:
         return internal_error()
     return LegatoError(
-        Reason(info.reason), status.message, param=info.metadata.get("param"), retry_after_s=retry_after_s
+        Reason(info.reason),
+        status.message,
+        param=info.metadata.get(_PARAM),
+        retry_after_s=retry_after_s,
+        figures={name: int(figure) for name, figure in info.metadata.items() if name != _PARAM},
     )
