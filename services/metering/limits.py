@@ -71,7 +71,7 @@ class LocalLimiter:
         whole_at_us = max(self._whole_at_us.get(key_id, 0), now_us) + interval_us
         wait_us = whole_at_us - rate.burst * interval_us - now_us
         if wait_us > 0:
-            raise rate_limited(wait_us)
+            raise rate_limited(rate, wait_us)
         self._remember(key_id, whole_at_us, now_us)
         return allowance(rate, whole_at_us - now_us)
 
@@ -99,8 +99,14 @@ def allowance(rate: Rate, whole_in_us: int) -> Allowance:
     return Allowance(rate.requests_per_minute, max(0, rate.burst - used), -(-whole_in_us // 1000))
 
 
-def rate_limited(wait_us: int) -> LegatoError:
+def rate_limited(rate: Rate, wait_us: int) -> LegatoError:
     # In whole milliseconds, rounded up: who comes back then is let in.
     retry_after_s = math.ceil(wait_us / 1000) / 1000
     message = "Too many requests with this key. Please retry after a short wait."
-    return LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s)
+    whole_in_us = wait_us + (rate.burst - 1) * rate.interval_us
+    figures = {
+        "limit_requests": rate.requests_per_minute,
+        "remaining_requests": 0,
+        "reset_requests_ms": -(-whole_in_us // 1000),
+    }
+    return LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)

@@ -126,7 +126,7 @@ class ValkeyLimiter:
             if waiting.future.done():
                 continue
             if whole_in_us < 0:
-                waiting.future.set_exception(rate_limited(-whole_in_us))
+                waiting.future.set_exception(rate_limited(waiting.rate, -whole_in_us))
             else:
                 waiting.future.set_result(waiting.reply(allowance(waiting.rate, whole_in_us)))
 
