@@ -13,12 +13,6 @@ from cli.supervisor import ProcessSpec
 
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
-DRAIN_VARIABLE = "LEGATO_DRAIN_S"
-
-# How long running answers may go on when everything is asked to end.
-DEFAULT_DRAIN_S = 8.0
-# What a process needs on top of it to close what it has open.
-CLOSING_S = 2.0
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +23,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     prices: Path
     uses_local_model: bool
     workers: int
+    drain_s: float
     key_peppers: str
     # The public socket, bound and listening.
     edge_fd: int
@@ -42,16 +37,6 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
     services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
     return [*model, *services, edges]
-
-
-def stop_grace_s() -> float:
-    """How long a process may take to end before it is killed."""
-    try:
-        drain_s = float(os.environ.get(DRAIN_VARIABLE) or DEFAULT_DRAIN_S)
-    except ValueError:
-        # The edge will say so.
-        drain_s = DEFAULT_DRAIN_S
-    return drain_s + CLOSING_S
 
 
 def _service(installation: Installation, name: str) -> ProcessSpec:
@@ -75,6 +60,7 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
         argv=_python_module("edge"),
         environ={
             **_shared_environ(installation),
+            "LEGATO_DRAIN_S": str(installation.drain_s),
             "LEGATO_EDGE_FD": str(installation.edge_fd),
             "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
         },
@@ -100,8 +86,6 @@ def _shared_environ(installation: Installation) -> dict[str, str]:
         environ[f"LEGATO_{name.upper()}_LISTEN"] = address
         environ[f"LEGATO_{name.upper()}_ADDRESS"] = address
     return {
-        # Ctrl-C is not to take half a minute; a service that is rolled out sets more.
-        DRAIN_VARIABLE: str(DEFAULT_DRAIN_S),
         **environ,
         "LEGATO_DATA": str(installation.data),
         "LEGATO_ROUTES": str(installation.routes),

@@ -1,25 +1,26 @@
 """`legato up`: the whole service in one command."""
 
 import asyncio
-import os
 import resource
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
+import msgspec
 
 from cli import data_folder
 from cli.data_folder import AlreadyLocked, FolderLock
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
-from cli.processes import PEPPERS_VARIABLE, Installation, process_groups, stop_grace_s
+from cli.processes import Installation, process_groups
 from cli.public_socket import base_url, listen
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
+from services.chassis.settings import SettingsError, load
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -28,6 +29,19 @@ LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
 MOST_DESCRIPTORS = 65536
 
 HERE = Path(__file__).resolve().parent.parent
+
+
+# What an edge needs to close what it has open, once running answers have ended.
+CLOSING_S = 2.0
+
+
+class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    routes: Path = HERE / "routes.toml"
+    prices: Path = HERE / "prices.toml"
+    # Without it, made on the first start and kept in the folder.
+    key_peppers: str = ""
+    # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
+    drain_s: Annotated[float, msgspec.Meta(ge=0)] = 8.0
 
 
 class CannotStart(click.ClickException):
@@ -62,9 +76,10 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
     """
     data = invocation.data.absolute()
-    routes = (routes or Path(os.environ.get("LEGATO_ROUTES") or HERE / "routes.toml")).absolute()
-    prices = Path(os.environ.get("LEGATO_PRICES") or HERE / "prices.toml").absolute()
-    uses_local_model = check_settings(routes, prices)
+    settings = read_settings()
+    routes = (routes or settings.routes).absolute()
+    prices = settings.prices.absolute()
+    uses_local_model = check_files(routes, prices)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
     _allow_many_connections()
@@ -75,7 +90,8 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         prices=prices,
         uses_local_model=uses_local_model,
         workers=workers,
-        key_peppers=os.environ.get(PEPPERS_VARIABLE) or _key_peppers(data),
+        drain_s=settings.drain_s,
+        key_peppers=settings.key_peppers or _key_peppers(data),
         edge_fd=listener.fileno(),
         lock_fd=processes_lock.fd,
     )
@@ -92,7 +108,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
             logs=data / "logs",
             log=Log("up", log_file),
             say=_say,
-            timing=Timing(grace_s=stop_grace_s()),
+            timing=Timing(grace_s=settings.drain_s + CLOSING_S),
             on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
         )
         try:
@@ -103,9 +119,15 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     lock.release()
 
 
-def check_settings(routes: Path, prices: Path) -> bool:
+def read_settings() -> UpSettings:
+    try:
+        return load(UpSettings)
+    except SettingsError as error:
+        raise SettingsWrong(str(error)) from None
+
+
+def check_files(routes: Path, prices: Path) -> bool:
     """Whether the local model is used. Names every mistake in both files."""
-    from services.chassis.settings import SettingsError
     from services.metering.prices import read_prices
     from services.router.routes import load_routes
 

@@ -1,0 +1,114 @@
+"""`legato up`, really running, as a person would start it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from cli.main import legato
+
+LEGATO = Path(sys.executable).with_name("legato")
+
+# Leads to nobody: what is tested here asks no model.
+ROUTES = """
+[providers.nobody]
+kind = "openai"
+base_url = "http://127.0.0.1:9/v1"
+
+[models.none]
+provider = "nobody"
+name = "none"
+context_tokens = 8192
+max_output_tokens = 1024
+""" + "".join(f'\n[classes.{name}]\nmodels = ["none"]\n' for name in ("mezzo", "forte", "fortissimo"))
+
+
+class Up:
+    """Started by the constructor; `ready()` waits for the line that says so."""
+
+    def __init__(self, data: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        routes = data.with_name(f"{data.name}-routes.toml")
+        routes.write_text(ROUTES)
+        self.process = subprocess.Popen(
+            [LEGATO, "up", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environ or {})},
+        )
+        self.stderr: list[str] = []
+        self._reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._reader.start()
+
+    def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        self.stderr.extend(iter(self.process.stderr.readline, ""))
+
+    def ready(self) -> str:
+        """The base address."""
+        word, _, address = self.line().partition(" ")
+        assert word == "ready", "".join(self.stderr)
+        return address
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def ended(self) -> tuple[int, str]:
+        """The exit code, and all that was said on stderr."""
+        code = self.process.wait(timeout=60)
+        self._reader.join(timeout=10)
+        return code, "".join(self.stderr)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.ended()[0]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._reader.join(timeout=10)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def legato(self, *arguments: str) -> Result:
+        """One command, in this process: a new one would spend its time on imports."""
+        return CliRunner().invoke(legato, [*arguments, "--data", str(self.data)])
+
+    def json(self, *arguments: str) -> Any:
+        done = self.legato(*arguments, "--json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        return {one["name"]: one for one in self.json("status")}
+
+
+def pids_that_live(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists() and not _is_zombie(pid)]
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    wake = threading.Event()
+    for _ in range(int(timeout_s / 0.1)):
+        if condition():
+            return
+        wake.wait(0.1)
+    raise AssertionError("it did not come true")
