@@ -1,6 +1,10 @@
 """Operations with everything filled in that a test does not care about."""
 
-from services.metering.operations import Adjust, AnswerT, Extend, Grant, Reserve, Settle, Sweep, Void
+import asyncio
+from typing import Any
+
+from services.metering.batch import Writer
+from services.metering.operations import Adjust, AnswerT, Extend, Grant, Operation, Reserve, Settle, Sweep, Void
 from services.metering.prices import Price
 from services.metering.records import Basis, End, Usage
 
@@ -57,5 +61,16 @@ def adjust(amount_nanos: int, *, account: str = ACCOUNT, adjustment_id: str = "a
     return Adjust(adjustment_id, account, amount_nanos, "a test")
 
 
-def as_it_is(answer: AnswerT) -> AnswerT:
-    return answer
+def ask(writer: Writer, operation: Operation[AnswerT]) -> "asyncio.Future[AnswerT]":
+    return writer.submit(operation, lambda answer: answer)
+
+
+async def ask_each(writer: Writer, *operations: Operation[Any]) -> None:
+    """One after the other, each in a batch of its own."""
+    for operation in operations:
+        await ask(writer, operation)
+
+
+async def ask_all(writer: Writer, *operations: Operation[Any]) -> list[Any]:
+    """At once; refusals are among the answers."""
+    return await asyncio.gather(*(ask(writer, operation) for operation in operations), return_exceptions=True)

@@ -1,0 +1,80 @@
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from services.chassis.database import Database
+from services.chassis.log import Log
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.prices import Prices
+from services.metering.records import Usage
+from services.metering.store.reports import read_balances
+from services.metering.sweeper import Sweeper
+from tests.services.metering.samples import ACCOUNT, ask, ask_each, extend, grant, reserve, settle
+
+
+@pytest.fixture
+def hasty(database: Database, prices: Prices, log: Log) -> Writer:
+    """Its holds are past their time as soon as they are made."""
+    return Writer(database, prices, -1.0, log)
+
+
+async def balance_in(database: Database) -> tuple[int, int]:
+    [account] = await database.read(lambda connection: read_balances(connection, [ACCOUNT]))
+    return account.balance_nanos, account.held_nanos
+
+
+async def test_hold_past_its_deadline_is_swept_at_its_checkpoint(
+    database: Database, hasty: Writer, log: Log, log_text: Callable[[], str]
+) -> None:
+    await ask_each(hasty, grant(1_000), reserve(1), reserve(2), extend(1, 0, delivered=Usage(completion_tokens=4)))
+    assert await Sweeper(database, hasty, 1.0, log).sweep() == 2
+    assert await balance_in(database) == (960, 0)
+    assert log_text().count("hold.swept") == 2
+    assert await audit(database) == []
+
+
+async def test_late_settlement_of_a_swept_hold_still_counts(database: Database, hasty: Writer, log: Log) -> None:
+    await ask_each(hasty, grant(1_000), reserve(1), extend(1, 0, delivered=Usage(completion_tokens=4)))
+    await Sweeper(database, hasty, 1.0, log).sweep()
+    assert (await ask(hasty, settle(1, completion=6))).charged_nanos == 60
+    assert await balance_in(database) == (940, 0)
+    assert await audit(database) == []
+
+
+async def test_hold_that_still_has_time_is_left_alone(database: Database, writer: Writer, log: Log) -> None:
+    await ask_each(writer, grant(1_000), reserve(1))
+    assert await Sweeper(database, writer, 1.0, log).sweep() == 0
+    assert await balance_in(database) == (1_000, 100)
+
+
+async def test_two_sweepers_and_a_settlement_at_once_do_no_harm(
+    database: Database, database_url: str, hasty: Writer, prices: Prices, log: Log
+) -> None:
+    other_database = Database(database_url, "metering")
+    other = Writer(other_database, prices, -1.0, log)
+    await ask(hasty, grant(1_000_000))
+    for number in range(50):
+        await ask(hasty, reserve(number))
+    settlements = [ask(other, settle(number, completion=1)) for number in range(50)]
+    swept, swept_too = await asyncio.gather(
+        Sweeper(database, hasty, 1.0, log).sweep(), Sweeper(other_database, other, 1.0, log).sweep()
+    )
+    await asyncio.gather(*settlements)
+    other_database.close()
+    assert swept + swept_too <= 50
+    assert await balance_in(database) == (1_000_000 - 50 * 10, 0)
+    assert await audit(database) == []
+
+
+async def test_sweeper_runs_until_it_is_cancelled(database: Database, hasty: Writer, log: Log) -> None:
+    sweeping = asyncio.create_task(Sweeper(database, hasty, 0.01, log).run())
+    await ask_each(hasty, grant(1_000), reserve(1))
+    async with asyncio.timeout(10):
+        while await balance_in(database) != (1_000, 0):
+            await asyncio.sleep(0.01)
+    sweeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sweeping
