@@ -5,20 +5,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 
 
 def start_child(
-    command: Sequence[str | Path], output: Path, *, last_signal: signal.Signals, user_id: int | None = None
+    command: Sequence[str | Path],
+    output: Path,
+    *,
+    last_signal: signal.Signals,
+    user_id: int | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """`last_signal` is what the child gets when this process dies, however it dies. Call it from the main thread."""
     with output.open("ab") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd="/", user=user_id, group=user_id,
-            extra_groups=None if user_id is None else [], preexec_fn=_die_with_parent(last_signal),
+            extra_groups=None if user_id is None else [], env=environ, preexec_fn=_die_with_parent(last_signal),
         )  # fmt: skip
 
 
