@@ -5,8 +5,8 @@
         ... ask at upstream.base_url ...
         [request] = upstream.requests
 
-Each request takes the next of `replies`, or `default_reply`. As a program of its own (`python -m tests.upstream PORT`) it
-is told by `POST /replies` (a JSON array of replies) and asked by `GET /requests`.
+Each request takes the next of `replies`, or `default_reply`. As a program of its own (`python -m tests.upstream PORT`)
+it is told by `POST /replies` (a JSON array of replies) and asked by `GET /requests`.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ class Reply(msgspec.Struct, kw_only=True):
     body: str | None = None
     content_type: str | None = None
     headers: dict[str, str] = {}
-    contents: list[str] = ["Hello", ", ", "world", "!"]
+    contents: list[str] = msgspec.field(default_factory=lambda: ["Hello", ",", " world", "!"])
     # The contents are sent this many times over.
     repeat: int = 1
     # As deltas of a stream; `message_tool_calls` is the same for an answer in one piece.
     tool_calls: list[dict[str, Any]] = []
     message_tool_calls: list[dict[str, Any]] = []
     finish_reason: str | None = "stop"
-    usage: dict[str, Any] | None = USAGE
+    usage: dict[str, Any] | None = msgspec.field(default_factory=USAGE.copy)
     # The data of all events, in place of those that would be made from the fields above.
     events: list[str] | None = None
     # The bytes of each write to the socket (as Latin-1), in place of events altogether.

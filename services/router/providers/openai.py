@@ -80,11 +80,11 @@ class OpenAIProvider:
             with _in_our_words():
                 async with asyncio.timeout(self._timeouts.first_byte_s if call.stream else self._timeouts.whole_s):
                     response = await self._post(call)
-                    stream = _Stream(response) if _is_stream(response, call) else None
+                    stream = _Stream(response, self._timeouts.idle_s) if _is_stream(response, call) else None
                     piece = await stream.next_piece() if stream else wire.whole_piece(await _read_whole(response))
             yield piece
             if stream is not None:
-                stream.limit_silence(self._timeouts.idle_s)
+                stream.limit_silence()
                 while not piece.last:
                     with _in_our_words():
                         piece = await stream.next_piece()
@@ -110,8 +110,9 @@ class OpenAIProvider:
 class _Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, idle_s: float) -> None:
         self._response = response
+        self._idle_s = idle_s
         self._content = response.content
         self._events = EventReader()
         self._ready: deque[Piece] = deque()
@@ -141,10 +142,12 @@ class _Stream:
                 self._end()
         return self._ready.popleft()
 
-    def limit_silence(self, limit_s: float) -> None:
+    def limit_silence(self) -> None:
+        """From now on: every byte that comes starts the time anew."""
         connection = self._response.connection
         if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = AFTER_ANSWER_S if self._finished else limit_s
+            limit_s = min(self._idle_s, AFTER_ANSWER_S) if self._finished else self._idle_s
+            connection.protocol.read_timeout = limit_s
             connection.protocol.start_timeout()
 
     async def read_to_end(self) -> None:
@@ -182,7 +185,7 @@ class _Stream:
             if choice.finish_reason:
                 piece.finish_reason = choice.finish_reason
                 self._finished = True
-                self.limit_silence(AFTER_ANSWER_S)
+                self.limit_silence()
 
     def _end(self) -> None:
         if self._failed is not None:

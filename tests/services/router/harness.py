@@ -1,0 +1,124 @@
+"""A router on a real gRPC server, in front of model servers that do as they are told."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
+from protos.router.v1.router_pb2_grpc import RouterServiceStub
+from services.chassis.channel import open_channel
+from services.chassis.clock import SystemClock
+from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.log import Log
+from services.chassis.server import Server
+from services.router.character import load_character
+from services.router.completion import Completions
+from services.router.providers.base import Timeouts
+from services.router.providers.openai import OpenAIProvider
+from services.router.routes import CLASSES, Routes, Target
+from services.router.servicer import RouterServicer, register_router
+from tests.upstream import Upstream
+
+if TYPE_CHECKING:
+    from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
+
+QUESTION = b'[{"role": "user", "content": "How are you?"}]'
+PATIENT = Timeouts()
+QUICK = Timeouts(connect_s=1, first_byte_s=0.3, idle_s=0.3, whole_s=0.3)
+
+Call = ClientCall[ChatResponse] | RpcCall[ChatResponse]
+
+
+@dataclass
+class Answer:
+    """All that came of one chat, put together as a client would."""
+
+    responses: list[ChatResponse] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(content for response in self.responses for content in response.contents)
+
+    @property
+    def finished(self) -> Finished:
+        return self.responses[-1].finished
+
+    @property
+    def needs(self) -> list[Need]:
+        return [response.need for response in self.responses if response.HasField("need")]
+
+    @property
+    def tool_calls(self) -> list[dict[str, Any]]:
+        calls: dict[int, dict[str, Any]] = {}
+        for response in self.responses:
+            for delta in response.tool_calls:
+                call = calls.setdefault(delta.index, {"id": "", "name": "", "arguments": ""})
+                call["id"] += delta.id
+                call["name"] += delta.name
+                call["arguments"] += delta.arguments
+        return list(calls.values())
+
+
+class Router:
+    """Chats with the router by way of its exchange, or by the ordinary RPC."""
+
+    def __init__(self, stub: "RouterServiceAsyncStub", exchange: ExchangeClient) -> None:
+        self.stub = stub
+        self._exchange = exchange
+
+    def open(self, messages_json: bytes = QUESTION, *, ordinary: bool = False, **fields: Any) -> Call:
+        opening = {"request_id": "0" * 32, "model": "forte", "stream": True, **fields}
+        request = ChatRequest(open=ChatOpen(messages_json=messages_json, **opening))
+        if ordinary:
+            return RpcCall("Router", self.stub.Chat(), request)
+        return self._exchange.open("Chat", request, ChatResponse)
+
+    async def ask(self, messages_json: bytes = QUESTION, **fields: Any) -> Answer:
+        return await read(self.open(messages_json, **fields))
+
+
+async def read(call: Call, *grants: Grant) -> Answer:
+    """To the end; each need gets the next of the grants."""
+    answer = Answer()
+    waiting = list(grants)
+    while (response := await call.receive()) is not None:
+        answer.responses.append(response)
+        if response.HasField("need") and waiting:
+            call.send(ChatRequest(grant=waiting.pop(0)))
+    return answer
+
+
+def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int = 10_000) -> Target:
+    return Target(provider, f"{provider}-model", context_tokens, max_output_tokens)
+
+
+@asynccontextmanager
+async def running_router(
+    folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts = PATIENT
+) -> AsyncIterator[Router]:
+    providers = {target.provider: OpenAIProvider(up.base_url, timeouts) for target, up in targets.items()}
+    routes = Routes({}, dict.fromkeys(CLASSES, tuple(targets)))
+    servicer = RouterServicer(Completions(routes, providers, load_character(), SystemClock(), log), log)
+    server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
+    await server.start()
+    channel = open_channel(f"unix:{folder}/router.sock")
+    stub = RouterServiceStub(channel)
+    exchange = ExchangeClient("Router", stub.Exchange, ExchangeRequest, SystemClock(), log)
+    exchange.start()
+    try:
+        await exchange.connected()
+        yield Router(stub, exchange)
+    finally:
+        await exchange.close()
+        await channel.close()
+        await server.stop(0)
+        for provider in providers.values():
+            await provider.aclose()
+
+
+def as_json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

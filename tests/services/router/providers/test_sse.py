@@ -1,0 +1,60 @@
+"""Events out of bytes, however the network cut them."""
+
+import pytest
+
+from services.router.providers.sse import LONGEST_EVENT_BYTES, EventReader, EventTooLong
+
+STREAM = (
+    ": a comment\n\n"
+    'data: {"text": "größer als 日本"}\n\n'
+    "data:without a space\n\n"
+    "event: message\nid: 7\nretry: 100\ndata: with other fields\n\n"
+    "data: first line\ndata: second line\n\n"
+    "\n\n"
+    "data: [DONE]\n\n"
+)
+EVENTS = [
+    '{"text": "größer als 日本"}',
+    "without a space",
+    "with other fields",
+    "first line\nsecond line",
+    "[DONE]",
+]
+LINE_ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
+
+
+def read_all(pieces: list[bytes]) -> list[str]:
+    reader = EventReader()
+    events = [event for piece in pieces for event in reader.feed(piece)]
+    return [event.decode() for event in [*events, *reader.finish()]]
+
+
+@pytest.mark.parametrize("line_end", LINE_ENDS)
+def test_stream_cut_at_any_byte_gives_the_same_events(line_end: str) -> None:
+    stream = STREAM.replace("\n", LINE_ENDS[line_end]).encode()
+    for cut in range(len(stream) + 1):
+        assert read_all([stream[:cut], stream[cut:]]) == EVENTS, cut
+
+
+@pytest.mark.parametrize("line_end", LINE_ENDS)
+def test_stream_in_single_bytes_gives_the_same_events(line_end: str) -> None:
+    stream = STREAM.replace("\n", LINE_ENDS[line_end]).encode()
+    assert read_all([bytes([byte]) for byte in stream]) == EVENTS
+
+
+def test_events_that_arrive_together_come_out_together() -> None:
+    assert EventReader().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
+
+
+def test_last_event_may_lack_its_blank_line() -> None:
+    assert read_all([b"data: 1\n\ndata: 2"]) == ["1", "2"]
+
+
+def test_line_without_end_is_not_collected_for_ever() -> None:
+    with pytest.raises(EventTooLong):
+        read_all([b"x" * 65536] * (LONGEST_EVENT_BYTES // 65536 + 1))
+
+
+def test_event_without_end_is_not_collected_for_ever() -> None:
+    with pytest.raises(EventTooLong):
+        read_all([b"data: x\n"] * 10_000)

@@ -1,0 +1,349 @@
+"""Chats through a real server, against model servers on real sockets."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, ChatRequest, Grant
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import RpcCall
+from services.chassis.log import Log
+from services.router.character import load_character
+from services.router.completion import resolve_class
+from services.router.tokens import count
+from tests.services.router.harness import QUICK, Router, as_json, read, running_router, target
+from tests.upstream import Reply, Upstream
+
+CHARACTER = load_character()
+TOOLS = b'[ {"type":"function", "function":{"name":"weather","parameters":{"type":"object"}}} ]'
+PATHS = pytest.mark.parametrize("tools_json", [b"", TOOLS], ids=["plain", "tools"])
+WAYS = pytest.mark.parametrize("ordinary", [False, True], ids=["exchange", "rpc"])
+
+
+async def refusal_of(router: Router, **fields: object) -> LegatoError:
+    with pytest.raises(LegatoError) as refusal:
+        await router.ask(**fields)  # type: ignore[arg-type]
+    return refusal.value
+
+
+@WAYS
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_comes_with_its_class_counts_and_usage(
+    ordinary: bool, stream: bool, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(
+        Reply(usage={"prompt_tokens": 20, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
+    )
+    answer = await router.ask(ordinary=ordinary, stream=stream, max_tokens=77)
+    assert answer.text == "Hello, world!"
+    assert answer.responses[0].started.class_id == "forte"
+    assert answer.responses[0].started.max_tokens == 77 == upstream.requests[0].json["max_tokens"]
+    assert sum(response.HasField("started") for response in answer.responses) == 1
+    assert sum(response.HasField("finished") for response in answer.responses) == 1
+    assert answer.finished.finish_reason == "stop"
+    assert answer.finished.usage == Usage(prompt_tokens=20, cached_tokens=4, completion_tokens=9)
+    assert answer.finished.usage_source == USAGE_SOURCE_PROVIDER
+    assert answer.responses[-1].output_tokens == 4
+    assert answer.responses[-1].prompt_tokens > count(CHARACTER.text)
+    assert upstream.requests[0].json.get("stream", False) is stream
+    assert upstream.requests[0].json["model"] == "main-model"
+
+
+@PATHS
+async def test_character_stands_before_the_clients_system_message(
+    tools_json: bytes, router: Router, upstream: Upstream
+) -> None:
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "system", "content": "Rhyme."},
+        {"role": "user", "content": "Hi"},
+    ]
+    await router.ask(as_json(messages), tools_json=tools_json)
+    assert upstream.requests[0].json["messages"] == [
+        {"role": "system", "content": CHARACTER.text},
+        {"role": "system", "content": "Be brief."},
+        *messages[1:],
+    ]
+
+
+async def test_tools_go_upstream_byte_for_byte(router: Router, upstream: Upstream) -> None:
+    choice = b'{ "type":"function","function":{"name":"weather"} }'
+    parameters = b'{"temperature":0.70,"parallel_tool_calls":false}'
+    await router.ask(tools_json=TOOLS, tool_choice_json=choice, parameters_json=parameters)
+    body = upstream.requests[0].body
+    assert b'"tools":' + TOOLS + b"," in body
+    assert b'"tool_choice":' + choice + b"," in body
+    assert parameters[1:-1] in body
+
+
+async def test_tool_calls_come_out_in_one_form_and_decide_the_finish_reason(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(
+        Reply(
+            contents=[],
+            tool_calls=[
+                {"id": "x1", "function": {"name": "weather", "arguments": {"city": "Paris"}}},
+                {"index": 0, "id": "x2", "function": {"name": "weather", "arguments": '{"city":'}},
+                {"index": 0, "function": {"arguments": '"Rome"}'}},
+            ],
+        )
+    )
+    answer = await router.ask(tools_json=TOOLS)
+    assert [(call["id"], msgspec.json.decode(call["arguments"])) for call in answer.tool_calls] == [
+        ("call_x1", {"city": "Paris"}),
+        ("call_x2", {"city": "Rome"}),
+    ]
+    assert answer.finished.finish_reason == "tool_calls"
+    assert answer.responses[-1].output_tokens >= count("weather") * 2
+
+
+async def test_tool_messages_of_earlier_turns_go_upstream_as_the_client_sent_them(
+    router: Router, upstream: Upstream
+) -> None:
+    messages = (
+        b'[{"role":"user","content":"?"},{"role":"assistant","content":null,"tool_calls":[{"id":"mine_7","type":"function",'
+        b'"function":{"name":"weather","arguments":"{\\"city\\":\\"Paris\\"}"}}]},{"role":"tool","tool_call_id":"mine_7",'
+        b'"content":[{"type":"text","text":"12 degrees"}]}]'
+    )
+    await router.ask(messages, tools_json=TOOLS)
+    assert messages[1:] in upstream.requests[0].body
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("stop", "stop"),
+        ("length", "length"),
+        ("content_filter", "content_filter"),
+        ("eos", "stop"),
+        ("tool_calls", "stop"),
+        ("model_length", "length"),
+    ],
+)
+async def test_finish_reason_is_one_of_openais(said: str, told: str, router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(finish_reason=said))
+    assert (await router.ask()).finished.finish_reason == told
+
+
+async def test_length_wins_over_tool_calls(router: Router, upstream: Upstream) -> None:
+    call = {"index": 0, "id": "call_1", "function": {"name": "weather", "arguments": '{"ci'}}
+    upstream.replies.append(Reply(tool_calls=[call], finish_reason="length"))
+    assert (await router.ask(tools_json=TOOLS)).finished.finish_reason == "length"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_missing_usage_is_counted_and_zero_is_believed(stream: bool, router: Router, upstream: Upstream) -> None:
+    upstream.replies += [Reply(usage=None), Reply(usage={"prompt_tokens": 0, "completion_tokens": 0})]
+    answer = await router.ask(stream=stream)
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+    assert answer.finished.usage.completion_tokens == count("Hello, world!")
+    assert answer.finished.usage.prompt_tokens == answer.responses[-1].prompt_tokens
+    believed = (await router.ask(stream=stream)).finished
+    assert (believed.usage, believed.usage_source) == (Usage(), USAGE_SOURCE_PROVIDER)
+
+
+async def test_reasoning_is_counted_and_not_shown(router: Router, upstream: Upstream) -> None:
+    thought = '{"choices":[{"delta":{"reasoning":"let me think about it"}}]}'
+    end = '{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}'
+    upstream.replies.append(Reply(events=[thought, end]))
+    answer = await router.ask()
+    assert answer.text == "Yes"
+    assert answer.finished.usage.completion_tokens == count("let me think about it") + count("Yes")
+
+
+async def test_events_of_one_read_travel_as_one_response(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=["a", "b", "c"], at_once=True))
+    [response] = (await router.ask()).responses
+    assert list(response.contents) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("model", ["piano", "gpt-4", "Forte"])
+async def test_unknown_class_is_refused_with_the_usable_ones_and_not_quoted(
+    model: str, router: Router, upstream: Upstream
+) -> None:
+    refusal = await refusal_of(router, model=model)
+    assert (refusal.reason, refusal.param) == (Reason.MODEL_UNKNOWN, "model")
+    assert "auto, mezzo, forte, fortissimo" in refusal.message
+    assert model not in refusal.message.split("Use one of")[0]
+    assert not upstream.requests
+
+
+@pytest.mark.parametrize(
+    ("model", "preferred", "served"),
+    [("auto", "", "forte"), ("", "", "forte"), ("auto", "mezzo", "mezzo"), ("fortissimo", "mezzo", "fortissimo")],
+)
+def test_auto_is_the_class_the_account_prefers(model: str, preferred: str, served: str) -> None:
+    assert resolve_class(model, preferred) == served
+
+
+async def test_prompt_without_room_is_refused_with_the_numbers(socket_folder: Path, log: Log) -> None:
+    async with (
+        Upstream() as upstream,
+        running_router(socket_folder, log, {target("small", context_tokens=50): upstream}) as router,
+    ):
+        refusal = await refusal_of(router)
+        assert refusal.reason is Reason.CONTEXT_EXCEEDED
+        assert "50" in refusal.message
+        assert not upstream.requests
+
+
+async def test_tool_definitions_take_their_room(router: Router, upstream: Upstream) -> None:
+    await router.ask()
+    big = as_json([{"type": "function", "function": {"name": "f", "description": "word " * 95_000}}])
+    await router.ask(tools_json=big)
+    small, fitted = (request.json["max_tokens"] for request in upstream.requests)
+    assert small == 10_000
+    assert 1 <= fitted < 5_000
+
+
+async def test_prompt_the_provider_finds_too_long_is_the_clients_to_shorten(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(status=400, body='{"error":{"code":"context_length_exceeded","message":"canary"}}'))
+    refusal = await refusal_of(router)
+    assert refusal.reason is Reason.CONTEXT_EXCEEDED
+    assert "canary" not in refusal.message
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(status=429), Reply(status=500, body="canary"), Reply(status=401), Reply(delay_s=60), Reply(body="<html>")],
+)
+async def test_next_model_is_asked_when_the_first_fails_before_its_first_byte(
+    reply: Reply, stream: bool, socket_folder: Path, log: Log, log_text: Callable[[], str]
+) -> None:
+    async with Upstream(reply) as first, Upstream() as second:
+        targets = {target("first", max_output_tokens=30): first, target("second", max_output_tokens=20): second}
+        async with running_router(socket_folder, log, targets, QUICK) as router:
+            answer = await router.ask(stream=stream)
+            assert answer.text == "Hello, world!"
+            assert answer.responses[0].started.max_tokens == 20
+            assert (len(first.requests), len(second.requests)) == (1, 1)
+            assert second.requests[0].json["model"] == "second-model"
+    assert '"attempt":2' in log_text()
+
+
+async def test_model_with_a_larger_window_is_asked_where_the_first_has_no_room(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as small, Upstream() as large:
+        targets = {target("small", context_tokens=50): small, target("large"): large}
+        async with running_router(socket_folder, log, targets) as router:
+            assert (await router.ask()).text == "Hello, world!"
+            assert not small.requests
+
+
+async def test_all_models_failing_is_one_error_in_our_words(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(status=500, body="canary")) as first, Upstream() as gone:
+        await gone.stop()
+        targets = {target("first"): first, target("second"): gone}
+        async with running_router(socket_folder, log, targets) as router:
+            refusal = await refusal_of(router)
+    assert (refusal.reason, refusal.wire.http_status) == (Reason.UPSTREAM_FAILED, 502)
+    assert "canary" not in refusal.message
+
+
+async def test_request_that_was_refused_is_not_tried_elsewhere(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(status=400, body="canary")) as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            refusal = await refusal_of(router)
+        assert refusal.reason is Reason.UPSTREAM_FAILED
+        assert not second.requests
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(cut_after=3, event_delay_s=0.01),
+        Reply(stall_after=3),
+        Reply(finish_reason=None),
+        Reply(finish_reason="error"),
+        Reply(events=['{"choices":[{"delta":{"content":"Hello"}}]}', '{"error":{"message":"canary"}}']),
+        Reply(contents=["Hello"], tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]),
+    ],
+)
+async def test_answer_that_breaks_ends_in_an_error_and_is_not_tried_elsewhere(
+    reply: Reply, ordinary: bool, socket_folder: Path, log: Log
+) -> None:
+    async with Upstream(reply) as first, Upstream() as second:
+        targets = {target("first"): first, target("second"): second}
+        async with running_router(socket_folder, log, targets, QUICK) as router:
+            call = router.open(ordinary=ordinary)
+            opening = await call.receive()
+            assert opening is not None
+            assert opening.HasField("started")
+            with pytest.raises(LegatoError) as refusal:
+                await read(call)
+            assert refusal.value.reason is Reason.UPSTREAM_FAILED
+            assert "canary" not in refusal.value.message
+            assert not second.requests
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("reply", "stream"),
+    [(Reply(delay_s=60), True), (Reply(delay_s=60), False), (Reply(repeat=1000, event_delay_s=0.01), True)],
+    ids=["before the first byte", "one piece", "in the stream"],
+)
+async def test_upstream_is_closed_when_the_caller_leaves(
+    reply: Reply, stream: bool, ordinary: bool, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(reply)
+    call = router.open(ordinary=ordinary, stream=stream)
+    request = await upstream.received()
+    if not reply.delay_s:
+        await call.receive()
+    call.cancel()
+    async with asyncio.timeout(1):
+        await request.ended.wait()
+    assert request.aborted
+
+
+async def test_upstream_is_closed_when_the_caller_reads_no_further(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=["x" * 20_000], repeat=1000))
+    call = router.open()
+    request = await upstream.received()
+    await asyncio.sleep(0.2)
+    assert not request.ended.is_set()
+    call.cancel()
+    async with asyncio.timeout(1):
+        await request.ended.wait()
+    assert request.aborted
+
+
+async def test_long_stream_passes_whole_and_in_order(router: Router, upstream: Upstream) -> None:
+    contents = [f"{number} " for number in range(10_000)]
+    upstream.replies.append(Reply(contents=contents))
+    answer = await router.ask()
+    assert answer.text == "".join(contents)
+    counts = [response.output_tokens for response in answer.responses]
+    assert counts == sorted(counts)
+
+
+async def test_first_message_must_open_the_chat(router: Router) -> None:
+    call = RpcCall("Router", router.stub.Chat(), ChatRequest(grant=Grant()))
+    with pytest.raises(LegatoError, match="opened first"):
+        await call.receive()
+
+
+async def test_one_line_is_logged_for_a_chat_and_nothing_of_what_was_said(
+    router: Router, upstream: Upstream, log_text: Callable[[], str]
+) -> None:
+    canary = as_json([{"role": "user", "content": "canary"}])
+    upstream.replies += [
+        Reply(contents=["canary"]),
+        Reply(status=500, body="canary"),
+        Reply(events=['{"error":"canary"}']),
+        Reply(events=['{"choices":[{"delta":{"content":"canary"}}]}', "canary"]),
+    ]
+    await router.ask(canary, tools_json=b'["canary"]')
+    for _ in range(3):
+        with pytest.raises(LegatoError):
+            await router.ask(canary)
+    lines = log_text().splitlines()
+    assert len(lines) == 4
+    assert "canary" not in log_text()
+    assert [msgspec.json.decode(line)["end"] for line in lines] == ["complete", "refused", "refused", "upstream_cut"]
+    first = msgspec.json.decode(lines[0])
+    assert (first["request_id"], first["class_id"], first["model_name"]) == ("0" * 32, "forte", "main-model")

@@ -1,0 +1,166 @@
+"""How far an answer may go on the credit that is held for it."""
+
+import asyncio
+
+import pytest
+
+from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatResponse, Grant, Need
+from services.chassis.errors import LegatoError, Reason
+from services.router.grants import Allowance
+from tests.services.router.harness import Router, read
+from tests.upstream import Reply, Upstream
+
+# Each is one token, also when it stands beside others.
+WORDS = [" one", " two", " three", " four", " five", " six", " seven", " eight", " nine", " ten"]
+PROMPT = 500
+# So that each word is a read of its own.
+SPACED = 0.005
+
+
+def grant(output_tokens: int, *, prompt_tokens: int = PROMPT, last: bool = False, ample: bool = False) -> Grant:
+    return Grant(prompt_tokens=prompt_tokens, output_tokens=output_tokens, last=last, ample=ample)
+
+
+def words(count: int) -> Reply:
+    return Reply(contents=[WORDS[number % 10] for number in range(count)], event_delay_s=SPACED)
+
+
+async def test_grant_that_covers_everything_is_never_asked_to_grow(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(words(20))
+    answer = await read(router.open(max_tokens=30, grant=grant(30)))
+    assert not answer.needs
+    assert answer.finished.finish_reason == "stop"
+
+
+async def test_prompt_larger_than_its_grant_is_asked_for_before_the_model(router: Router, upstream: Upstream) -> None:
+    call = router.open(grant=grant(4096, prompt_tokens=5))
+    response = await call.receive()
+    assert response is not None
+    assert response.need.prompt_tokens > 50
+    assert response.need.output_tokens == 4096
+    assert not upstream.requests
+    call.send(ChatRequest(grant=grant(4096)))
+    answer = await read(call)
+    assert answer.text == "Hello, world!"
+
+
+@pytest.mark.parametrize("given", [grant(100, prompt_tokens=5, last=True), grant(0, last=True)])
+async def test_prompt_that_the_last_grant_does_not_cover_is_never_sent(
+    given: Grant, router: Router, upstream: Upstream
+) -> None:
+    for call, grants in ((router.open(grant=given), []), (router.open(grant=grant(0, prompt_tokens=0)), [given])):
+        with pytest.raises(LegatoError) as refusal:
+            await read(call, *grants)
+        assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
+    assert not upstream.requests
+
+
+async def test_more_is_asked_for_at_half_and_the_answer_goes_on(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(words(100))
+    answer = await read(router.open(max_tokens=70, grant=grant(10)), grant(20), grant(40), grant(70))
+    assert len(answer.text.split()) == 100
+    assert [need.output_tokens for need in answer.needs] == [20, 40, 70]
+    assert all(need.prompt_tokens == answer.responses[-1].prompt_tokens for need in answer.needs)
+    asked_after = next(
+        previous.output_tokens
+        for previous, response in zip(answer.responses, answer.responses[1:], strict=False)
+        if response.HasField("need")
+    )
+    assert asked_after == 4
+    assert answer.finished.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_ends_with_length_where_the_last_grant_does(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(words(500))
+    answer = await read(router.open(stream=stream, grant=grant(10)), grant(15, last=True))
+    assert answer.finished.finish_reason == "length"
+    assert answer.text.split() == "".join(WORDS + WORDS[:5]).split()
+    assert answer.finished.usage.completion_tokens == 15
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+    await upstream.requests[0].ended.wait()
+    assert upstream.requests[0].aborted
+
+
+async def test_nothing_beyond_the_grant_is_passed_on_even_from_one_read(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=WORDS * 10, at_once=True))
+    answer = await read(router.open(grant=grant(10)), grant(25, last=True))
+    assert len(answer.text.split()) == 25
+    assert answer.responses[-1].output_tokens == 25
+    assert answer.finished.finish_reason == "length"
+
+
+async def test_model_is_told_when_the_credit_is_spent_from_the_start(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(finish_reason="length"))
+    answer = await read(router.open(stream=False, max_tokens=50, grant=grant(12, last=True)))
+    assert upstream.requests[0].json["max_tokens"] == 12 == answer.responses[0].started.max_tokens
+    assert not upstream.requests[0].json.get("stream")
+    assert answer.finished.finish_reason == "length"
+
+
+async def test_stream_waits_at_the_end_of_its_grant_until_there_is_more(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(words(30))
+    call = router.open(grant=grant(10))
+    passed_on: list[ChatResponse] = []
+
+    async def read_on() -> None:
+        while (response := await call.receive()) is not None:
+            passed_on.append(response)
+
+    reading = asyncio.create_task(read_on())
+    while sum(len(response.contents) for response in passed_on) < 10:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    assert sum(len(response.contents) for response in passed_on) == 10
+    assert sum(response.HasField("need") for response in passed_on) == 1
+    call.send(ChatRequest(grant=grant(10_000)))
+    await reading
+    assert sum(len(response.contents) for response in passed_on) == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "is_whole"),
+    [(grant(60), True), (grant(10, ample=True), True), (grant(59), False), (None, True)],
+)
+async def test_answer_is_asked_for_in_one_piece_only_where_it_is_paid_for(
+    given: Grant | None, is_whole: bool, router: Router, upstream: Upstream
+) -> None:
+    answer = await read(router.open(stream=False, max_tokens=60, grant=given), grant(60))
+    assert upstream.requests[0].json.get("stream", False) is not is_whole
+    assert answer.text == "Hello, world!"
+
+
+class SilentCaller:
+    """Says nothing more after its grant."""
+
+    def __init__(self) -> None:
+        self.sent: list[ChatResponse] = []
+
+    async def receive(self) -> ChatRequest:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(self, response: ChatResponse) -> None:
+        self.sent.append(response)
+
+
+async def test_need_that_is_never_answered_is_an_error() -> None:
+    caller = SilentCaller()
+    allowance = Allowance(caller, grant(10), answer_within_s=0.01)
+    await allowance.cover_prompt(PROMPT)
+    assert await allowance.cover_output(4, 100) == 4
+    assert await allowance.cover_output(10, 100) == 10
+    assert [response.need for response in caller.sent] == [Need(prompt_tokens=PROMPT, output_tokens=20)]
+    with pytest.raises(LegatoError) as refusal:
+        await allowance.cover_output(11, 100)
+    assert refusal.value.reason is Reason.UNAVAILABLE
+    allowance.close()
+
+
+async def test_prompt_that_is_never_covered_is_an_error() -> None:
+    allowance = Allowance(SilentCaller(), grant(10), answer_within_s=0.01)
+    with pytest.raises(LegatoError) as refusal:
+        await allowance.cover_prompt(PROMPT + 1)
+    assert refusal.value.reason is Reason.UNAVAILABLE
+    allowance.close()

@@ -1,0 +1,150 @@
+"""The bundled model, really run: its process, and the provider that talks to it."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from services.router.providers.base import Call, Failure, Piece, ProviderError, Timeouts
+from services.router.providers.local import LocalProvider
+
+COMMAND = [sys.executable, "-m", "services.router.local_model"]
+CALL = Call(
+    model_name="SmolLM2-135M-Instruct",
+    messages_json=b'[{"role":"system","content":"Be brief."},{"role":"user","content":"Name a colour."}]',
+    tools_json=b"",
+    tool_choice_json=b"",
+    parameters_json=b'{"temperature":0,"seed":1}',
+    max_tokens=8,
+    stream=True,
+)
+WEATHER = msgspec.json.encode(
+    [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                    "required": ["city"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ]
+)
+FORCED = b'{"type":"function","function":{"name":"get_weather"}}'
+
+
+@pytest.fixture(scope="module")
+def model_socket() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
+    socket = folder / "model.sock"
+    environment = {**os.environ, "LEGATO_LOCAL_MODEL_SOCKET": str(socket)}
+    process = subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    # It says one line, when it serves.
+    assert "model.serving" in process.stderr.readline()
+    yield socket
+    process.send_signal(signal.SIGTERM)
+    said = process.stderr.read()
+    assert process.wait(10) == 0
+    assert "colour" not in said
+    process.stderr.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def provider(model_socket: Path) -> AsyncIterator[LocalProvider]:
+    provider = LocalProvider(model_socket, Timeouts())
+    yield provider
+    await provider.aclose()
+
+
+async def ask(provider: LocalProvider, call: Call) -> list[Piece]:
+    async with aclosing(provider.answer(call)) as pieces:
+        return [piece async for piece in pieces]
+
+
+async def test_model_answers_in_one_piece(provider: LocalProvider) -> None:
+    [piece] = await ask(provider, replace(CALL, stream=False))
+    assert piece.contents[0].strip()
+    assert piece.usage is not None
+    assert piece.usage.prompt_tokens is not None
+    assert piece.usage.prompt_tokens > 5
+    assert 1 <= (piece.usage.completion_tokens or 0) <= 8
+
+
+async def test_model_answers_as_a_stream(provider: LocalProvider) -> None:
+    pieces = await ask(provider, CALL)
+    assert sum(len(piece.contents) for piece in pieces) > 1
+    assert pieces[-1].last
+    assert pieces[-1].usage is not None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_model_calls_the_function_it_must_call(stream: bool, provider: LocalProvider) -> None:
+    call = replace(CALL, tools_json=WEATHER, tool_choice_json=FORCED, max_tokens=60, stream=stream)
+    [piece] = await ask(provider, call)
+    [fragment] = piece.tool_calls
+    assert fragment.name == "get_weather"
+    assert msgspec.json.decode(msgspec.json.encode(fragment.arguments))["city"] in ("Paris", "Rome")
+    assert not piece.contents
+
+
+async def test_model_calls_a_function_whose_schema_it_cannot_follow(provider: LocalProvider) -> None:
+    tools = WEATHER.replace(b'"enum":["Paris","Rome"]', b'"$ref":"#/$defs/nowhere"')
+    call = replace(CALL, tools_json=tools, tool_choice_json=FORCED, max_tokens=60)
+    [piece] = await ask(provider, call)
+    # Without a schema a small model may talk until it is cut.
+    assert piece.tool_calls or piece.finish_reason == "length"
+
+
+async def test_model_hears_the_result_of_a_call(provider: LocalProvider) -> None:
+    messages = (
+        b'[{"role":"user","content":"Weather?"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1",'
+        b'"type":"function","function":{"name":"get_weather","arguments":"{}"}}]},'
+        b'{"role":"tool","tool_call_id":"call_1","content":"12 degrees"}]'
+    )
+    pieces = await ask(provider, replace(CALL, messages_json=messages, tools_json=WEATHER, tool_choice_json=b'"none"'))
+    assert any(piece.contents for piece in pieces)
+
+
+async def test_prompt_longer_than_the_window_is_told_apart(provider: LocalProvider) -> None:
+    messages = msgspec.json.encode([{"role": "user", "content": "word " * 9000}])
+    with pytest.raises(ProviderError) as failure:
+        await ask(provider, replace(CALL, messages_json=messages))
+    assert failure.value.failure is Failure.CONTEXT
+
+
+async def test_model_stops_when_nobody_listens(provider: LocalProvider) -> None:
+    """Both of its places are taken by answers that nobody reads; the next question would wait for minutes."""
+    endless = replace(CALL, parameters_json=b'{"ignore_eos":true}', max_tokens=8000)
+    for _ in range(2):
+        async with aclosing(provider.answer(endless)) as pieces:
+            await anext(pieces)
+    async with asyncio.timeout(60):
+        await ask(provider, replace(CALL, max_tokens=2))
+
+
+def test_missing_weights_are_told_in_one_line(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "LEGATO_LOCAL_MODEL_SOCKET": str(tmp_path / "model.sock"),
+        "LEGATO_LOCAL_MODEL_FILE": str(tmp_path / "weights.gguf"),
+    }
+    ended = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "weights.gguf is missing" in ended.stderr

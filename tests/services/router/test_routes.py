@@ -1,0 +1,145 @@
+"""The routes file: what it gives, and how its mistakes are told."""
+
+from pathlib import Path
+
+import pytest
+
+from services.chassis.settings import SettingsError
+from services.router.routes import CLASSES, DEFAULT_PATH, load_routes, uses_local_model
+
+GOOD = """
+[providers.host]
+kind = "openai"
+base_url = "https://host.test/v1"
+api_key_env = "HOST_KEY"
+body = { provider = { zdr = true } }
+
+[providers.bundled]
+kind = "local"
+
+[models.big]
+provider = "host"
+name = "vendor/big"
+context_tokens = 1000
+max_output_tokens = 100
+
+[models.small]
+provider = "bundled"
+name = "small"
+context_tokens = 500
+max_output_tokens = 50
+
+[classes.mezzo]
+models = ["big"]
+[classes.forte]
+models = ["big"]
+[classes.fortissimo]
+models = ["big", "small"]
+"""
+
+
+@pytest.fixture
+def routes_file(tmp_path: Path) -> Path:
+    return tmp_path / "routes.toml"
+
+
+def mistakes_of(path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    with pytest.raises(SettingsError) as refusal:
+        load_routes(path, {"HOST_KEY": "secret"})
+    return [line.removeprefix(f"{path}: ") for line in str(refusal.value).splitlines()]
+
+
+def test_models_of_a_class_are_given_in_the_order_they_are_tried(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    routes = load_routes(routes_file, {"HOST_KEY": "secret"})
+    assert [target.model_name for target in routes.classes["fortissimo"]] == ["vendor/big", "small"]
+    assert routes.classes["fortissimo"][1].context_tokens == 500
+
+
+def test_provider_has_its_secret_from_the_environment_and_does_not_show_it(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert host.api_key == "secret"
+    assert "secret" not in repr(host)
+    assert host.extra_json == b'{"provider":{"zdr":true}}'
+
+
+def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
+    text = """
+    colour = "red"
+    [providers.a]
+    kind = "telepathy"
+    [providers.b]
+    kind = "openai"
+    api_key = "sk-in-the-file"
+    base_url = "ftp://b"
+    [providers.c]
+    kind = "openai"
+    base_url = "http://c"
+    api_key_env = "NOT_SET"
+    speed = 3
+    [providers.d]
+    kind = "local"
+    base_url = "http://d"
+    [models.small]
+    provider = "x"
+    name = ""
+    context_tokens = 0
+    [classes.mezzo]
+    models = ["small", "large"]
+    [classes.forte]
+    models = []
+    [classes.piano]
+    models = ["small"]
+    """
+    assert sorted(mistakes_of(routes_file, text)) == [
+        'classes.forte.models: must be a list of at least one name',
+        'classes.fortissimo: is missing',
+        'classes.mezzo.models: no model named "large"',
+        'classes.piano: is no class; the classes are mezzo, forte, fortissimo',
+        'colour: is not known here',
+        'models.small.context_tokens: must be a whole number above zero',
+        'models.small.max_output_tokens: is missing',
+        'models.small.name: must be a text that is not empty',
+        'models.small.provider: no provider named "x"',
+        'providers.a.kind: is "telepathy", but must be one of openai, local',
+        'providers.b.api_key: secrets are not kept in this file: name a variable in api_key_env',
+        'providers.b.base_url: must start with http:// or https://',
+        'providers.c.api_key_env: the variable NOT_SET is not set',
+        'providers.c.speed: is not known here',
+        'providers.d.base_url: is not known here',
+    ]  # fmt: skip
+
+
+def test_secret_in_the_file_is_not_repeated_in_the_mistake(routes_file: Path) -> None:
+    text = GOOD.replace('api_key_env = "HOST_KEY"', 'api_key = "sk-in-the-file"')
+    assert "sk-in-the-file" not in "\n".join(mistakes_of(routes_file, text))
+
+
+@pytest.mark.parametrize("text", ["classes = 3", "[classes]\nmezzo = 3", "[[models]]\nname = 'x'", "not toml"])
+def test_file_of_the_wrong_shape_is_a_mistake_and_no_crash(routes_file: Path, text: str) -> None:
+    assert mistakes_of(routes_file, text)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"LEGATO_ROUTES.*nowhere\.toml"):
+        load_routes(tmp_path / "nowhere.toml")
+
+
+def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
+    routes = load_routes()
+    assert set(routes.classes) == set(CLASSES)
+    assert uses_local_model()
+
+
+def test_example_routes_are_good_and_need_no_bundled_model() -> None:
+    example = DEFAULT_PATH.with_name("routes.example.toml")
+    routes = load_routes(example, {"VLLM_API_KEY": "a", "OPENROUTER_API_KEY": "b"})
+    assert set(routes.providers) == {"ollama", "vllm", "openrouter"}
+    assert not routes.uses_local_model
+
+
+def test_bundled_model_is_not_needed_where_nothing_leads_to_it(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace('"big", "small"', '"big"'))
+    assert not load_routes(routes_file, {"HOST_KEY": "secret"}).uses_local_model

@@ -1,0 +1,116 @@
+"""Dialects of tool calls, and the one form in which they leave.
+
+The oracle is OpenAI's own rule for putting deltas together: what has the same index is joined, field by field.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.router.toolcalls import ToolCallFragment, ToolCalls
+
+PARIS, ROME = '{"city": "Paris"}', '{"city": "Rome"}'
+TWO_CALLS = [("weather", PARIS), ("time", ROME)]
+
+
+def put_together(fragments: list[ToolCallFragment]) -> list[dict[str, Any]]:
+    calls = ToolCalls()
+    joined: dict[int, dict[str, Any]] = {}
+    for fragment in fragments:
+        delta = calls.take(fragment)
+        if delta is not None:
+            call = joined.setdefault(delta.index, {"id": "", "name": "", "arguments": ""})
+            call["id"] += delta.id
+            call["name"] += delta.name
+            call["arguments"] += delta.arguments
+    assert calls.all_named
+    assert list(joined) == list(range(len(joined)))
+    return list(joined.values())
+
+
+def fragment(
+    index: int | None = None, call_id: str | None = None, name: str | None = None, arguments: Any = None
+) -> ToolCallFragment:
+    return ToolCallFragment(index, call_id, name, arguments)
+
+
+DIALECTS = {
+    "canonical": [
+        fragment(0, "call_a", "weather", ""), fragment(0, arguments=PARIS[:5]), fragment(0, arguments=PARIS[5:]),
+        fragment(1, "call_b", "time", ""), fragment(1, arguments=ROME),
+    ],
+    "interleaved": [
+        fragment(0, "call_a", "weather"), fragment(1, "call_b", "time"), fragment(0, arguments=PARIS[:5]),
+        fragment(1, arguments=ROME[:5]), fragment(0, arguments=PARIS[5:]), fragment(1, arguments=ROME[5:]),
+    ],
+    "whole calls": [fragment(0, "call_a", "weather", PARIS), fragment(1, "call_b", "time", ROME)],
+    "no index": [fragment(None, "call_a", "weather", PARIS), fragment(None, "call_b", "time", ROME)],
+    "no index, slivers without id": [
+        fragment(None, "call_a", "weather"), *(fragment(arguments=character) for character in PARIS),
+        fragment(None, "call_b", "time"), *(fragment(arguments=character) for character in ROME),
+    ],
+    "no index, interleaved by id": [
+        fragment(None, "call_a", "weather"), fragment(None, "call_b", "time"), fragment(None, "call_a", None, PARIS),
+        fragment(None, "call_b", None, ROME),
+    ],
+    "index always 0": [fragment(0, "call_a", "weather", PARIS), fragment(0, "call_b", "time", ROME)],
+    "index always 0, slivers": [
+        fragment(0, "call_a", "weather"), fragment(0, arguments=PARIS), fragment(0, "call_b", "time"),
+        fragment(0, arguments=ROME),
+    ],
+    "no id": [fragment(0, None, "weather", PARIS), fragment(1, None, "time", ROME)],
+    "neither id nor index": [fragment(name="weather", arguments=PARIS), fragment(name="time", arguments=ROME)],
+    "neither id nor index, slivers": [
+        fragment(name="weather"), fragment(arguments=PARIS), fragment(name="time"), fragment(arguments=ROME),
+    ],
+    "id on every fragment": [
+        fragment(0, "call_a", "weather"), fragment(0, "call_a", None, PARIS), fragment(1, "call_b", "time"),
+        fragment(1, "call_b", None, ROME),
+    ],
+    "id and name on every fragment": [
+        fragment(0, "call_a", "weather", PARIS[:5]), fragment(0, "call_a", "weather", PARIS[5:]),
+        fragment(1, "call_b", "time", ROME[:5]), fragment(1, "call_b", "time", ROME[5:]),
+    ],
+    "one id for all calls": [fragment(0, "0", "weather", PARIS), fragment(1, "0", "time", ROME)],
+    "one id for all calls, no index": [fragment(None, "0", "weather", PARIS), fragment(None, "0", "time", ROME)],
+    "id spelled null": [fragment(0, "null", "weather", PARIS), fragment(1, "null", "time", ROME)],
+    "arguments before the name": [
+        fragment(0, "call_a", None, PARIS[:5]), fragment(0, None, "weather", PARIS[5:]),
+        fragment(1, "call_b", "time", ROME),
+    ],
+    "empty fragments between": [
+        fragment(0), fragment(0, "call_a", "weather"), fragment(0, "", "", ""), fragment(0, arguments=PARIS),
+        fragment(1), fragment(1, "call_b", "time", ROME),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_dialect_comes_out_as_two_whole_calls(dialect: str) -> None:
+    calls = put_together(DIALECTS[dialect])
+    assert [(call["name"], call["arguments"]) for call in calls] == TWO_CALLS
+    ids = [call["id"] for call in calls]
+    assert len(set(ids)) == 2
+    assert all(call_id.startswith("call_") and len(call_id) > len("call_") for call_id in ids)
+
+
+@pytest.mark.parametrize("dialect", [name for name, said in DIALECTS.items() if said[0].call_id == "call_a"])
+def test_ids_in_openais_form_are_kept(dialect: str) -> None:
+    assert [call["id"] for call in put_together(DIALECTS[dialect])] == ["call_a", "call_b"]
+
+
+def test_id_in_another_form_is_given_the_prefix() -> None:
+    assert put_together([fragment(0, "toolu_1", "weather", PARIS)])[0]["id"] == "call_toolu_1"
+
+
+def test_arguments_as_an_object_become_a_text() -> None:
+    arguments = msgspec.json.decode(PARIS, type=dict[str, msgspec.Raw])
+    [call] = put_together([fragment(0, "call_a", "weather", arguments)])
+    assert msgspec.json.decode(call["arguments"]) == {"city": "Paris"}
+
+
+def test_call_that_is_never_named_is_noticed() -> None:
+    calls = ToolCalls()
+    assert calls.take(fragment(0, "call_a", None, PARIS)) is None
+    assert not calls.all_named
