@@ -30,6 +30,10 @@ help: ## List the targets
 .PHONY: setup
 setup: .venv/run ## Make .venv from the hashed lock
 
+.PHONY: run
+run: .venv/run ## Start the whole service; Ctrl-C ends it. Options: make run ARGS="--port 9000"
+	@$(BIN)/legato up --welcome $(ARGS)
+
 # $(call write_stubs,FOLDER)
 write_stubs = $(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(STUBBED)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import shlex
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -197,7 +198,7 @@ def _greet(invocation: Invocation, address: str) -> None:
     services = running_services(invocation.data, environ={})
     try:
         greeting = welcome(services, address)
-        folder_option = "" if invocation.data == Path(".legato") else f" --data {invocation.data}"
+        folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
         show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
     except click.ClickException as error:
         _say(f"the service runs, but could not welcome you: {error.format_message()}")

@@ -1,6 +1,9 @@
 """What a newcomer sees once the service runs: an account with credit, a key, and a line to try."""
 
 import json
+import shlex
+import shutil
+import sys
 from typing import Any
 
 import click
@@ -32,12 +35,17 @@ def welcome(services: Services, base_url: str) -> dict[str, Any]:
 def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
     click.echo(f"\n  Base address  {greeting['base_url']}")
     if "api_key" not in greeting:
-        click.echo(f"  Another key   legato keys create --account {greeting['account_id']}{folder_option}\n")
+        click.echo(f"  Another key   {this_command()} keys create --account {greeting['account_id']}{folder_option}\n")
         return
     click.echo(f"  Account       {greeting['account_id']} with {greeting['balance_usd']} $ of credit")
     click.echo(f"  Key           {greeting['api_key']}   (shown once: keep it)\n")
     click.echo("  Try it:\n")
     click.echo(f"    {curl_line(greeting['base_url'], greeting['api_key'])}\n")
+
+
+def this_command() -> str:
+    """How to call us again: from a checkout without an active environment that is by the path that was used."""
+    return "legato" if shutil.which("legato") else shlex.quote(sys.argv[0])
 
 
 def curl_line(base_url: str, api_key: str) -> str:

@@ -115,7 +115,7 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
         address = second.ready()
         assert [second.line() for _ in range(3)][1:] == [
             f"  Base address  {address}",
-            f"  Another key   legato keys create --account {greeting['account_id']} --data {data}",
+            f"  Another key   {LEGATO} keys create --account {greeting['account_id']} --data {data}",
         ]
         assert sorted(second.processes()) == ["auth", "edge-1", "edge-2", "metering", "router"]
         (account,) = second.json("accounts", "list")

@@ -1,0 +1,64 @@
+import json
+import shlex
+
+import pytest
+
+from cli.welcome import curl_line, show_welcome, welcome
+from protos.auth.v1 import auth_pb2
+from protos.metering.v1 import metering_pb2
+from tests.cli.played import play
+
+ADDRESS = "http://127.0.0.1:8080/v1"
+ACCOUNT = auth_pb2.Account(account_id="acct_1")
+
+
+def test_the_first_start_makes_an_account_with_credit_and_a_key_that_may_do_everything() -> None:
+    balance = metering_pb2.Balance(account_id="acct_1", balance_nanos=5_000_000_000)
+    far_end = play(
+        ("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse()),
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=ACCOUNT)),
+        ("metering", "CreditAdminService.GrantCredits", metering_pb2.GrantCreditsResponse(balance=balance)),
+        ("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(api_key="sk-legato-x")),
+    )
+    greeting = welcome(far_end.services, ADDRESS)
+    assert greeting == {
+        "base_url": ADDRESS,
+        "account_id": "acct_1",
+        "balance_usd": "5.00",
+        "api_key": "sk-legato-x",
+    }
+    assert far_end.requests[2].amount_nanos == 5_000_000_000
+    assert (far_end.requests[3].account_id, list(far_end.requests[3].scopes)) == ("acct_1", [])
+
+
+def test_later_starts_make_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    far_end = play(("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse(accounts=[ACCOUNT])))
+    greeting = welcome(far_end.services, ADDRESS)
+    assert greeting == {"base_url": ADDRESS, "account_id": "acct_1"}
+    show_welcome(greeting, " --data elsewhere")
+    assert "keys create --account acct_1 --data elsewhere" in capsys.readouterr().out
+
+
+def test_the_key_is_shown_with_a_line_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+    show_welcome({"base_url": ADDRESS, "account_id": "acct_1", "balance_usd": "5.00", "api_key": "sk-legato-x"}, "")
+    shown = capsys.readouterr().out
+    assert ADDRESS in shown
+    assert "acct_1 with 5.00 $ of credit" in shown
+    assert curl_line(ADDRESS, "sk-legato-x") in shown
+
+
+def test_a_shell_reads_the_line_as_it_is_meant() -> None:
+    words = shlex.split(curl_line(ADDRESS, "sk-legato-x"))
+    assert words[:2] == ["curl", f"{ADDRESS}/chat/completions"]
+    assert "Authorization: Bearer sk-legato-x" in words
+    body = json.loads(words[-1])
+    assert body["model"] == "auto"
+    assert "stream" not in body
+
+
+@pytest.mark.parametrize(
+    ("listens", "asked"),
+    [("http://0.0.0.0:80/v1", "http://127.0.0.1:80/v1"), ("http://[::]:80/v1", "http://[::1]:80/v1")],
+)
+def test_a_listener_on_every_address_is_asked_at_its_own(listens: str, asked: str) -> None:
+    assert shlex.split(curl_line(listens, "sk"))[1].startswith(asked)
