@@ -1,0 +1,135 @@
+"""Books that were tampered with, past every guard of the database's own: the audit names what does not agree."""
+
+import pytest
+import sqlalchemy as sa
+
+from services.chassis.database import Database
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.records import Usage
+from services.metering.store.tables import ledger
+from tests.services.metering.samples import ACCOUNT, ask_each, extend, grant, request_id, reserve, settle, void
+
+R1 = request_id(1)
+
+
+@pytest.fixture
+async def kept(database: Database, writer: Writer) -> Database:
+    """A request that was charged, one that is held, one that was given back; then all guards are taken away."""
+    await ask_each(writer, grant(1_000), reserve(1), settle(1, prompt=5, completion=3))
+    await ask_each(writer, reserve(2), extend(2, 0, delivered=Usage(completion_tokens=1)), reserve(3))
+    await ask_each(writer, void(3, lost=Usage(completion_tokens=1)))
+    assert await audit(database) == []
+    unguard(database)
+    return database
+
+
+def unguard(database: Database) -> None:
+    with database.transaction(writes=True) as connection:
+        if database.is_sqlite:
+            for change in ("update", "delete"):
+                connection.exec_driver_sql(f"DROP TRIGGER ledger_refuses_{change}")
+        else:
+            connection.exec_driver_sql("DROP TRIGGER ledger_refuses_change ON ledger")
+            connection.exec_driver_sql("ALTER TABLE ledger DROP CONSTRAINT ledger_legs_sum_to_zero")
+            connection.exec_driver_sql("ALTER TABLE accounts DROP CONSTRAINT account_is_covered")
+        connection.exec_driver_sql("DROP INDEX ledger_books_once")
+
+
+async def violations_after(database: Database, *changes: str) -> list[str]:
+    with database.engine.connect() as connection:
+        if database.is_sqlite:
+            connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        for change in changes:
+            connection.execute(sa.text(change))
+        connection.commit()
+    return await audit(database)
+
+
+async def test_balance_that_differs_from_the_ledger_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE accounts SET balance_nanos = balance_nanos + 1") == [
+        f"account {ACCOUNT}: balance is +1 nanos off the sum of its ledger"
+    ]
+
+
+async def test_account_that_is_gone_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "DELETE FROM accounts") == [
+        f"account {ACCOUNT}: balance is -960 nanos off the sum of its ledger",
+        f"account {ACCOUNT}: held credit is -100 nanos off the sum of its live holds",
+    ]
+
+
+async def test_held_credit_that_differs_from_the_holds_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET amount_nanos = 99 WHERE state = 'held'") == [
+        f"account {ACCOUNT}: held credit is +1 nanos off the sum of its live holds"
+    ]
+
+
+async def test_hold_above_the_balance_is_found(kept: Database) -> None:
+    violations = await violations_after(kept, "UPDATE accounts SET held_nanos = 961")
+    assert f"account {ACCOUNT}: holds 961 nanos of a balance of 960" in violations
+
+
+async def test_entry_whose_legs_do_not_sum_to_zero_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE ledger SET external_nanos = 7 WHERE kind = 'charge'") == [
+        f"charge of {R1}: its legs sum to 7 nanos, not to zero"
+    ]
+
+
+async def test_request_that_was_charged_twice_is_found(kept: Database) -> None:
+    columns = ", ".join(column.name for column in ledger.c if column.name != "entry_id").replace("end", '"end"')
+    violations = await violations_after(
+        kept,
+        f"INSERT INTO ledger ({columns}) SELECT {columns} FROM ledger WHERE kind = 'charge'",
+        "UPDATE accounts SET balance_nanos = balance_nanos - 40",
+        "UPDATE usage_hours SET requests = 2, prompt_tokens = 10, completion_tokens = 6, cost_nanos = 80",
+        "UPDATE holds SET charged_nanos = 80 WHERE state = 'settled'",
+    )
+    assert violations == [f"charge of {R1}: booked 2 times"]
+
+
+async def test_charge_that_the_hold_does_not_know_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET charged_nanos = 0 WHERE state = 'settled'") == [
+        f"request {R1}: its hold is -40 nanos off its charges, +0 off its losses"
+    ]
+
+
+async def test_charge_without_a_hold_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "DELETE FROM holds WHERE state = 'settled'") == [
+        f"request {R1}: its hold is -40 nanos off its charges, +0 off its losses"
+    ]
+
+
+async def test_charge_of_a_request_that_was_given_back_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET state = 'void' WHERE state = 'settled'") == [
+        f"request {R1}: charged, though its hold is void"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE usage_hours SET cost_nanos = cost_nanos + 1",
+        "UPDATE usage_hours SET requests = 2",
+        "UPDATE usage_hours SET cached_tokens = 1",
+        "UPDATE usage_hours SET loss_nanos = 1",
+        "DELETE FROM usage_hours",
+    ],
+)
+async def test_counter_that_differs_from_the_charges_is_found(kept: Database, change: str) -> None:
+    [violation] = await violations_after(kept, change)
+    assert violation.startswith(f"usage of account {ACCOUNT}, key key_aaaaaaaaaaaa, class forte, hour ")
+    assert violation.endswith(": differs from its charges")
+
+
+async def test_charge_that_its_tokens_do_not_cost_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept, "UPDATE ledger SET prompt_tokens = 6 WHERE kind = 'charge'", "UPDATE usage_hours SET prompt_tokens = 6"
+    )
+    assert violations == [f"request {R1}: booked at 40 nanos, its tokens cost 42"]
+
+
+async def test_charge_by_a_price_that_does_not_exist_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE ledger SET price_version = 9 WHERE kind = 'charge'") == [
+        f"request {R1}: charged by price version 9, which does not exist"
+    ]
