@@ -29,6 +29,9 @@ ENV PATH=/opt/legato/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     LEGATO_DATA=/var/lib/legato
 
+# The bundled model computes with OpenMP.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 # A named volume takes over the owner of the folder that it is mounted on.
 RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/legato /run/legato
 COPY --from=build /opt/legato /opt/legato

@@ -93,7 +93,8 @@ def _make_engine(url: str, schema: str) -> sa.Engine:
     if parsed.get_backend_name() == "postgresql":
         return sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
-            connect_args={"options": f"-csearch_path={schema}", "connect_timeout": 5},
+            # In a database without an encoding of its own, text would come back as bytes.
+            connect_args={"options": f"-csearch_path={schema}", "client_encoding": "utf8", "connect_timeout": 5},
             pool_size=READERS + 1,
             pool_pre_ping=True,
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -238,3 +239,13 @@ def test_a_short_name_of_postgresql_is_understood(postgres_url: str, migrations:
     database = open_database("auth", postgres_url.replace("postgresql://", "postgres://"), tmp_path)
     database.migrate(migrations)
     database.close()
+
+
+def test_a_postgresql_without_an_encoding_will_do(postgres_url: str, migrations: Path) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE ascii ENCODING SQL_ASCII TEMPLATE template0")
+        url = sa.make_url(postgres_url).set(database="ascii").render_as_string()
+        database = Database(url, "example")
+        database.migrate(migrations)
+        database.close()
+        connection.execute("DROP DATABASE ascii")
