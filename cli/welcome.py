@@ -53,6 +53,6 @@ def curl_line(base_url: str, api_key: str) -> str:
     # A listener on every address is reached here by its own.
     address = base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return (
-        f"curl {address}/chat/completions -H 'Authorization: Bearer {api_key}' "
+        f"curl -sS {address}/chat/completions -H 'Authorization: Bearer {api_key}' "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )

@@ -49,7 +49,7 @@ def test_the_key_is_shown_with_a_line_to_paste(capsys: pytest.CaptureFixture[str
 
 def test_a_shell_reads_the_line_as_it_is_meant() -> None:
     words = shlex.split(curl_line(ADDRESS, "sk-legato-x"))
-    assert words[:2] == ["curl", f"{ADDRESS}/chat/completions"]
+    assert words[:3] == ["curl", "-sS", f"{ADDRESS}/chat/completions"]
     assert "Authorization: Bearer sk-legato-x" in words
     body = json.loads(words[-1])
     assert body["model"] == "auto"
@@ -61,4 +61,4 @@ def test_a_shell_reads_the_line_as_it_is_meant() -> None:
     [("http://0.0.0.0:80/v1", "http://127.0.0.1:80/v1"), ("http://[::]:80/v1", "http://[::1]:80/v1")],
 )
 def test_a_listener_on_every_address_is_asked_at_its_own(listens: str, asked: str) -> None:
-    assert shlex.split(curl_line(listens, "sk"))[1].startswith(asked)
+    assert shlex.split(curl_line(listens, "sk"))[2].startswith(asked)

@@ -1,0 +1,88 @@
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import data_folder
+from cli.connection import NotRunning, Refused, ask, running_services
+from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from services.chassis.server import Server
+
+
+class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
+    async def GetAccount(self, request: auth_pb2.GetAccountRequest, context: Any) -> auth_pb2.GetAccountResponse:
+        if request.account_id != "acct_1":
+            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+        return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id="acct_1", name="Ada"))
+
+
+def register(server: Any) -> str:
+    auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(Accounts(), server)  # type: ignore[abstract]
+    return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
+
+
+def name_of(data: Path, account_id: str, environ: dict[str, str]) -> str:
+    services = running_services(data, environ)
+    try:
+        request = auth_pb2.GetAccountRequest(account_id=account_id)
+        return ask(services.accounts.GetAccount, request).account.name
+    finally:
+        services.close()
+
+
+async def test_a_service_is_reached_on_the_folders_socket(socket_folder: Path, log: Log) -> None:
+    data_folder.prepare(socket_folder)
+    server = Server(f"unix:{data_folder.socket_of('auth', socket_folder)}", [register], log)
+    await server.start()
+    assert await asyncio.to_thread(name_of, socket_folder, "acct_1", {}) == "Ada"
+    with pytest.raises(Refused) as refusal:
+        await asyncio.to_thread(name_of, socket_folder, "acct_2", {})
+    assert (refusal.value.message, refusal.value.reason) == ("There is no such account.", Reason.NOT_FOUND)
+    await server.stop(0)
+
+
+async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log: Log) -> None:
+    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    await server.start()
+    environ = {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{server.port}"}
+    assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
+    await server.stop(0)
+
+
+@pytest.mark.parametrize("left_behind", [True, False])
+def test_a_socket_that_is_absent_or_refuses_means_not_running(socket_folder: Path, left_behind: bool) -> None:
+    data_folder.prepare(socket_folder)
+    if left_behind:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(data_folder.socket_of("auth", socket_folder)))
+    with pytest.raises(NotRunning, match="Legato is not running on"):
+        name_of(socket_folder, "acct_1", {})
+
+
+def test_an_address_where_nobody_listens_means_not_running(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(NotRunning, match="auth is not running at"):
+        name_of(tmp_path, "acct_1", {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{port}"})
+
+
+def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path) -> None:
+    """The supervisor is there, so its process will be too."""
+    data_folder.prepare(socket_folder)
+    lock = data_folder.lock_for_supervisor(socket_folder)
+    with socket.socket(socket.AF_UNIX) as listener:
+
+        def come_back() -> None:
+            listener.bind(str(data_folder.socket_of("auth", socket_folder)))
+            listener.listen()
+
+        threading.Timer(0.2, come_back).start()
+        services = running_services(socket_folder, {})
+        assert services.accounts is not None
+        services.close()
+    lock.release()

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from cli.data_folder import sockets_folder
+from cli.processes import Installation, process_groups
+from cli.supervisor import ProcessSpec
+
+PEPPER = "1:" + "ab" * 32
+
+
+def installation(*, uses_local_model: bool = True, workers: int = 1) -> Installation:
+    return Installation(
+        data=Path("/srv/legato"),
+        routes=Path("/etc/routes.toml"),
+        prices=Path("/etc/prices.toml"),
+        uses_local_model=uses_local_model,
+        workers=workers,
+        drain_s=8.0,
+        key_peppers=PEPPER,
+        edge_fd=7,
+        lock_fd=8,
+    )
+
+
+def by_name(made: Installation) -> dict[str, ProcessSpec]:
+    return {spec.name: spec for group in process_groups(made) for spec in group}
+
+
+def test_what_others_lean_on_comes_first_and_so_ends_last() -> None:
+    groups = process_groups(installation(workers=2))
+    assert [[spec.name for spec in group] for group in groups] == [
+        ["local-model"],
+        ["auth"],
+        ["metering"],
+        ["router"],
+        ["edge-1", "edge-2"],
+    ]
+
+
+def test_the_model_is_started_only_if_something_routes_to_it() -> None:
+    assert "local-model" not in by_name(installation(uses_local_model=False))
+
+
+def test_only_auth_is_told_the_pepper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGATO_KEY_PEPPERS", PEPPER)
+    specs = by_name(installation())
+    assert {name for name, spec in specs.items() if PEPPER in spec.environ.values()} == {"auth"}
+
+
+def test_only_edges_get_the_public_socket_and_all_hold_the_lock() -> None:
+    specs = by_name(installation(workers=2))
+    assert {name for name, spec in specs.items() if 7 in spec.pass_fds} == {"edge-1", "edge-2"}
+    assert specs["edge-2"].environ["LEGATO_EDGE_FD"] == "7"
+    assert all(8 in spec.pass_fds for spec in specs.values())
+
+
+def test_whatever_the_environment_says_services_are_on_the_private_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGATO_AUTH_LISTEN", "0.0.0.0:50051")
+    monkeypatch.setenv("LEGATO_AUTH_ADDRESS", "elsewhere:50051")
+    specs = by_name(installation())
+    address = f"unix:{sockets_folder(Path('/srv/legato'))}/auth.sock"
+    assert specs["auth"].environ["LEGATO_AUTH_LISTEN"] == address
+    assert specs["edge-1"].environ["LEGATO_AUTH_ADDRESS"] == address
+
+
+def test_each_process_is_asked_for_its_health_on_its_own_socket() -> None:
+    specs = by_name(installation(workers=2))
+    assert len({spec.health.socket for spec in specs.values()}) == len(specs)
+    assert specs["local-model"].health.protocol == "http"
+    assert specs["edge-2"].environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"unix:{specs['edge-2'].health.socket}"
