@@ -1,0 +1,279 @@
+"""The service as its callers see it: a real server on a socket, by ordinary RPCs and on the exchange."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.channel import errors_of, open_channel
+from services.chassis.clock import SystemClock
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import ExchangeClient
+from services.chassis.log import Log
+from services.chassis.server import Server
+from services.metering.batch import Writer
+from services.metering.limits import LocalLimiter, Rate
+from services.metering.servicer import (
+    CreditAdminServicer,
+    MeteringServicer,
+    register_credit_admin,
+    register_metering,
+)
+from tests.fakes import FakeClock
+from tests.services.metering.samples import ACCOUNT, KEY, request_id
+
+HOUR_S = 3600
+
+Ask = Callable[[str, Any], Awaitable[Any]]
+
+
+@pytest.fixture
+async def channel(
+    database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
+) -> AsyncIterator[grpc.aio.Channel]:
+    metering = MeteringServicer(database, writer, LocalLimiter(clock), Rate(3_000, 2), log)
+    admin = CreditAdminServicer(database, writer)
+    listen = f"unix:{socket_folder}/metering.sock"
+    server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
+    await server.start()
+    async with open_channel(listen) as channel:
+        yield channel
+    await server.stop(1)
+
+
+@pytest.fixture
+def admin(channel: grpc.aio.Channel) -> Any:
+    return CreditAdminServiceStub(channel)
+
+
+@pytest.fixture(params=["rpc", "exchange"])
+async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Log) -> AsyncIterator[Ask]:
+    """Asks by the method's name, once each way: both must say the same."""
+    stub: Any = MeteringServiceStub(channel)
+    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
+
+    async def by_rpc(method: str, message: Any) -> Any:
+        with errors_of("Metering"):
+            return await getattr(stub, method)(message)
+
+    async def on_exchange(method: str, message: Any) -> Any:
+        return await exchange.ask(method, message, getattr(pb, f"{method}Response"), 10)
+
+    if request.param == "rpc":
+        yield by_rpc
+        return
+    exchange.start()
+    await exchange.connected()
+    yield on_exchange
+    await exchange.close()
+
+
+async def grant(admin: Any, amount_nanos: int, grant_id: str = "grant-1") -> pb.Balance:
+    request = pb.GrantCreditsRequest(grant_id=grant_id, account_id=ACCOUNT, amount_nanos=amount_nanos)
+    balance: pb.Balance = (await admin.GrantCredits(request)).balance
+    return balance
+
+
+def reserve(number: int = 1, **changes: Any) -> pb.ReserveRequest:
+    given: dict[str, Any] = {
+        "request_id": request_id(number),
+        "account_id": ACCOUNT,
+        "key_id": KEY,
+        "class_id": "forte",
+        "prompt_tokens": 5,
+        "output_tokens": 10,
+    }
+    return pb.ReserveRequest(**(given | changes))
+
+
+def settle(number: int = 1, **changes: Any) -> pb.SettleRequest:
+    given: dict[str, Any] = {
+        "request_id": request_id(number),
+        "account_id": ACCOUNT,
+        "usage": Usage(prompt_tokens=5, completion_tokens=3),
+        "basis": pb.BASIS_PROVIDER,
+        "end": pb.END_COMPLETE,
+    }
+    return pb.SettleRequest(**(given | changes))
+
+
+async def refusal_of(call: Awaitable[Any]) -> LegatoError:
+    with pytest.raises(LegatoError) as refusal:
+        await call
+    return refusal.value
+
+
+async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    reserved = await ask("Reserve", reserve())
+    price = pb.Price(
+        version=1, input_nanos_per_million=2_000_000, cached_input_nanos_per_million=1_000_000,
+        output_nanos_per_million=10_000_000,
+    )  # fmt: skip
+    assert reserved == pb.ReserveResponse(held_nanos=110, price=price, free_nanos=890)
+    extend = pb.ExtendRequest(request_id=request_id(1), account_id=ACCOUNT, total_nanos=1_001)
+    assert await ask("Extend", extend) == pb.ExtendResponse(
+        extended=False, total_nanos=1_001, held_nanos=110, affordable_nanos=1_000
+    )
+    assert await ask("Settle", settle()) == pb.SettleResponse(charged_nanos=40)
+    balances = await admin.ListBalances(pb.ListBalancesRequest(account_ids=["acct_unknown", ACCOUNT]))
+    assert [(balance.account_id, balance.balance_nanos) for balance in balances.balances] == [
+        ("acct_unknown", 0), (ACCOUNT, 960),
+    ]  # fmt: skip
+
+
+async def test_void_leaves_a_mark_that_a_late_reserve_finds(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    void = pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT, end=pb.END_REFUSED)
+    assert await ask("Void", void) == pb.VoidResponse()
+    assert (await refusal_of(ask("Reserve", reserve()))).reason is Reason.REQUEST_RESOLVED
+
+
+async def test_refusals_travel_with_their_reason_and_delay(ask: Ask, admin: Any) -> None:
+    assert (await refusal_of(ask("Reserve", reserve()))).reason is Reason.CREDITS_EXHAUSTED
+    await grant(admin, 110)
+    await ask("Reserve", reserve())
+    refusal = await refusal_of(ask("Reserve", reserve(2)))
+    assert (refusal.reason, refusal.retry_after_s) == (Reason.CREDITS_HELD, 1)
+
+
+async def test_key_is_admitted_at_its_rate(ask: Ask) -> None:
+    admit = pb.AdmitRequest(key_id=KEY, account_id=ACCOUNT)
+    assert await ask("Admit", admit) == pb.AdmitResponse(
+        limit_requests=3_000, remaining_requests=1, reset_requests_ms=20
+    )
+    await ask("Admit", admit)
+    refusal = await refusal_of(ask("Admit", admit))
+    assert (refusal.reason, refusal.retry_after_s) == (Reason.RATE_LIMITED, 0.02)
+    assert refusal.figures == {"limit_requests": 3_000, "remaining_requests": 0, "reset_requests_ms": 40}
+
+
+async def test_account_s_own_rate_goes_before_the_default(ask: Ask) -> None:
+    admit = pb.AdmitRequest(key_id=KEY, account_id=ACCOUNT, requests_per_minute=60)
+    assert (await ask("Admit", admit)).remaining_requests == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("Reserve", reserve(request_id="F" * 32)),
+        ("Reserve", reserve(request_id="")),
+        ("Reserve", reserve(account_id="acct_' OR 1=1")),
+        ("Reserve", reserve(key_id="")),
+        ("Reserve", reserve(class_id="piano")),
+        ("Reserve", reserve(prompt_tokens=-1)),
+        ("Reserve", reserve(output_tokens=10**9 + 1)),
+        ("Settle", settle(usage=Usage(prompt_tokens=-1))),
+        ("Settle", settle(usage=Usage(completion_tokens=10**9 + 1))),
+        ("Settle", settle(basis=pb.BASIS_UNSPECIFIED)),
+        ("Settle", settle(end=pb.END_UNSPECIFIED)),
+        ("Extend", pb.ExtendRequest(request_id=request_id(1), account_id=ACCOUNT, total_nanos=-1)),
+        ("Void", pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT)),
+        ("Admit", pb.AdmitRequest(key_id="")),
+        ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=0)),
+        ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=10**9)),
+    ],
+    ids=lambda given: None if isinstance(given, str) else type(given).__name__,
+)
+async def test_what_makes_no_sense_is_refused(ask: Ask, method: str, message: Any) -> None:
+    refusal = await refusal_of(ask(method, message))
+    assert refusal.reason is Reason.REQUEST_INVALID
+    assert "OR 1=1" not in refusal.message
+
+
+async def test_more_cached_tokens_than_prompt_are_taken_as_all_of_it(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    await ask("Reserve", reserve())
+    usage = Usage(prompt_tokens=5, cached_tokens=9)
+    assert (await ask("Settle", settle(usage=usage))).charged_nanos == 5
+
+
+@pytest.mark.parametrize("method", ["GrantCredits", "AdjustCredits", "Audit", "ListUsage", "GetBalance", ""])
+async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
+    channel: grpc.aio.Channel, log: Log, method: str
+) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
+    exchange.start()
+    await exchange.connected()
+    request = pb.GrantCreditsRequest(grant_id="g", account_id=ACCOUNT, amount_nanos=5)
+    refusal = await refusal_of(exchange.ask(method, request, pb.GrantCreditsResponse, 10))
+    await exchange.close()
+    assert refusal.reason is Reason.REQUEST_INVALID
+
+
+async def test_usage_and_balance_are_told(channel: grpc.aio.Channel, admin: Any) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    await grant(admin, 1_000)
+    await stub.Reserve(reserve())
+    await stub.Settle(settle())
+    await stub.Reserve(reserve(2))
+    balance = (await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))).balance
+    assert balance == pb.Balance(account_id=ACCOUNT, balance_nanos=960, held_nanos=110)
+    now_s = int(SystemClock().now().timestamp())
+    request = pb.ListUsageRequest(
+        account_id=ACCOUNT,
+        start_time=Timestamp(seconds=now_s - now_s % HOUR_S - HOUR_S),
+        end_time=Timestamp(seconds=now_s - now_s % HOUR_S + 2 * HOUR_S),
+        bucket=pb.USAGE_BUCKET_HOUR,
+        group_by_class=True,
+    )
+    [row] = (await stub.ListUsage(request)).rows
+    assert (row.key_id, row.class_id, row.requests, row.cost_nanos) == ("", "forte", 1, 40)
+    assert row.usage == Usage(prompt_tokens=5, completion_tokens=3)
+    assert row.start_time.seconds % HOUR_S == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pb.ListUsageRequest(account_id=ACCOUNT, bucket=pb.USAGE_BUCKET_HOUR),
+        pb.ListUsageRequest(account_id=ACCOUNT, start_time=Timestamp(), end_time=Timestamp()),
+        pb.ListUsageRequest(
+            account_id=ACCOUNT, start_time=Timestamp(nanos=1), end_time=Timestamp(), bucket=pb.USAGE_BUCKET_DAY
+        ),
+    ],
+    ids=["no time", "no bucket", "no full hour"],
+)
+async def test_usage_of_no_time_is_refused(channel: grpc.aio.Channel, request_: pb.ListUsageRequest) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
+        await stub.ListUsage(request_)
+    assert refusal.value.reason is Reason.REQUEST_INVALID
+
+
+async def test_grant_and_adjustment_count_once(admin: Any) -> None:
+    for _ in range(2):
+        assert (await grant(admin, 1_000)).balance_nanos == 1_000
+    adjustment = pb.AdjustCreditsRequest(
+        adjustment_id="adjustment-1", account_id=ACCOUNT, amount_nanos=-250, reason=" charged twice "
+    )
+    for _ in range(2):
+        assert (await admin.AdjustCredits(adjustment)).balance.balance_nanos == 750
+    assert (await admin.Audit(pb.AuditRequest())).violations == []
+
+
+@pytest.mark.parametrize("amount_nanos", [0, -5, 10**15 + 1])
+async def test_grant_that_is_none_is_refused(admin: Any, amount_nanos: int) -> None:
+    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
+        await grant(admin, amount_nanos)
+    assert refusal.value.reason is Reason.REQUEST_INVALID
+
+
+@pytest.mark.parametrize(
+    ("amount_nanos", "reason"),
+    [(0, "why"), (-(10**15) - 1, "why"), (5, ""), (5, "  "), (5, "x" * 201), (5, "two\nlines"), (-1, "too much")],
+)
+async def test_adjustment_that_cannot_be_is_refused(admin: Any, amount_nanos: int, reason: str) -> None:
+    request = pb.AdjustCreditsRequest(adjustment_id="a", account_id=ACCOUNT, amount_nanos=amount_nanos, reason=reason)
+    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
+        await admin.AdjustCredits(request)
+    assert refusal.value.reason is Reason.REQUEST_INVALID
