@@ -21,7 +21,7 @@ class FakeSleep:
 
     def __init__(self) -> None:
         self.waits_s: list[float] = []
-        self.began = asyncio.Event()
+        self._began = asyncio.Event()
         self._may_return = asyncio.Event()
         self._may_return.set()
 
@@ -31,9 +31,13 @@ class FakeSleep:
     def let_go(self) -> None:
         self._may_return.set()
 
+    async def wait_until_asked(self) -> None:
+        async with asyncio.timeout(10):
+            await self._began.wait()
+
     async def __call__(self, seconds: float) -> None:
         self.waits_s.append(seconds)
-        self.began.set()
+        self._began.set()
         await self._may_return.wait()
 
 

@@ -119,7 +119,7 @@ async def test_revocation_is_committed_and_then_waits_until_it_holds_everywhere(
     created = await client.create_key(account.account_id)
     sleep.hold()
     revoking = asyncio.ensure_future(client.revoke_key(created.key.key_id))
-    await sleep.began.wait()
+    await sleep.wait_until_asked()
     await refusal_of(client, created.api_key)
     assert not revoking.done()
     assert sleep.waits_s == [0.85]
@@ -132,7 +132,7 @@ async def test_revocation_holds_though_its_caller_left(client: AuthClient, sleep
     created = await client.create_key(account.account_id)
     sleep.hold()
     call = client.keys.RevokeKey(pb.RevokeKeyRequest(key_id=created.key.key_id))
-    await sleep.began.wait()
+    await sleep.wait_until_asked()
     call.cancel()
     await refusal_of(client, created.api_key)
 
@@ -155,7 +155,7 @@ async def test_change_of_an_account_is_seen_at_once_and_waits_until_it_holds_eve
     updating = asyncio.ensure_future(
         client.update_account(pb.UpdateAccountRequest(account_id=account.account_id, preferred_class="mezzo"))
     )
-    await sleep.began.wait()
+    await sleep.wait_until_asked()
     assert (await client.verify(created.api_key)).principal.preferred_class == "mezzo"
     assert not updating.done()
     sleep.let_go()

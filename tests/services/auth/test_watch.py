@@ -34,6 +34,10 @@ class SlowDatabase:
             raise ConnectionError("a text that must not be logged")
         return Changes(epoch)
 
+    async def wait_for_read(self) -> None:
+        async with asyncio.timeout(10):
+            await self.begun.acquire()
+
     def end_read(self) -> None:
         self._may_end.release()
 
@@ -81,7 +85,7 @@ async def test_ping_that_comes_during_a_read_is_not_echoed_by_it(
     heartbeats = watches.serve(aiter(pings))
     first = asyncio.ensure_future(anext(heartbeats))
     pings.send(1)
-    await slow.begun.acquire()
+    await slow.wait_for_read()
     pings.send(2)
     await let_others_run()
     slow.epoch = 2
@@ -106,7 +110,7 @@ async def test_pings_that_gathered_are_answered_by_one_read(watches: Watches, sl
     heartbeats = watches.serve(aiter(pings))
     first = asyncio.ensure_future(anext(heartbeats))
     pings.send(1)
-    await slow.begun.acquire()
+    await slow.wait_for_read()
     for number in (2, 3, 4):
         pings.send(number)
     await let_others_run()
@@ -127,7 +131,7 @@ async def test_failed_read_gives_no_heartbeat_and_is_logged_once(
     slow.is_away = True
     for number in (1, 2):
         pings.send(number)
-        await slow.begun.acquire()
+        await slow.wait_for_read()
         slow.end_read()
         await let_others_run()
     assert not waiting.done()
@@ -147,7 +151,7 @@ async def test_database_that_is_behind_the_caller_gives_no_heartbeat(
     heartbeats = watches.serve(aiter(pings))
     waiting = asyncio.ensure_future(anext(heartbeats))
     pings.send(1, epoch=9)
-    await slow.begun.acquire()
+    await slow.wait_for_read()
     slow.end_read()
     await let_others_run()
     assert not waiting.done()

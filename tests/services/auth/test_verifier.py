@@ -1,0 +1,57 @@
+from collections.abc import Callable
+
+import pytest
+
+from services.auth.admin import AccountAdmin, KeyAdmin
+from services.auth.keys import Peppers
+from services.auth.verifier import Verifier
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from tests.fakes import FakeClock
+from tests.services.auth.conftest import FakeSleep
+
+NEW_PEPPER = b"another pepper for tests: 32 bytes"
+
+
+async def issue_key(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> str:
+    account = await AccountAdmin(database, clock, log, sleep).create("Acme")
+    issued = await KeyAdmin(database, peppers, clock, log, sleep).create(account.account_id, "laptop")
+    return issued.secret.reveal()
+
+
+async def test_malformed_key_is_refused_without_asking_the_database(
+    peppers: Peppers, clock: FakeClock, log: Log
+) -> None:
+    unreachable = Database("postgresql://legato@/nowhere?host=/nonexistent", "auth")
+    with pytest.raises(LegatoError) as caught:
+        await Verifier(unreachable, peppers, clock, log).verify("sk-legato-1234")
+    unreachable.close()
+    assert caught.value.reason is Reason.KEY_INVALID
+
+
+async def test_keys_outlive_the_change_of_the_pepper(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    old_key = await issue_key(database, peppers, clock, log, sleep)
+    both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
+    new_key = await issue_key(database, both, clock, log, sleep)
+    verifier = Verifier(database, both, clock, log)
+    versions = [(await verifier.verify(key)).holder.digest.pepper_version for key in (old_key, new_key)]
+    assert versions == [1, 2]
+
+
+async def test_key_whose_pepper_was_taken_away_is_refused_and_the_operator_is_told(
+    database: Database,
+    peppers: Peppers,
+    clock: FakeClock,
+    log: Log,
+    sleep: FakeSleep,
+    log_text: Callable[[], str],
+) -> None:
+    key = await issue_key(database, peppers, clock, log, sleep)
+    with pytest.raises(LegatoError) as caught:
+        await Verifier(database, Peppers({2: NEW_PEPPER}), clock, log).verify(key)
+    assert caught.value.reason is Reason.KEY_INVALID
+    assert "key.pepper_missing" in log_text()
+    assert key not in log_text()
