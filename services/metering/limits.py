@@ -1,7 +1,8 @@
 """How many requests a key may make: GCRA, in memory or in Valkey.
 
 Each key has one number, the moment at which its rate is whole again. A request moves it on by one interval, and is
-refused if that would be further ahead than the burst allows. A refused request moves nothing.
+refused if that would be further ahead than the burst allows. A refused request moves nothing. A moment that is further
+ahead than the rate can have brought it comes from a slower one, which no longer counts: then the rate is whole.
 """
 
 import asyncio
@@ -68,7 +69,10 @@ class LocalLimiter:
     def take(self, key_id: str, rate: Rate) -> Allowance:
         now_us = self._now_us()
         interval_us = rate.interval_us
-        whole_at_us = max(self._whole_at_us.get(key_id, 0), now_us) + interval_us
+        whole_at_us = self._whole_at_us.get(key_id, 0)
+        if not now_us < whole_at_us <= now_us + rate.burst * interval_us:
+            whole_at_us = now_us
+        whole_at_us += interval_us
         wait_us = whole_at_us - rate.burst * interval_us - now_us
         if wait_us > 0:
             raise rate_limited(rate, wait_us)

@@ -32,7 +32,11 @@ local now = time[1] * 1000000 + time[2]
 local results = {}
 for i, key in ipairs(KEYS) do
   local interval, burst = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-  local whole_at = math.max(tonumber(redis.call('GET', key) or 0), now) + interval
+  local whole_at = tonumber(redis.call('GET', key) or 0)
+  if whole_at < now or whole_at > now + burst * interval then
+    whole_at = now
+  end
+  whole_at = whole_at + interval
   local wait = whole_at - burst * interval - now
   if wait > 0 then
     results[i] = -wait

@@ -73,6 +73,13 @@ def test_keys_do_not_take_from_each_other(limiter: LocalLimiter) -> None:
     assert wait_s(limiter, rate, "key_b") == 1.0
 
 
+def test_faster_rate_holds_from_the_next_request_on(limiter: LocalLimiter) -> None:
+    slow = Rate(1, 1)
+    limiter.take("key_a", slow)
+    assert wait_s(limiter, slow, "key_a") == 60.0
+    assert limiter.take("key_a", RATE) == Allowance(3_000, 199, 20)
+
+
 @pytest.mark.parametrize(("requests_per_minute", "burst"), [(1, 1), (14, 1), (15, 1), (30, 2), (3_000, 200)])
 def test_override_has_a_burst_of_four_seconds(requests_per_minute: int, burst: int) -> None:
     assert override(requests_per_minute) == Rate(requests_per_minute, burst)

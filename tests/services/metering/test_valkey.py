@@ -92,6 +92,14 @@ async def test_refused_request_takes_nothing_and_time_gives_back(limiter: Valkey
     await admit(limiter, rate)
 
 
+async def test_faster_rate_holds_from_the_next_request_on(limiter: ValkeyLimiter) -> None:
+    slow = Rate(1, 1)
+    await admit(limiter, slow)
+    with pytest.raises(LegatoError):
+        await admit(limiter, slow)
+    assert (await admit(limiter, Rate(3_000, 200))).remaining_requests == 199
+
+
 async def test_keys_expire_when_their_rate_is_whole(limiter: ValkeyLimiter, valkey_url: str) -> None:
     await admit(limiter)
     with redis.Redis.from_url(valkey_url) as client:
