@@ -38,7 +38,7 @@ class StreamedReply:
         self._chunks = Chunks(completion_id, created_s, class_id)
 
     async def deliver(self, response: router.ChatResponse) -> None:
-        await self._write(self._chunks.deltas(response), more=True)
+        await self._write(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
         await self._write(self._chunks.end(finish_reason, usage), more=False)
@@ -46,13 +46,13 @@ class StreamedReply:
     async def fail(self, error: LegatoError) -> None:
         await self._write(error_event(error), more=False)
 
-    async def _write(self, body: bytes, *, more: bool) -> None:
+    async def _write(self, body: bytes, *, more: bool, speaks: bool = True) -> None:
         if not self.delivered:
             self.delivered = True
             await self._send(
                 {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]}
             )
-            body = self._chunks.role() + body
+            body = self._chunks.role(speaks=speaks) + body
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 

@@ -36,8 +36,10 @@ class Chunks:
         self._delta_head = self._head + b'{"index":0,"delta":{'
         self._content_head = self._delta_head + b'"content":'
 
-    def role(self) -> bytes:
-        return self._delta_head + b'"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+    def role(self, *, speaks: bool = True) -> bytes:
+        """An answer that begins with a tool call has no content, which is not the same as empty content."""
+        content = b'""' if speaks else b"null"
+        return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
         head = self._content_head

@@ -114,3 +114,8 @@ def test_message_of_tool_calls_alone_has_null_content() -> None:
     message = json.loads(folded.completion("tool_calls", USAGE))["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"] == [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def test_answer_that_begins_with_a_call_has_no_content() -> None:
+    [chunk] = events(chunks().role(speaks=False))
+    assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
