@@ -116,7 +116,7 @@ class KeyAdmin:
         key = Key(
             key_id=secret.key_id,
             account_id=checks.id_of("account", account_id),
-            name=checks.name(name),
+            name=checks.key_name(name),
             scopes=checks.scopes(scopes),
             created_at_us=to_micros(now),
             expires_at_us=checks.expires_at_us(now, expires_after_days),

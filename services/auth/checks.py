@@ -46,6 +46,11 @@ def name(given: str) -> str:
     return trimmed
 
 
+def key_name(given: str) -> str:
+    """An account has a name; a key may do without."""
+    return name(given) if given.strip() else ""
+
+
 def preferred_class(given: str) -> str:
     if given not in CLASSES:
         raise _refusal("preferred_class", f"The preferred class is one of: {', '.join(CLASSES)}.")

@@ -26,6 +26,11 @@ def test_name_of_a_hundred_characters_is_taken() -> None:
     assert checks.name("ü" * 100) == "ü" * 100
 
 
+def test_key_may_do_without_a_name() -> None:
+    assert checks.key_name("  ") == ""
+    assert checks.key_name(" laptop ") == "laptop"
+
+
 @pytest.mark.parametrize("name", ["mezzo", "forte", "fortissimo"])
 def test_class_with_a_model_behind_it_can_be_preferred(name: str) -> None:
     assert checks.preferred_class(name) == name

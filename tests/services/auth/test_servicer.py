@@ -253,7 +253,8 @@ async def test_unknown_ids_are_not_found(client: AuthClient, id_suffix: str) -> 
 @pytest.mark.parametrize(
     ("param", "scopes", "days", "name"),
     [
-        ("name", [], None, " "),
+        ("name", [], None, "a\nb"),
+        ("name", [], None, "x" * 101),
         ("scopes", [pb.SCOPE_UNSPECIFIED], None, "laptop"),
         ("scopes", [pb.SCOPE_MODELS, 99], None, "laptop"),
         ("expires_after_days", [], 0, "laptop"),
