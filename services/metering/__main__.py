@@ -1,4 +1,4 @@
-"""`python -m services.metering`"""
+"""`python -m services.metering`: credit, prices, limits and usage."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ import uvloop
 from services.chassis import lifeline
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
+from services.chassis.errors import LegatoError
 from services.chassis.log import open_log
 from services.chassis.server import Server, wait_for_stop
 from services.chassis.settings import SettingsError, load
@@ -24,71 +25,67 @@ from services.metering.servicer import (
     register_metering,
 )
 from services.metering.settings import MeteringSettings
+from services.metering.store.outages import outage_is_unavailable
 from services.metering.store.price_versions import adopt_prices
 from services.metering.sweeper import Sweeper
 from services.metering.valkey import ValkeyLimiter
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-STOP_GRACE_S = 10.0
+# An operation takes milliseconds; only a database that hangs takes longer.
+DRAIN_S = 3.0
+# Exchanges on which nothing runs stay open for as long as their clients like, so they are not waited for.
+STOP_GRACE_S = 0.5
 
 
-async def serve(settings: MeteringSettings) -> None:
+async def main() -> None:
+    settings = load(MeteringSettings)
+    wanted_prices = read_prices(settings.prices)
     log = open_log("metering", debug=settings.debug)
     clock = SystemClock()
-    file_prices = read_prices(settings.prices)
-    listen = settings.metering_listen or _socket_in(settings.data)
     database = open_database("metering", settings.database_url, settings.data)
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(database.close)
-        database.migrate(MIGRATIONS)
-        prices = await database.write(partial(adopt_prices, wanted=file_prices))
+    async with contextlib.AsyncExitStack() as opened:
+        opened.callback(database.close)
+        with outage_is_unavailable():
+            database.migrate(MIGRATIONS)
+            prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
         writer = Writer(database, prices, settings.stream_life_s + settings.hold_grace_s, log)
-        stack.push_async_callback(writer.close)
+        opened.push_async_callback(writer.close)
         limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
         if settings.valkey_url:
             limiter = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), clock, log)
-            stack.push_async_callback(limiter.close)
+            opened.push_async_callback(limiter.close)
         rate = Rate(settings.requests_per_minute, settings.request_burst)
-        servicer = MeteringServicer(database, writer, limiter, rate, log)
+        metering = MeteringServicer(database, writer, limiter, rate, log)
         admin = CreditAdminServicer(database, writer)
-        server = Server(
-            listen,
-            [partial(register_metering, servicer), partial(register_credit_admin, admin)],
-            log,
-            insecure_tcp=settings.insecure_tcp,
-        )
-        sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
-        stack.callback(sweeping.cancel)
+        registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
+        listen = settings.metering_listen or _private_socket(settings.data)
+        server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
         await server.start()
-        log.info("metering.ready", listen=listen, price_version=prices.current_version)
+        sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
+        opened.callback(sweeping.cancel)
+        log.info("service.started", listen=listen, price_version=prices.current_version)
         await wait_for_stop()
-        await _stop(server, servicer)
-        log.info("metering.stopped")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await metering.drain()
+        await server.stop(STOP_GRACE_S)
+    log.info("service.stopped")
 
 
-async def _stop(server: Server, servicer: MeteringServicer) -> None:
-    """Exchanges never end by themselves, so first their calls do."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(STOP_GRACE_S):
-            await servicer.drain()
-    await server.stop(0.5)
-
-
-def _socket_in(data: Path) -> str:
+def _private_socket(data: Path) -> str:
     folder = data.resolve() / "run"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"unix:{folder / 'metering.sock'}"
 
 
-def main() -> None:
+if __name__ == "__main__":
     lifeline.hold()
     try:
-        uvloop.run(serve(load(MeteringSettings)))
+        uvloop.run(main())
     except SettingsError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()
+    except LegatoError:
+        print("metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)", file=sys.stderr)
+        sys.exit(1)

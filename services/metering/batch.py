@@ -16,7 +16,8 @@ from services.chassis.log import Log
 from services.metering.ledger import UnmatchedSettlement
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
-from services.metering.store.books import Outcome, is_outage, keep_books
+from services.metering.store.books import Outcome, keep_books
+from services.metering.store.outages import is_outage
 
 ReplyT = TypeVar("ReplyT")
 

@@ -15,6 +15,8 @@ from services.metering import wire
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, Rate, override
+from services.metering.records import Account
+from services.metering.store.outages import outage_is_unavailable
 from services.metering.store.reports import read_balances
 from services.metering.usage import list_usage
 
@@ -89,7 +91,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = wire.checked_id(request.account_id, "account_id")
-        [account] = await self._database.read(lambda connection: read_balances(connection, [account_id]))
+        [account] = await _read_balances(self._database, [account_id])
         return pb.GetBalanceResponse(balance=wire.from_account(account))
 
 
@@ -108,11 +110,16 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
 
     async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
         account_ids = [wire.checked_id(account_id, "account_ids") for account_id in request.account_ids]
-        accounts = await self._database.read(lambda connection: read_balances(connection, account_ids))
+        accounts = await _read_balances(self._database, account_ids)
         return pb.ListBalancesResponse(balances=map(wire.from_account, accounts))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         return pb.AuditResponse(violations=await audit(self._database))
+
+
+async def _read_balances(database: Database, account_ids: list[str]) -> list[Account]:
+    with outage_is_unavailable():
+        return await database.read(lambda connection: read_balances(connection, account_ids))
 
 
 def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:

@@ -83,11 +83,6 @@ def keep_books(
     return outcomes
 
 
-def is_outage(error: BaseException) -> bool:
-    """Whether it was the database's fault, and trying other operations would only fail again."""
-    return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError)
-
-
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:
     account_ids = list({operation.account_id for operation in operations})
     credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]

@@ -51,7 +51,7 @@ def test_balances_outlive_an_orderly_end(socket_folder: Path, admin: CreditAdmin
         assert balance_after_grant(admin, f"grant-{number}") == 5 * number
         code, said = stop(process)
         assert code == 0
-        assert "metering.stopped" in said
+        assert "service.stopped" in said
     assert (socket_folder / "run").stat().st_mode & 0o777 == 0o700
 
 
@@ -73,3 +73,12 @@ def test_wrong_prices_are_named(tmp_path: Path) -> None:
     assert "classes.mezzo.input" in said
     assert "classes.forte: is missing" in said
     assert "Traceback" not in said
+
+
+def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) -> None:
+    process = start(tmp_path, LEGATO_DATABASE_URL="postgresql://legato@/legato?host=/nowhere")
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert said.splitlines() == [
+        "metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)"
+    ]
