@@ -1,6 +1,7 @@
 """`python -m services.router`: from a class to a model and back."""
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from services.router.providers import open_providers
 from services.router.providers.base import Surroundings, Timeouts
 from services.router.routes import load_routes
 from services.router.servicer import RouterServicer, register_router
+
+STOP_GRACE_S = 0.5
 
 
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,24 +61,19 @@ async def main() -> None:
         await server.start()
         log.info("service.started", listen=listen)
         await wait_for_stop()
-        await _drain(servicer, settings.drain_s)
-        await server.stop(settings.drain_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(settings.drain_s):
+                await servicer.drain()
+        # Edges keep their exchanges open until they are closed from here.
+        await server.stop(STOP_GRACE_S)
         log.info("service.stopped")
     finally:
         for provider in providers.values():
             await provider.aclose()
 
 
-async def _drain(servicer: RouterServicer, drain_s: float) -> None:
-    try:
-        async with asyncio.timeout(drain_s):
-            await servicer.exchange.drain()
-    except TimeoutError:
-        pass
-
-
 def _private_socket(data: Path) -> str:
-    folder = data / "run"
+    folder = data.resolve() / "run"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"unix:{folder / 'router.sock'}"
 

@@ -1,5 +1,6 @@
 """The story of one chat: class, character, fit, credit, provider, relay."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -30,8 +31,7 @@ class _Story:
     attempt: int = 0
     http_status: int | None = None
     relay: Relay | None = None
-    # Until something else is known: a chat that is cancelled can say no more.
-    end: str = "client_gone"
+    end: str = "failed"
     reason: str | None = None
 
 
@@ -54,6 +54,7 @@ class Completions:
         self._character = character
         self._clock = clock
         self._log = log
+        self._running = 0
 
     async def serve(self, conversation: ChatConversation) -> None:
         request = await conversation.receive()
@@ -63,9 +64,13 @@ class Completions:
         allowance = Allowance(conversation, chat.grant if chat.HasField("grant") else None)
         story = _Story(chat.request_id)
         began_s = self._clock.elapsed_s()
+        self._running += 1
         try:
             await self._converse(chat, conversation, allowance, story)
             story.end = "complete"
+        except asyncio.CancelledError:
+            story.end = "client_gone"
+            raise
         except ProviderError as error:
             story.end, story.reason = "upstream_cut", Reason.UPSTREAM_FAILED
             story.http_status = error.http_status
@@ -74,8 +79,14 @@ class Completions:
             story.end, story.reason = "refused", error.reason
             raise
         finally:
+            self._running -= 1
             allowance.close()
             self._tell(story, began_s)
+
+    async def drain(self) -> None:
+        """Wait until no chat runs."""
+        while self._running:
+            await asyncio.sleep(0.02)
 
     async def _converse(
         self, chat: ChatOpen, conversation: ChatConversation, allowance: Allowance, story: _Story

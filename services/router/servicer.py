@@ -24,8 +24,14 @@ CREATED = datetime(2026, 11, 15, tzinfo=UTC)
 
 class RouterServicer(pb_grpc.RouterServiceServicer):
     def __init__(self, completions: Completions, log: Log) -> None:
+        self._completions = completions
         self._chat = StreamMethod(pb.ChatRequest, completions.serve)
-        self.exchange = ExchangeServer({"Chat": self._chat}, pb.ExchangeResponse, log)
+        self._exchange = ExchangeServer({"Chat": self._chat}, pb.ExchangeResponse, log)
+
+    async def drain(self) -> None:
+        """Ask every edge to open no further chats here, then wait until none runs, whichever way it came."""
+        await self._exchange.drain()
+        await self._completions.drain()
 
     def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
         return serve_stream(self._chat, request_iterator, context)
@@ -33,7 +39,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
     ) -> AsyncIterator[pb.ExchangeResponse]:
-        return self.exchange.serve(request_iterator, context)
+        return self._exchange.serve(request_iterator, context)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         created = Timestamp()

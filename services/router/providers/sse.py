@@ -14,8 +14,8 @@ class EventReader:
         # The beginning of a line whose end has not come yet.
         self._begun: list[bytes] = []
         self._begun_bytes = 0
-        # The data lines of an event whose blank line has not come yet.
-        self._data: list[bytes] = []
+        # The data of an event whose blank line has not come yet.
+        self._data: bytes | None = None
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of each event that is complete with what was received."""
@@ -55,13 +55,18 @@ class EventReader:
         events = []
         data = self._data
         for line in lines:
-            if not line:
-                if data:
-                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
-                    data.clear()
-            elif line.startswith(b"data:"):
-                data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-                if len(data) > LONGEST_EVENT_LINES:
-                    raise EventTooLong
+            if line.startswith(b"data:"):
+                value = line[6:] if line.startswith(b"data: ") else line[5:]
+                data = value if data is None else _join(data, value)
+            elif not line and data is not None:
+                events.append(data)
+                data = None
             # Comments, and fields that mean nothing to a chat (event, id, retry), are passed over.
+        self._data = data
         return events
+
+
+def _join(data: bytes, value: bytes) -> bytes:
+    if data.count(b"\n") >= LONGEST_EVENT_LINES:
+        raise EventTooLong
+    return data + b"\n" + value

@@ -105,7 +105,18 @@ async def running_router(
     servicer = RouterServicer(Completions(routes, providers, load_character(), SystemClock(), log), log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()
-    channel = open_channel(f"unix:{folder}/router.sock")
+    try:
+        async with connected_router(f"unix:{folder}/router.sock", log) as router:
+            yield router
+    finally:
+        await server.stop(0)
+        for provider in providers.values():
+            await provider.aclose()
+
+
+@asynccontextmanager
+async def connected_router(address: str, log: Log) -> AsyncIterator[Router]:
+    channel = open_channel(address)
     stub = RouterServiceStub(channel)
     exchange = ExchangeClient("Router", stub.Exchange, ExchangeRequest, SystemClock(), log)
     exchange.start()
@@ -115,9 +126,6 @@ async def running_router(
     finally:
         await exchange.close()
         await channel.close()
-        await server.stop(0)
-        for provider in providers.values():
-            await provider.aclose()
 
 
 def as_json(value: Any) -> bytes:

@@ -139,7 +139,8 @@ class SilentCaller:
         self.sent: list[ChatResponse] = []
 
     async def receive(self) -> ChatRequest:
-        return await asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
+        return ChatRequest()
 
     async def send(self, response: ChatResponse) -> None:
         self.sent.append(response)

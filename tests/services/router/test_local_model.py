@@ -121,6 +121,12 @@ async def test_model_hears_the_result_of_a_call(provider: LocalProvider) -> None
     assert any(piece.contents for piece in pieces)
 
 
+async def test_model_understands_content_in_parts(provider: LocalProvider) -> None:
+    parts = b'[{"role":"user","content":[{"type":"text","text":"Name a"},{"type":"text","text":" colour."}]}]'
+    [piece] = await ask(provider, replace(CALL, messages_json=parts, stream=False))
+    assert piece.contents
+
+
 async def test_prompt_longer_than_the_window_is_told_apart(provider: LocalProvider) -> None:
     messages = msgspec.json.encode([{"role": "user", "content": "word " * 9000}])
     with pytest.raises(ProviderError) as failure:

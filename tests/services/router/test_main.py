@@ -1,14 +1,20 @@
 """The router as a process."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from protos.router.v1.router_pb2 import ListModelsRequest
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.channel import open_sync_channel
+from services.chassis.log import Log
+from tests.services.router.harness import connected_router, read
+from tests.upstream import Reply, Upstream
 
 COMMAND = [sys.executable, "-m", "services.router"]
 
@@ -24,6 +30,46 @@ def test_router_serves_until_it_is_asked_to_end(socket_folder: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     process.stderr.close()
+
+
+ROUTES = """
+[providers.host]
+kind = "openai"
+base_url = "{base_url}"
+[models.model]
+provider = "host"
+name = "model"
+context_tokens = 10000
+max_output_tokens = 1000
+[classes]
+mezzo = {{ models = ["model"] }}
+forte = {{ models = ["model"] }}
+fortissimo = {{ models = ["model"] }}
+"""
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["exchange", "rpc"])
+async def test_chat_under_way_is_finished_before_the_process_ends(
+    ordinary: bool, socket_folder: Path, upstream: Upstream, log: Log
+) -> None:
+    (socket_folder / "routes.toml").write_text(ROUTES.format(base_url=upstream.base_url))
+    upstream.replies.append(Reply(repeat=10, event_delay_s=0.02))
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        env={**os.environ, "LEGATO_DATA": str(socket_folder), "LEGATO_ROUTES": str(socket_folder / "routes.toml")},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    await process.stderr.readline()
+    async with connected_router(f"unix:{socket_folder}/run/router.sock", log) as router:
+        call = router.open(ordinary=ordinary)
+        assert await call.receive()
+        process.send_signal(signal.SIGTERM)
+        answer = await read(call)
+        assert answer.text.endswith("Hello, world!")
+        assert answer.finished.finish_reason == "stop"
+        async with asyncio.timeout(5):
+            assert await process.wait() == 0
 
 
 def test_mistakes_in_the_routes_are_told_before_anything_is_opened(socket_folder: Path) -> None:
