@@ -24,14 +24,14 @@ async def main(settings: EdgeSettings) -> None:
     async with assembled(settings, SystemClock(), log) as edge:
         server = HttpServer(edge.app, settings.drain_s)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        known = asyncio.create_task(edge.models.known())
-        await asyncio.wait({stop, known}, return_when=asyncio.FIRST_COMPLETED)
-        if known.done():
+        complete = asyncio.create_task(edge.complete())
+        await asyncio.wait({stop, complete}, return_when=asyncio.FIRST_COMPLETED)
+        if complete.done():
             await health.start()
             host, port = listener.getsockname()[:2]
             log.info("edge.serves", address=f"{host}:{port}")
         await stop
-        known.cancel()
+        complete.cancel()
         await health.stop(0)
         server.should_exit = True
         await serving

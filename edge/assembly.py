@@ -20,8 +20,13 @@ from services.chassis.log import Log
 @dataclass(frozen=True, slots=True)
 class Assembly:
     app: Edge
-    models: Models
-    metering: Metering
+    _models: Models
+    _principals: Principals
+
+    async def complete(self) -> None:
+        """Returns when router and auth have answered for the first time. Metering is waited for by each request."""
+        await self._models.known()
+        await self._principals.known()
 
 
 @contextlib.asynccontextmanager
@@ -35,7 +40,7 @@ async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIter
     principals.start()
     models.start()
     try:
-        yield Assembly(Edge(chat, log), models, metering)
+        yield Assembly(Edge(chat, log), models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):

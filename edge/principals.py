@@ -69,6 +69,7 @@ class Principals:
         self._digest_by_key_id: dict[str, bytes] = {}
         self._ping_sent_at_s: dict[int, float] = {}
         self._last_ping_no = 0
+        self._heard = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -78,6 +79,10 @@ class Principals:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
+
+    async def known(self) -> None:
+        """Returns when auth has answered for the first time."""
+        await self._heard.wait()
 
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
@@ -107,7 +112,7 @@ class Principals:
         try:
             with errors_of("Authentication"):
                 return await self._auth.Verify(
-                    pb.VerifyRequest(api_key=api_key.decode("ascii")), timeout=VERIFY_TIMEOUT_S
+                    pb.VerifyRequest(api_key=api_key.decode("ascii")), timeout=VERIFY_TIMEOUT_S, wait_for_ready=True
                 )
         except LegatoError as error:
             # Every key that is not good is refused in the same words, whoever found out.
@@ -147,6 +152,7 @@ class Principals:
     def _take(self, heartbeat: pb.WatchResponse) -> None:
         """Forget first, then prolong: the lease may never cover what should be forgotten."""
         self._epoch = max(self._epoch, heartbeat.epoch)
+        self._heard.set()
         if heartbeat.forget_all:
             for digest in [d for d, entry in self._remembered.items() if entry.epoch < heartbeat.epoch]:
                 del self._remembered[digest]

@@ -220,8 +220,8 @@ class StaleAuth:
         self._answers = [stale]
         self._auth = auth
 
-    async def Verify(self, request: pb.VerifyRequest, timeout: float) -> pb.VerifyResponse:
+    async def Verify(self, request: pb.VerifyRequest, **options: Any) -> pb.VerifyResponse:
         if self._answers:
             return self._answers.pop()
-        answer: pb.VerifyResponse = await self._auth.Verify(request, timeout=timeout)
+        answer: pb.VerifyResponse = await self._auth.Verify(request, **options)
         return answer
