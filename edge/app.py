@@ -45,7 +45,9 @@ class Edge:
             await send(message)
 
         try:
-            if scope["path"] == CHAT_PATH and scope["method"] == "POST":
+            if scope["path"] == CHAT_PATH:
+                if scope["method"] != "POST":
+                    raise _method_not_allowed()
                 await self._chat(scope, receive, send_identified, request_id)
             else:
                 await self._others(scope, receive, send_identified)  # type: ignore[arg-type]
@@ -106,7 +108,7 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def reshape(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return _error(LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not take that method."))
+            return _error(_method_not_allowed())
         return _error(LegatoError(Reason.NOT_FOUND, "There is nothing at this address."))
 
     @app.exception_handler(Exception)
@@ -114,6 +116,10 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
         return _error(internal_error())
 
     return app
+
+
+def _method_not_allowed() -> LegatoError:
+    return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not take that method.")
 
 
 def _json(value: Any) -> Response:
