@@ -1,0 +1,61 @@
+"""One service for all tests that leave it as it was, and a client of each kind on an account of its own."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import openai
+import pytest
+
+from tests.service import Service, UpstreamThread
+from tests.upstream import Reply, Upstream
+
+
+@pytest.fixture(scope="session")
+def shared_upstream() -> Iterator[Upstream]:
+    with UpstreamThread() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def upstream(shared_upstream: Upstream) -> Upstream:
+    """Knows nothing of the tests before."""
+    shared_upstream.replies.clear()
+    shared_upstream.requests.clear()
+    shared_upstream.default_reply = Reply()
+    return shared_upstream
+
+
+@pytest.fixture(scope="session")
+def service(shared_upstream: Upstream) -> Iterator[Service]:
+    """At debug level, so that whatever a log could ever hold is written."""
+    with Service(shared_upstream, {"LEGATO_DEBUG": "1"}) as service:
+        yield service
+
+
+@pytest.fixture
+def own_service(upstream: Upstream) -> Iterator[Service]:
+    """For a test that kills or restarts it."""
+    with Service(upstream) as service:
+        yield service
+
+
+@pytest.fixture
+def account(service: Service) -> str:
+    return service.new_account()
+
+
+@pytest.fixture
+def api_key(service: Service, account: str) -> str:
+    return service.new_key(account)
+
+
+@pytest.fixture
+def client(service: Service, upstream: Upstream, api_key: str) -> Iterator[openai.OpenAI]:
+    """Tells of the first failure: what it would try again is not what a test is about."""
+    with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+async def async_client(service: Service, upstream: Upstream, api_key: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+        yield client

@@ -1,0 +1,108 @@
+"""HTTP without a client's manners: what is sent is what the test says, byte for byte."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.service import PATIENCE_S, Service
+
+CHAT = "/v1/chat/completions"
+ERROR_KEYS = {"message", "type", "param", "code"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error's fields; whatever is no error of the one shape fails the test."""
+        assert self.headers["content-type"] == "application/json"
+        body = self.json
+        assert body.keys() == {"error"}
+        error: dict[str, Any] = body["error"]
+        assert error.keys() == ERROR_KEYS
+        assert isinstance(error["message"], str)
+        assert error["message"]
+        assert isinstance(error["type"], str)
+        return error
+
+    @property
+    def events(self) -> list[Any]:
+        """The events of a stream, each one line; `[DONE]` as it is."""
+        lines = self.body.decode().split("\n\n")
+        assert lines.pop() == ""
+        assert all(line.startswith("data: ") and "\n" not in line for line in lines)
+        return [line if line == "[DONE]" else json.loads(line) for line in (line[6:] for line in lines)]
+
+
+def ask(
+    service: Service,
+    method: str,
+    path: str,
+    api_key: str = "",
+    body: bytes | Iterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    connection = http.client.HTTPConnection(*service.address, timeout=PATIENCE_S)
+    authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        connection.request(method, path, body, {**authorization, **(headers or {})})
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read())
+    finally:
+        connection.close()
+
+
+def post_chat(service: Service, api_key: str, body: bytes | Mapping[str, Any]) -> Answer:
+    return ask(
+        service,
+        "POST",
+        CHAT,
+        api_key,
+        body if isinstance(body, bytes) else json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+
+
+def send_bytes(service: Service, sent: bytes) -> Answer:
+    """On a connection of its own; the answer is read as HTTP."""
+    with socket.create_connection(service.address, timeout=PATIENCE_S) as connection:
+        connection.sendall(sent)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read())
+
+
+class OpenChat:
+    """A chat whose client can leave whenever the test likes."""
+
+    def __init__(self, service: Service, api_key: str, body: Mapping[str, Any]) -> None:
+        encoded = json.dumps(body).encode()
+        self._socket = socket.create_connection(service.address, timeout=PATIENCE_S)
+        self._socket.sendall(
+            f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(encoded)}\r\n\r\n".encode()
+            + encoded
+        )
+        self.received = b""
+
+    def read_until(self, text: bytes) -> None:
+        while text not in self.received:
+            piece = self._socket.recv(65536)
+            assert piece, f"the connection ended after {self.received!r}"
+            self.received += piece
+
+    def leave(self) -> None:
+        self._socket.close()

@@ -1,0 +1,83 @@
+"""A client that leaves: the upstream's request ends at once, and what was delivered is charged."""
+
+import openai
+import pytest
+
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import OpenChat
+from tests.service import Service, wait_for_requests, wait_until
+from tests.upstream import Reply, Upstream
+
+CREDIT_NANOS = 5 * 10**9
+
+SILENT = {
+    "before the response": Reply(delay_s=600),
+    "before the first event": Reply(first_event_delay_s=600),
+    "before the first token": Reply(stall_after=1),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("silence", SILENT)
+def test_leaving_before_the_first_token_is_free(
+    service: Service, upstream: Upstream, account: str, api_key: str, silence: str, stream: bool
+) -> None:
+    upstream.replies.append(SILENT[silence])
+    chat = OpenChat(service, api_key, {"model": "fortissimo", "messages": QUESTION, "stream": stream})
+    request = wait_for_requests(upstream)
+    assert service.balance(account).held_nanos > 0
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    assert service.settled_balance_nanos(account) == CREDIT_NANOS
+    assert service.audit() == []
+
+
+def test_leaving_in_mid_stream_costs_what_was_delivered(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    upstream.replies.append(Reply(contents=["It ", "rains", "."], stall_after=3))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True})
+    chat.read_until(b'"rains"')
+    [request] = upstream.requests
+    assert not request.aborted
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    charged_nanos = CREDIT_NANOS - service.settled_balance_nanos(account)
+    [row] = service.usage(account)
+    assert row.usage.prompt_tokens > 0
+    assert row.usage.completion_tokens == 2
+    assert charged_nanos == 100 * row.usage.prompt_tokens + 210 * 2
+    assert service.audit() == []
+
+
+def test_leaving_in_the_middle_of_a_whole_answer_is_free(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    upstream.replies.append(Reply(contents=["It ", "rains", "."], stall_after=3))
+    chat = OpenChat(service, api_key, {"model": "fortissimo", "messages": QUESTION})
+    request = wait_for_requests(upstream)
+    assert request.json["stream"] is True
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    assert service.settled_balance_nanos(account) == CREDIT_NANOS
+
+
+def test_closing_the_clients_stream_ends_the_upstreams(
+    service: Service, client: openai.OpenAI, upstream: Upstream, account: str
+) -> None:
+    upstream.replies.append(Reply(contents=["It ", "rains"], repeat=100_000, event_delay_s=0.01))
+    with client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True) as stream:
+        for _ in range(5):
+            next(stream)
+    wait_until(lambda: upstream.requests[0].aborted)
+    assert service.settled_balance_nanos(account) < CREDIT_NANOS
+    assert service.audit() == []
+
+
+def test_connection_that_stays_serves_the_next_request(
+    service: Service, client: openai.OpenAI, upstream: Upstream
+) -> None:
+    for _ in range(3):
+        with client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True) as stream:
+            assert list(stream)[-1].usage is not None
+    assert not any(request.aborted for request in upstream.requests)

@@ -1,0 +1,97 @@
+"""What a chat costs, and what happens when the credit ends."""
+
+import openai
+import pytest
+
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import post_chat
+from tests.service import Service
+from tests.upstream import Reply, Upstream
+
+DOLLAR_NANOS = 10**9
+
+# Nano-dollars a token, by the documented prices: input, cached input, output. Where no price is given for cached
+# input, it costs what input costs.
+PRICES = {"mezzo": (100, 20, 210), "forte": (1_070, 1_070, 3_450), "fortissimo": (3_450, 3_450, 17_250)}
+
+USAGE = {
+    "prompt_tokens": 1_201,
+    "completion_tokens": 333,
+    "total_tokens": 1_534,
+    "prompt_tokens_details": {"cached_tokens": 401},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", PRICES)
+def test_charge_is_exact(
+    service: Service, upstream: Upstream, account: str, api_key: str, model: str, stream: bool
+) -> None:
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, {"model": model, "messages": QUESTION, "stream": stream}).status == 200
+    input_nanos, cached_nanos, output_nanos = PRICES[model]
+    cost_nanos = 800 * input_nanos + 401 * cached_nanos + 333 * output_nanos
+    assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
+    [row] = service.usage(account, ["class"])
+    assert (row.class_id, row.requests, row.cost_nanos) == (model, 1, cost_nanos)
+    assert (row.usage.prompt_tokens, row.usage.cached_tokens, row.usage.completion_tokens) == (1_201, 401, 333)
+
+
+def test_usage_that_the_upstream_does_not_tell_is_counted(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    upstream.replies.append(Reply(contents=["It ", "rains"], usage=None))
+    told = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION}).json["usage"]
+    assert told["prompt_tokens"] > 10
+    assert told["completion_tokens"] == 2
+    cost_nanos = 100 * told["prompt_tokens"] + 210 * told["completion_tokens"]
+    assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
+
+
+def test_balance_is_the_credit_less_all_charges(
+    service: Service, client: openai.OpenAI, upstream: Upstream, account: str
+) -> None:
+    service.legato("credits", "grant", account, "0.000000001")
+    service.legato("credits", "adjust", account, "-1.25", "--reason", "a test")
+    for model in PRICES:
+        client.chat.completions.create(model=model, messages=QUESTION)
+    balance_nanos = service.settled_balance_nanos(account)
+    rows = service.usage(account, ["key", "class"])
+    assert {row.class_id for row in rows} == set(PRICES)
+    assert len({row.key_id for row in rows}) == 1
+    assert balance_nanos == 3_750_000_001 - sum(row.cost_nanos for row in rows)
+    told = service.legato("credits", "balance", account)
+    assert (told["balance_nanos"], told["held_nanos"]) == (balance_nanos, 0)
+    assert service.audit() == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answer_ends_with_length_where_the_credit_ends(service: Service, upstream: Upstream, stream: bool) -> None:
+    account = service.new_account(credits="0.0001")
+    api_key = service.new_key(account)
+    upstream.replies.append(Reply(contents=[" rain"], repeat=2_000, usage=None, event_delay_s=0.001))
+    answer = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": stream})
+    assert answer.status == 200
+    if stream:
+        *chunks, counted, done = answer.events
+        assert done == "[DONE]"
+        usage = counted["usage"]
+        finish_reason = chunks[-1]["choices"][0]["finish_reason"]
+        content = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    else:
+        usage = answer.json["usage"]
+        finish_reason = answer.json["choices"][0]["finish_reason"]
+        content = answer.json["choices"][0]["message"]["content"]
+    assert finish_reason == "length"
+    assert content == " rain" * usage["completion_tokens"]
+    assert 100 < usage["completion_tokens"] < 500
+    balance_nanos = service.settled_balance_nanos(account)
+    assert balance_nanos == 100_000 - 100 * usage["prompt_tokens"] - 210 * usage["completion_tokens"]
+    assert balance_nanos >= 0
+    # What is left is too little for another question.
+    refused = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION})
+    assert refused.status == 402
+    assert refused.error["type"] == "insufficient_quota"
+    assert len(upstream.requests) == 1
+    assert service.settled_balance_nanos(account) == balance_nanos
+    assert service.audit() == []

@@ -1,0 +1,108 @@
+"""Long streams, many streams, large prompts."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import openai
+
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import CHAT, ask, post_chat, send_bytes
+from tests.service import Service
+from tests.upstream import Reply, Upstream
+
+MB = 1024 * 1024
+
+
+def test_stream_of_50_000_chunks_passes_whole_and_in_order(service: Service, upstream: Upstream, api_key: str) -> None:
+    contents = [f" {number % 1000}" for number in range(50_000)]
+    usage = {"prompt_tokens": 11, "completion_tokens": 100_000, "total_tokens": 100_011}
+    upstream.replies.append(Reply(contents=contents, usage=usage))
+    answer = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True})
+    assert answer.status == 200
+    role, *chunks, finish, counted, done = answer.events
+    assert role["choices"][0]["delta"]["role"] == "assistant"
+    assert [chunk["choices"][0]["delta"]["content"] for chunk in chunks] == contents
+    assert finish["choices"][0]["finish_reason"] == "stop"
+    assert counted["usage"]["completion_tokens"] == 100_000
+    assert done == "[DONE]"
+
+
+async def test_hundred_streams_at_once_are_each_whole(
+    service: Service, async_client: openai.AsyncOpenAI, upstream: Upstream, account: str
+) -> None:
+    said = [[f"{number}:", *(f" {word}" for word in range(40))] for number in range(100)]
+    upstream.replies.extend(Reply(contents=contents, event_delay_s=0.02) for contents in said)
+    all_have_begun = asyncio.Barrier(100)
+
+    async def read() -> list[str]:
+        stream = await async_client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True)
+        chunks = aiter(stream)
+        role = await anext(chunks)
+        assert role.choices[0].delta.role == "assistant"
+        await all_have_begun.wait()
+        *spoken, finish, counted = [chunk async for chunk in chunks]
+        assert finish.choices[0].finish_reason == "stop"
+        assert counted.usage is not None
+        return [chunk.choices[0].delta.content or "" for chunk in spoken]
+
+    heard = await asyncio.gather(*(read() for _ in range(100)))
+    assert sorted(heard) == sorted(said)
+    assert service.settled_balance_nanos(account) == 5 * 10**9 - 100 * (11 * 100 + 7 * 210)
+    assert service.audit() == []
+
+
+def test_prompt_of_4_mb_reaches_the_upstream_byte_for_byte_and_is_charged(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    # Spelled as a client may: escapes, spaces and letters outside of ASCII must arrive as they are.
+    sentence = 'The caf\\u00e9 on the corner opens at seven, and the "été" menu is \\"ready\\" by noon. '
+    text = sentence.replace('"été"', "été") * (4 * MB // len(sentence) + 1)
+    messages = ('[ {"role":"user", "content":"' + text + '"} ]').encode()
+    assert len(messages) > 4 * MB
+    upstream.replies.append(Reply(usage=None))
+    answer = post_chat(service, api_key, b'{"model":"mezzo","messages":' + messages + b"}")
+    assert answer.status == 200
+    [request] = upstream.requests
+    assert messages[1:] in request.body
+    assert request.json["messages"][1:] == json.loads(messages)
+    usage = answer.json["usage"]
+    assert usage["prompt_tokens"] > 500_000
+    cost_nanos = 100 * usage["prompt_tokens"] + 210 * usage["completion_tokens"]
+    assert service.settled_balance_nanos(account) == 5 * 10**9 - cost_nanos
+
+
+def test_prompt_that_no_window_holds_is_refused_and_free(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    messages = [{"role": "user", "content": "a b " * 1_000_000}]
+    answer = post_chat(service, api_key, {"model": "mezzo", "messages": messages})
+    assert answer.status == 400
+    assert answer.error["code"] == "context_length_exceeded"
+    assert upstream.requests == []
+    assert service.settled_balance_nanos(account) == 5 * 10**9
+
+
+def test_body_over_16_mb_is_refused_by_its_length_alone(service: Service, api_key: str) -> None:
+    headers = ["Host: test", f"Authorization: Bearer {api_key}", f"Content-Length: {16 * MB + 1}"]
+    answer = send_bytes(service, "\r\n".join([f"POST {CHAT} HTTP/1.1", *headers, "", ""]).encode())
+    assert answer.status == 413
+    assert answer.error["code"] == "request_too_large"
+
+
+def test_body_over_16_mb_without_a_length_is_refused(service: Service, api_key: str) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b'{"messages":[{"role":"user","content":"'
+        for _ in range(17):
+            yield b"x" * MB
+
+    answer = ask(service, "POST", CHAT, api_key, pieces())
+    assert answer.status == 413
+    assert answer.error["type"] == "invalid_request_error"
+
+
+def test_body_of_just_16_mb_is_read(service: Service, api_key: str) -> None:
+    body = b'{"messages":[]'.ljust(16 * MB - 1) + b"}"
+    answer = post_chat(service, api_key, body)
+    assert answer.status == 400
+    assert answer.error["param"] == "messages"
