@@ -163,8 +163,8 @@ def test_migrations_are_applied_once(database: Database, migrations: Path) -> No
         assert note_ids(connection) == [1]
 
 
-def test_two_replicas_that_start_at_once_take_turns(database_url: str, migrations: Path) -> None:
-    replicas = [Database(database_url, "example") for _ in range(2)]
+def test_two_replicas_that_start_at_once_take_turns(postgres_url: str, migrations: Path) -> None:
+    replicas = [Database(postgres_url, "example") for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda replica: replica.migrate(migrations), replicas))
 
