@@ -12,7 +12,7 @@ from edge.settings import EdgeSettings
 from services.chassis import lifeline
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
-from services.chassis.server import Server, wait_for_stop
+from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
 
@@ -20,7 +20,12 @@ async def main(settings: EdgeSettings) -> None:
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)
-    health = Server(settings.health_listen(), [], log, insecure_tcp=settings.insecure_tcp)
+    health = Server(
+        settings.edge_health_listen or private_listen(settings.data, "edge"),
+        [],
+        log,
+        insecure_tcp=settings.insecure_tcp,
+    )
     async with assembled(settings, SystemClock(), log) as edge:
         server = HttpServer(edge.app, settings.drain_s)
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -27,7 +27,12 @@ def error_headers(error: LegatoError) -> Headers:
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
     if error.reason is Reason.RATE_LIMITED:
         # Nothing is left of the rate, so that a client need not wait for an answer to know.
-        headers += rate_headers(AdmitResponse(**error.figures))
+        headers += rate_headers(
+            AdmitResponse(
+                limit_requests=error.figures.get("limit_requests", 0),
+                reset_requests_ms=error.figures.get("reset_requests_ms", 0),
+            )
+        )
     if error.reason in _NOT_WORTH_A_RETRY:
         headers.append((b"x-should-retry", b"false"))
     return headers

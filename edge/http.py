@@ -75,7 +75,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """For what is not HTTP; the parser's own words are not passed on."""
         # Before the first request there is none, whatever the library's types say.
         cycle: Any = self.cycle
-        if cycle is None or not cycle.response_started:
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
         self.transport.close()
 

@@ -22,6 +22,3 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")
         return given or f"unix:{self.data.resolve()}/run/{service}.sock"
-
-    def health_listen(self) -> str:
-        return self.edge_health_listen or f"unix:{self.data.resolve()}/run/edge.sock"

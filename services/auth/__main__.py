@@ -14,7 +14,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.errors import LegatoError
 from services.chassis.log import open_log
-from services.chassis.server import Server, wait_for_stop
+from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
@@ -39,7 +39,7 @@ async def main() -> None:
         with store.outage_is_unavailable():
             database.migrate(MIGRATIONS)
         auth = Auth(database, peppers, SystemClock(), log)
-        listen = settings.auth_listen or _private_socket(settings.data)
+        listen = settings.auth_listen or private_listen(settings.data, "auth")
         server = Server(listen, auth.registrations, log, insecure_tcp=settings.insecure_tcp)
         await server.start()
         log.info("service.started", listen=listen)
@@ -49,12 +49,6 @@ async def main() -> None:
         log.info("service.stopped")
     finally:
         database.close()
-
-
-def _private_socket(data: Path) -> str:
-    folder = data / "run"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return f"unix:{folder / 'auth.sock'}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -109,6 +110,13 @@ class Server:
     async def _set_health(self, status: Any) -> None:
         for name in self._names:
             await self._health.set(name, status)
+
+
+def private_listen(data: Path, service: str) -> str:
+    """Where a service listens unless it is told otherwise: a socket that only its own user can reach."""
+    folder = data.resolve() / "run"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return f"unix:{folder / service}.sock"
 
 
 async def wait_for_stop() -> None:

@@ -72,6 +72,18 @@ async def test_headers_that_do_not_come_in_time_are_not_waited_for(
     assert is_error_shape(body)
 
 
+async def test_garbage_after_a_good_request_is_refused_too(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await reader.readuntil(b"hello")
+    writer.write(b"and now for something else\r\n\r\n")
+    async with asyncio.timeout(10):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert is_error_shape(body)
+    writer.close()
+
+
 async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
