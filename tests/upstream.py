@@ -48,6 +48,8 @@ class Reply(msgspec.Struct, kw_only=True):
     delay_s: float = 0
     first_event_delay_s: float = 0
     event_delay_s: float = 0
+    # Between the last event and the end of the response.
+    end_delay_s: float = 0
     # After this many events the connection is broken, or nothing more comes.
     cut_after: int | None = None
     stall_after: int | None = None
@@ -190,6 +192,7 @@ async def _stream(reply: Reply, request: web.Request) -> web.StreamResponse:
             # At least a turn of the loop, so that a peer that left is noticed.
             await asyncio.sleep(reply.event_delay_s)
         await response.write(write)
+    await asyncio.sleep(reply.end_delay_s)
     await response.write_eof()
     return response
 

@@ -40,7 +40,7 @@ _messages = msgspec.json.Decoder(list[_Message])
 _messages_of_raw_fields = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prompt:
     messages_json: bytes
     tokens: int

@@ -23,8 +23,12 @@ class ToolCallFragment(msgspec.Struct, gc=False):
     # Some providers send the arguments as an object: then they are whole.
     arguments: str | dict[str, msgspec.Raw] | None = None
 
+    def __repr__(self) -> str:
+        # Nothing of what was said is ever printed.
+        return "ToolCallFragment(...)"
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class _Call:
     index: int
     provider_index: int | None

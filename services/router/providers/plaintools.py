@@ -39,11 +39,6 @@ class _Choice(msgspec.Struct):
     allowed_tools: _AllowedTools | None = None
 
 
-class _Call(msgspec.Struct):
-    name: str
-    arguments: dict[str, msgspec.Raw]
-
-
 class _CallOrReply(msgspec.Struct):
     reply: str | None = None
     name: str | None = None

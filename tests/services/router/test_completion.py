@@ -182,11 +182,11 @@ def test_auto_is_the_class_the_account_prefers(model: str, preferred: str, serve
 async def test_prompt_without_room_is_refused_with_the_numbers(socket_folder: Path, log: Log) -> None:
     async with (
         Upstream() as upstream,
-        running_router(socket_folder, log, {target("small", context_tokens=50): upstream}) as router,
+        running_router(socket_folder, log, {target("small", context_tokens=20): upstream}) as router,
     ):
         refusal = await refusal_of(router)
         assert refusal.reason is Reason.CONTEXT_EXCEEDED
-        assert "50" in refusal.message
+        assert " 20:" in refusal.message
         assert not upstream.requests
 
 
@@ -227,7 +227,7 @@ async def test_next_model_is_asked_when_the_first_fails_before_its_first_byte(
 
 async def test_model_with_a_larger_window_is_asked_where_the_first_has_no_room(socket_folder: Path, log: Log) -> None:
     async with Upstream() as small, Upstream() as large:
-        targets = {target("small", context_tokens=50): small, target("large"): large}
+        targets = {target("small", context_tokens=20): small, target("large"): large}
         async with running_router(socket_folder, log, targets) as router:
             assert (await router.ask()).text == "Hello, world!"
             assert not small.requests
@@ -319,6 +319,18 @@ async def test_long_stream_passes_whole_and_in_order(router: Router, upstream: U
     assert answer.text == "".join(contents)
     counts = [response.output_tokens for response in answer.responses]
     assert counts == sorted(counts)
+
+
+async def test_prompt_of_megabytes_is_counted_and_arrives_whole(socket_folder: Path, log: Log) -> None:
+    messages = as_json([{"role": "user", "content": "All happy families are alike. " * 140_000}])
+    async with (
+        Upstream() as upstream,
+        running_router(socket_folder, log, {target("vast", context_tokens=1_000_000): upstream}) as router,
+    ):
+        answer = await router.ask(messages, ordinary=True)
+        assert answer.text == "Hello, world!"
+        assert 840_000 <= answer.responses[-1].prompt_tokens <= 850_000
+        assert messages[1:] in upstream.requests[0].body
 
 
 async def test_first_message_must_open_the_chat(router: Router) -> None:

@@ -50,8 +50,9 @@ def text_of(pieces: list[Piece]) -> str:
 
 
 async def failure_of(provider: OpenAIProvider, call: Call = CALL) -> ProviderError:
-    with pytest.raises(ProviderError) as failure:
-        await pieces_of(provider, call)
+    async with asyncio.timeout(10):
+        with pytest.raises(ProviderError) as failure:
+            await pieces_of(provider, call)
     return failure.value
 
 
@@ -151,6 +152,7 @@ async def test_server_may_answer_the_other_way_than_it_was_asked(upstream: Upstr
 
 
 async def test_connection_is_used_again_after_a_whole_answer(upstream: Upstream, provider: OpenAIProvider) -> None:
+    upstream.replies.append(Reply(end_delay_s=0.05))
     for call in (CALL, WHOLE_CALL, CALL):
         await pieces_of(provider, call)
     assert len({request.connection for request in upstream.requests}) == 1
