@@ -70,7 +70,7 @@ async def test_exactly_as_many_reserves_are_admitted_as_the_balance_covers(datab
 
 
 async def test_two_writers_on_one_database_admit_no_more_than_one(
-    database: Database, database_url: str, prices: Prices, writer: Writer, log: Log
+    database: Database, database_url: str, prices: Prices, writer: Writer, log: Log, log_text: Callable[[], str]
 ) -> None:
     other_database = Database(database_url, "metering")
     other = Writer(other_database, prices, LIFE_S, log)
@@ -82,6 +82,8 @@ async def test_two_writers_on_one_database_admit_no_more_than_one(
     other_database.close()
     assert [type(outcome) for outcome in mine] == [type(outcome) for outcome in reversed(theirs)]
     assert sum(isinstance(outcome, Reserved) for outcome in mine) == 30
+    # They waited for each other's locks; neither had to find out that rows had moved under it.
+    assert "batch.failed" not in log_text()
     assert await audit(database) == []
 
 

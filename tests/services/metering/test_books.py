@@ -12,7 +12,8 @@ from services.metering.records import Account, Usage
 from tests.services.metering.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
 
-numbers = st.integers(1, 4)
+# Few requests, so that what is said about them collides.
+numbers = st.integers(1, 2)
 usages = st.builds(
     lambda prompt, cached, completion: Usage(prompt, min(prompt, cached), completion),
     st.integers(0, 20), st.integers(0, 20), st.integers(0, 20),
@@ -27,10 +28,10 @@ operations: st.SearchStrategy[Operation[Any]] = st.one_of(
     st.builds(lambda amount, n: adjust(amount, adjustment_id=f"adjust-{n}"), st.integers(-100, 100), numbers),
 )  # fmt: skip
 # Time goes on between operations, now and then far enough for holds to be swept.
-steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US // 2, LIFE_US])), max_size=40)
+steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US, LIFE_US + 1])), max_size=30)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(st.integers(0, 500), steps)
 def test_books_agree_whatever_comes_in_whichever_order(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

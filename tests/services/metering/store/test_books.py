@@ -1,0 +1,53 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from tests.services.metering.samples import ask, ask_each, grant, reserve, settle
+
+
+def lose_updates_of(database: Database, table: str) -> None:
+    """From now on, a change of this table's rows has no effect, as if somebody else had been there first."""
+    with database.transaction(writes=True) as connection:
+        if database.is_sqlite:
+            connection.exec_driver_sql(f"CREATE TRIGGER lose BEFORE UPDATE ON {table} BEGIN SELECT RAISE(IGNORE); END")
+            return
+        connection.exec_driver_sql(
+            "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
+        )
+        connection.exec_driver_sql(f"CREATE TRIGGER lose BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION lose()")
+
+
+@pytest.mark.parametrize("table", ["holds", "accounts"])
+async def test_change_that_finds_its_row_moved_stops_the_whole_transaction(
+    database: Database, writer: Writer, table: str
+) -> None:
+    await ask_each(writer, grant(1_000), reserve(1))
+    lose_updates_of(database, table)
+    with pytest.raises(LegatoError) as refusal:
+        await ask(writer, settle(1, completion=3))
+    assert refusal.value.reason is Reason.INTERNAL
+    # Nothing of it was written: neither the charge, nor the counters, nor the hold.
+    assert await audit(database) == []
+
+
+async def test_batch_waits_for_another_replica_and_then_reads_what_it_left(
+    database: Database, database_url: str, writer: Writer, log_text: Callable[[], str]
+) -> None:
+    await ask_each(writer, grant(1_000), reserve(1))
+    replica = Database(database_url, "metering")
+    with replica.transaction(writes=True) as connection:
+        # By hand, what an Extend does.
+        connection.exec_driver_sql("UPDATE accounts SET held_nanos = 300")
+        connection.exec_driver_sql("UPDATE holds SET amount_nanos = 300")
+        settlement = ask(writer, settle(1, completion=3))
+        await asyncio.sleep(0.1)
+        assert not settlement.done()
+    replica.close()
+    assert (await settlement).charged_nanos == 30
+    assert "batch.failed" not in log_text()
+    assert await audit(database) == []
