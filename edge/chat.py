@@ -170,7 +170,7 @@ class Chat:
 
     async def _answer_need(self, call: ChatCall, need: router.Need) -> None:
         try:
-            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens)
+            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivered())
         except LegatoError:
             # The router waits for an answer no longer than it should, and ends the chat.
             return
@@ -181,7 +181,7 @@ class Chat:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         if self._hold.covers(prompt_tokens, output_tokens) or response.HasField("finished"):
             return True
-        await self._hold.grow(prompt_tokens, output_tokens)
+        await self._hold.grow(prompt_tokens, output_tokens, self._delivered())
         return self._hold.covers(prompt_tokens, output_tokens)
 
     async def _end_at_the_credit(self) -> "metering_pb.End.ValueType":
@@ -216,6 +216,9 @@ class Chat:
             self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
         else:
             self._hold.void(end)
+
+    def _delivered(self) -> Usage:
+        return self._counted if self._reply.delivered else Usage()
 
     def _guess_prompt_tokens(self) -> int:
         prompt_bytes = len(self._body.messages_json) + len(self._body.tools_json)

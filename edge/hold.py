@@ -55,9 +55,10 @@ class Hold:
         self._free_nanos = reserved.free_nanos
         return self._grant(prompt_tokens, last=False)
 
-    async def grow(self, prompt_tokens: int, output_tokens: int) -> Grant:
-        """Hold enough for these totals, or as near to it as the account affords."""
-        if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens)):
+    async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
+        """Hold enough for these totals, or as near to it as the account affords. What was delivered so far is told along,
+        in case nobody is left to settle."""
+        if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self._grant(prompt_tokens, last=self.spent)
 
@@ -97,19 +98,22 @@ class Hold:
                 )
             )
 
-    async def _extend(self, total_nanos: int) -> bool:
+    async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
         if total_nanos <= self._held_nanos:
             return True
-        answer = await self._ask_for(total_nanos)
+        answer = await self._ask_for(total_nanos, delivered)
         if not answer.extended and answer.affordable_nanos > self._held_nanos:
             # The last of the credit is good for a part of it.
-            await self._ask_for(answer.affordable_nanos)
+            await self._ask_for(answer.affordable_nanos, delivered)
         return answer.extended
 
-    async def _ask_for(self, total_nanos: int) -> pb.ExtendResponse:
+    async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         answer = await self._metering.extend(
             pb.ExtendRequest(
-                request_id=self._request_id, account_id=self._principal.account_id, total_nanos=total_nanos
+                request_id=self._request_id,
+                account_id=self._principal.account_id,
+                total_nanos=total_nanos,
+                delivered=delivered,
             )
         )
         if answer.extended and answer.total_nanos == total_nanos:

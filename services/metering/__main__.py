@@ -13,7 +13,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.errors import LegatoError
 from services.chassis.log import open_log
-from services.chassis.server import Server, wait_for_stop
+from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 from services.metering.batch import Writer
 from services.metering.limits import LocalLimiter, Rate
@@ -59,7 +59,7 @@ async def main() -> None:
         metering = MeteringServicer(database, writer, limiter, rate, log)
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
-        listen = settings.metering_listen or _private_socket(settings.data)
+        listen = settings.metering_listen or private_listen(settings.data, "metering")
         server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
         await server.start()
         sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
@@ -71,12 +71,6 @@ async def main() -> None:
                 await metering.drain()
         await server.stop(STOP_GRACE_S)
     log.info("service.stopped")
-
-
-def _private_socket(data: Path) -> str:
-    folder = data.resolve() / "run"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return f"unix:{folder / 'metering.sock'}"
 
 
 if __name__ == "__main__":

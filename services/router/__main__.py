@@ -11,7 +11,7 @@ import uvloop
 from services.chassis import lifeline
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
-from services.chassis.server import Server, wait_for_stop
+from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 from services.router import character, routes
 from services.router.character import load_character
@@ -45,7 +45,7 @@ async def main() -> None:
     settings = load(RouterSettings)
     found = load_routes(settings.routes)
     log = open_log("router", debug=settings.debug)
-    listen = settings.router_listen or _private_socket(settings.data)
+    listen = settings.router_listen or private_listen(settings.data, "router")
     timeouts = Timeouts(
         connect_s=settings.upstream_connect_s,
         first_byte_s=settings.upstream_first_byte_s,
@@ -70,12 +70,6 @@ async def main() -> None:
     finally:
         for provider in providers.values():
             await provider.aclose()
-
-
-def _private_socket(data: Path) -> str:
-    folder = data.resolve() / "run"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return f"unix:{folder / 'router.sock'}"
 
 
 if __name__ == "__main__":
