@@ -56,8 +56,9 @@ class Hold:
         return self._grant(prompt_tokens, last=False)
 
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
-        """Hold enough for these totals, or as near to it as the account affords. What was delivered so far is told along,
-        in case nobody is left to settle."""
+        """Hold enough for these totals, or as near to it as the account affords.
+
+        What was delivered so far is told along, in case nobody is left to settle."""
         if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self._grant(prompt_tokens, last=self.spent)
