@@ -109,7 +109,9 @@ class Service:
         self._routes.write_text(ROUTES.format(base_url=upstream.base_url))
         # Settings of whoever runs the tests are not for this service.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-        self._environ = {**inherited, **(environ or {})}
+        temporary = self._folder / "tmp"
+        temporary.mkdir()
+        self._environ = {**inherited, "TMPDIR": str(temporary), **(environ or {})}
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._services: Services | None = None
@@ -220,6 +222,10 @@ class Service:
     def _state_of(self, process: str) -> dict[str, Any]:
         states: list[dict[str, Any]] = read_processes(self.data)["processes"]
         return next(state for state in states if state["name"] == process)
+
+    def files(self) -> list[Path]:
+        """Every file that the service has, its output and temporary files among them."""
+        return [path for path in self._folder.rglob("*") if path.is_file()]
 
     def output_text(self) -> str:
         """What `legato up` itself has said."""

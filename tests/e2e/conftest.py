@@ -32,13 +32,6 @@ def service(shared_upstream: Upstream) -> Iterator[Service]:
 
 
 @pytest.fixture
-def own_service(upstream: Upstream) -> Iterator[Service]:
-    """For a test that kills or restarts it."""
-    with Service(upstream) as service:
-        yield service
-
-
-@pytest.fixture
 def account(service: Service) -> str:
     return service.new_account()
 

@@ -1,0 +1,116 @@
+"""Stopping, starting, and processes that are killed."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import OpenChat, ask, post_chat
+from tests.service import Service, wait_until
+from tests.upstream import Reply, Upstream
+
+# What a killed edge had held is given back after these, instead of after an hour.
+SHORT_LIVES = {"LEGATO_STREAM_LIFE_S": "3", "LEGATO_HOLD_GRACE_S": "1"}
+
+# What a chat of class mezzo costs, with the upstream's usual count of tokens.
+CHAT_NANOS = 11 * 100 + 7 * 210
+
+
+@pytest.fixture(scope="module")
+def restarted(shared_upstream: Upstream) -> Iterator[Service]:
+    """A service that these tests stop, start and kill."""
+    with Service(shared_upstream, SHORT_LIVES) as service:
+        yield service
+
+
+def test_stop_lets_answers_end_and_the_next_start_knows_everything(restarted: Service, upstream: Upstream) -> None:
+    account = restarted.new_account(credits="1.5")
+    api_key, revoked = restarted.new_key(account), restarted.make_key(account)
+    restarted.legato("keys", "revoke", revoked.key.key_id)
+    restarted.legato("accounts", "set", account, "--class", "mezzo")
+    upstream.replies.append(Reply(contents=[" rain"] * 40, event_delay_s=0.025))
+    chat = OpenChat(restarted, api_key, {"messages": QUESTION, "stream": True})
+    chat.read_until(b'" rain"')
+
+    stopping = threading.Thread(target=restarted.stop)
+    stopping.start()
+    chat.read_until(b"data: [DONE]")
+    chat.leave()
+    stopping.join()
+    assert chat.received.count(b'" rain"') == 40
+    restarted.start()
+
+    balance = restarted.balance(account)
+    assert (balance.balance_nanos, balance.held_nanos) == (1_500_000_000 - CHAT_NANOS, 0)
+    assert sum(row.requests for row in restarted.usage(account)) == 1
+    assert ask(restarted, "GET", "/v1/models", revoked.api_key).status == 401
+    assert post_chat(restarted, api_key, {"messages": QUESTION}).json["model"] == "mezzo"
+    assert restarted.settled_balance_nanos(account) == 1_500_000_000 - 2 * CHAT_NANOS
+    assert restarted.audit() == []
+
+
+class Traffic:
+    """Streams one chat after the other on a few threads, whatever happens to them."""
+
+    def __init__(self, service: Service, api_key: str) -> None:
+        self.whole = 0
+        self.broken = 0
+        self._service = service
+        self._api_key = api_key
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._chat) for _ in range(3)]
+
+    def __enter__(self) -> "Traffic":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_more(self, count: int) -> None:
+        wanted = self.whole + count
+        wait_until(lambda: self.whole >= wanted)
+
+    def _chat(self) -> None:
+        with openai.OpenAI(base_url=self._service.base_url, api_key=self._api_key, max_retries=0) as client:
+            while not self._stopping.is_set():
+                try:
+                    stream = client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True)
+                    assert list(stream)[-1].usage is not None
+                    self.whole += 1
+                except (openai.APIError, OSError):
+                    self.broken += 1
+                    time.sleep(0.05)
+
+
+@pytest.mark.parametrize("process", ["router", "metering", "auth", "edge-1"])
+def test_killed_process_comes_back_and_the_books_are_right(
+    restarted: Service, upstream: Upstream, process: str
+) -> None:
+    upstream.default_reply = Reply(event_delay_s=0.04)
+    account = restarted.new_account()
+    with Traffic(restarted, restarted.new_key(account)) as traffic:
+        traffic.wait_for_more(3)
+        # In the middle of an answer.
+        wait_until(lambda: not upstream.requests[-1].ended.is_set())
+        restarted.kill(process)
+        traffic.wait_for_more(6)
+    assert f"{process} ended (SIGKILL); starting it again" in restarted.output_text()
+    balance_nanos = restarted.settled_balance_nanos(account)
+    rows = restarted.usage(account)
+    charged_requests, cost_nanos = sum(row.requests for row in rows), sum(row.cost_nanos for row in rows)
+    assert balance_nanos == 5 * 10**9 - cost_nanos
+    if process == "edge-1":
+        swept = [line for line in restarted.log_text().splitlines() if '"hold.swept"' in line and account in line]
+        assert 1 <= len(swept) <= traffic.broken
+    else:
+        # Whoever else dies, the edge knows what it served, and sees it charged.
+        assert traffic.whole <= charged_requests <= traffic.whole + traffic.broken
+        assert cost_nanos >= traffic.whole * CHAT_NANOS
+    assert restarted.audit() == []
