@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -40,13 +41,7 @@ class Postgres:
         if not self._durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-        # SIGQUIT ends PostgreSQL at once, its own children included.
-        self._process = start_child(
-            [binaries / "postgres", "-D", self._folder / "data", *options],
-            self._output,
-            last_signal=signal.SIGQUIT,
-            user_id=self._user_id,
-        )
+        self._process = self._start([binaries / "postgres", "-D", self._folder / "data", *options])
         self._wait_until_ready()
 
     def stop(self) -> None:
@@ -84,13 +79,12 @@ class Postgres:
 
     def _make_cluster(self, initdb: Path) -> None:
         options = ["--username", USER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        with self._output.open("ab") as output:
-            made = subprocess.run(
-                [initdb, *options, self._folder / "data"], stdout=output, stderr=output, check=False, cwd="/",
-                user=self._user_id, group=self._user_id, extra_groups=None if self._user_id is None else [],
-            )  # fmt: skip
-        if made.returncode != 0:
+        if self._start([initdb, *options, self._folder / "data"]).wait() != 0:
             raise RuntimeError(f"PostgreSQL's cluster was not made:\n{self._output.read_text()}")
+
+    def _start(self, command: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+        # SIGQUIT ends PostgreSQL at once, its own children included.
+        return start_child(command, self._output, last_signal=signal.SIGQUIT, user_id=self._user_id)
 
     def _wait_until_ready(self) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
