@@ -39,7 +39,7 @@ Found = TypeVar("Found")
 PATIENCE_S = 60.0
 POLL_S = 0.02
 
-LEGATO = str(Path(sys.executable).with_name("legato"))
+LEGATO = Path(sys.executable).with_name("legato")
 
 ROUTES = """
 [providers.upstream]
@@ -107,11 +107,12 @@ class Service:
         self.data = self._folder / "data"
         self._routes = self._folder / "routes.toml"
         self._routes.write_text(ROUTES.format(base_url=upstream.base_url))
-        # Settings of whoever runs the tests are not for this service.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         temporary = self._folder / "tmp"
         temporary.mkdir()
-        self._environ = {**inherited, "TMPDIR": str(temporary), **(environ or {})}
+        settings = {"TMPDIR": str(temporary), **(environ or {})}
+        # Settings of whoever runs the tests are not for this service.
+        foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
+        self._legato = ["/usr/bin/env", *foreign, *(f"{name}={value}" for name, value in settings.items()), str(LEGATO)]
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._services: Services | None = None
@@ -129,8 +130,8 @@ class Service:
 
     def start(self) -> None:
         begun_at = self._output.stat().st_size if self._output.exists() else 0
-        command = [LEGATO, "up", "--port", "0", "--data", str(self.data), "--routes", str(self._routes)]
-        self._process = start_child(command, self._output, last_signal=signal.SIGTERM, environ=self._environ)
+        command = [*self._legato, "up", "--port", "0", "--data", str(self.data), "--routes", str(self._routes)]
+        self._process = start_child(command, self._output, last_signal=signal.SIGTERM)
 
         def ready_line() -> str | None:
             said = self._output.read_bytes()[begun_at:].decode()
@@ -201,10 +202,8 @@ class Service:
 
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
-        command = [LEGATO, *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(
-            command, env=self._environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
+        command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
         return json.loads(done.stdout)
 
