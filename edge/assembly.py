@@ -35,7 +35,7 @@ async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIter
     principals = Principals(services.auth, clock)
     metering = Metering(services.meterings, clock, log)
     models = Models(services.routers)
-    chat = ChatEndpoint(principals, metering, services.routers, models, Bodies(), clock, log)
+    chat = ChatEndpoint(principals, metering, services.routers, models, Bodies(), settings.stream_life_s, clock, log)
     await services.start()
     principals.start()
     models.start()

@@ -38,6 +38,8 @@ class ChatEndpoint:
     routers: Replicas[RouterReplica]
     models: Models
     bodies: Bodies
+    # How long an answer may go on: metering gives up its hold a little later.
+    life_s: float
     clock: Clock
     log: Log
 
@@ -77,6 +79,7 @@ class Chat:
         self._hold = Hold(endpoint.metering, principal, request_id, class_id)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
+        self._began_at_s = endpoint.clock.elapsed_s()
         # Of what the client was given, counted by the router.
         self._counted = Usage()
         self._over = False
@@ -107,7 +110,6 @@ class Chat:
             watcher.cancel()
 
     async def run(self) -> None:
-        started_at_s = self._endpoint.clock.elapsed_s()
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
         try:
             end = await self._converse()
@@ -132,7 +134,7 @@ class Chat:
                 end=metering_pb.End.Name(end).removeprefix("END_").lower(),
                 prompt_tokens=self._counted.prompt_tokens,
                 completion_tokens=self._counted.completion_tokens,
-                duration_ms=round((self._endpoint.clock.elapsed_s() - started_at_s) * 1000, 1),
+                duration_ms=round(self._age_s() * 1000, 1),
             )
 
     async def _converse(self) -> "metering_pb.End.ValueType":
@@ -140,8 +142,8 @@ class Chat:
         grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens)
         call, response = await self._route(self._opening(grant))
         while True:
-            if not await self._is_covered(response):
-                return await self._end_at_the_credit()
+            if self._age_s() >= self._endpoint.life_s or not await self._is_covered(response):
+                return await self._end_early()
             if response.contents or response.tool_calls:
                 self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
                 await self._reply.deliver(response)
@@ -184,13 +186,15 @@ class Chat:
         await self._hold.grow(prompt_tokens, output_tokens, self._delivered())
         return self._hold.covers(prompt_tokens, output_tokens)
 
-    async def _end_at_the_credit(self) -> "metering_pb.End.ValueType":
+    async def _end_early(self) -> "metering_pb.End.ValueType":
+        """At the end of the credit, or of the time that any answer may take."""
         if not self._counted.completion_tokens:
             raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
         self._over = True
-        self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, metering_pb.END_CREDIT_SPENT)
+        end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
+        self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
         await self._reply.finish("length", self._counted)
-        return metering_pb.END_CREDIT_SPENT
+        return end
 
     async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
         counted = finished.usage_source != router.USAGE_SOURCE_PROVIDER
@@ -216,6 +220,10 @@ class Chat:
             self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
         else:
             self._hold.void(end)
+
+    def _age_s(self) -> float:
+        """Counted from before credit was held."""
+        return self._endpoint.clock.elapsed_s() - self._began_at_s
 
     def _delivered(self) -> Usage:
         return self._counted if self._reply.delivered else Usage()

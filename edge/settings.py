@@ -14,6 +14,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
+    # No answer goes on for longer; metering gives up a hold a little later.
+    stream_life_s: float = 3600.0
     # How long running answers may go on after the process was asked to end.
     drain_s: float = 30.0
     insecure_tcp: bool = False

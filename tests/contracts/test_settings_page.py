@@ -1,0 +1,22 @@
+"""The page of settings names every variable that a process reads, and no other."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from cli.up import UpSettings
+from edge.settings import EdgeSettings
+from services.auth.__main__ import AuthSettings
+from services.metering.settings import MeteringSettings
+from services.router.__main__ import RouterSettings
+from services.router.local_model import LocalModelSettings
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+ALL_SETTINGS = (AuthSettings, EdgeSettings, LocalModelSettings, MeteringSettings, RouterSettings, UpSettings)
+
+
+def test_page_names_every_setting_and_no_other() -> None:
+    named = set(re.findall(r"LEGATO_[A-Z_]*[A-Z]", PAGE.read_text()))
+    read = {f"LEGATO_{field.name.upper()}" for kind in ALL_SETTINGS for field in msgspec.structs.fields(kind)}
+    assert named == read | {"LEGATO_SETTINGS"}
