@@ -1,7 +1,8 @@
 """Services played by the test on grpcio-testing's channels: real commands, real stubs, and a script for the far end."""
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,26 @@ FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR}
 Answer = Any
 
 
+class Expecting:
+    """A channel that fails a call which is not the next in the script; the one behind it would wait for ever."""
+
+    def __init__(self, channel: Any, due: deque[str]) -> None:
+        self._channel, self._due = channel, due
+
+    def unary_unary(self, path: str, **options: Any) -> Callable[..., Any]:
+        call = self._channel.unary_unary(path, **options)
+
+        def expected(request: Any, timeout: float) -> Any:
+            assert self._due, f"unexpected: {path}"
+            assert self._due.popleft() == path
+            return call(request, timeout=timeout)
+
+        return expected
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+
 @dataclass
 class Played:
     """`script` holds ("auth", "AccountAdminService.GetAccount", answer), in the order in which calls must come."""
@@ -34,9 +55,13 @@ class Played:
             name: grpc_testing.channel(file.services_by_name.values(), grpc_testing.strict_real_time())
             for name, file in FILES.items()
         }
-        self.services = Services(self.channels.__getitem__)
+        self._due = deque(f"/{FILES[service].package}.{method.replace('.', '/')}" for service, method, _ in self.script)
+        self.services = Services(self._open)
         self._player = threading.Thread(target=self._play, daemon=True)
         self._player.start()
+
+    def _open(self, service: str) -> Any:
+        return Expecting(self.channels[service], self._due)
 
     def _play(self) -> None:
         for service, method, answer in self.script:
