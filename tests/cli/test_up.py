@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.data_folder import sockets_folder
 from tests.cli.service import LEGATO, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
@@ -113,10 +115,8 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
     second = Up(data, "--welcome", "--workers", "2")
     try:
         address = second.ready()
-        assert [second.line() for _ in range(3)][1:] == [
-            f"  Base address  {address}",
-            f"  Another key   {LEGATO} keys create --account {greeting['account_id']} --data {data}",
-        ]
+        assert [second.line(), second.line()] == ["", f"  Base address  {address}"]
+        assert second.line().endswith(f"legato keys create --account {greeting['account_id']} --data {data}")
         assert sorted(second.processes()) == ["auth", "edge-1", "edge-2", "metering", "router"]
         (account,) = second.json("accounts", "list")
         assert (account["account_id"], account["balance_usd"]) == (greeting["account_id"], "5.00")
@@ -133,7 +133,8 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
 
 
 def test_a_folder_with_a_long_name_works_too(tmp_path: Path) -> None:
-    long = Up(tmp_path / ("a-folder-with-a-rather-long-name-" * 4))
+    data = tmp_path / ("a-folder-with-a-rather-long-name-" * 4)
+    long = Up(data)
     try:
         long.ready()
         assert {one["health"] for one in long.processes().values()} == {"serving"}
@@ -141,6 +142,7 @@ def test_a_folder_with_a_long_name_works_too(tmp_path: Path) -> None:
         assert long.stop() == 0
     finally:
         long.close()
+        shutil.rmtree(sockets_folder(data))
 
 
 def run_up(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
