@@ -93,7 +93,7 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     @app.get("/v1/usage")
     async def get_usage(request: Request) -> Response:
         principal = await admit(request, Scope.SCOPE_USAGE)
-        parameters = parse_qs(request.url.query, keep_blank_values=True)
+        parameters = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         return _json(await usage_page(chat.metering, chat.clock, principal, parameters))
 
     @app.post("/v1/embeddings")

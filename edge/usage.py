@@ -29,7 +29,7 @@ class Width:
 
 WIDTHS = {"1h": Width(HOUR_S, pb.USAGE_BUCKET_HOUR, 168), "1d": Width(DAY_S, pb.USAGE_BUCKET_DAY, 31)}
 GROUPS = ("model", "key")
-PARAMETERS = frozenset({"start_time", "end_time", "bucket_width", "group_by", "limit", "page"})
+PARAMETERS = frozenset({"start_time", "end_time", "bucket_width", "group_by", "group_by[]", "limit", "page"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class UsageQuery:
 def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     unknown = parameters.keys() - PARAMETERS
     if unknown:
-        raise _invalid(f"Usage takes {', '.join(sorted(PARAMETERS))}, and nothing else.", None)
+        raise _invalid(f"Usage takes {', '.join(sorted(PARAMETERS - {'group_by[]'}))}, and nothing else.", None)
     width = WIDTHS.get(_single(parameters, "bucket_width") or "1h")
     if width is None:
         raise _invalid("bucket_width is 1h or 1d.", "bucket_width")
@@ -133,7 +133,8 @@ def _result(row: pb.UsageRow) -> dict[str, Any]:
 
 def _groups(parameters: Mapping[str, list[str]]) -> frozenset[str]:
     """`group_by=model,key`, or `group_by=model&group_by=key`, or with brackets as OpenAI's clients write arrays."""
-    asked = {name.strip() for value in parameters.get("group_by", []) for name in value.split(",")}
+    given = [*parameters.get("group_by", []), *parameters.get("group_by[]", [])]
+    asked = {name.strip() for value in given for name in value.split(",")}
     if not asked <= set(GROUPS):
         raise _invalid(f"group_by takes {' and '.join(GROUPS)}.", "group_by")
     return frozenset(asked)

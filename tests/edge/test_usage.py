@@ -27,9 +27,11 @@ def test_next_page_goes_on_where_the_last_one_ended() -> None:
     assert second.start_s == first.page_end_s == first.start_s + 10 * HOUR_S
 
 
-@pytest.mark.parametrize("value", [["model,key"], ["model", "key"]])
-def test_groups_are_taken_in_either_form(value: list[str]) -> None:
-    assert parse_query({"group_by": value}, NOON_S).group_by == {"model", "key"}
+@pytest.mark.parametrize(
+    "parameters", [{"group_by": ["model,key"]}, {"group_by": ["model", "key"]}, {"group_by[]": ["model", "key"]}]
+)
+def test_groups_are_taken_in_every_form(parameters: dict[str, list[str]]) -> None:
+    assert parse_query(parameters, NOON_S).group_by == {"model", "key"}
 
 
 @pytest.mark.parametrize(
