@@ -39,8 +39,8 @@ def test_failure_before_the_first_byte_is_502_and_free(
 
 
 AFTER_IT = {
-    "cut": Reply(contents=["It ", "rains", "."], cut_after=3),
-    "no end": Reply(contents=["It ", "rains"], finish_reason=None, usage=None, done=False),
+    "cut": Reply(contents=["It", " rains", "."], cut_after=3),
+    "no end": Reply(contents=["It", " rains"], finish_reason=None, usage=None, done=False),
     "garbage": Reply(events=['{"choices":[{"delta":{"content":"It rains"}}]}', "{{{"], done=False),
     "error event": Reply(
         events=['{"choices":[{"delta":{"content":"It rains"}}]}', '{"error":{"message":"overloaded"}}']
