@@ -35,9 +35,9 @@ def test_leaving_before_the_first_token_is_free(
 def test_leaving_in_mid_stream_costs_what_was_delivered(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains", "."], stall_after=3))
+    upstream.replies.append(Reply(contents=["It", " rains", "."], stall_after=3))
     chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True})
-    chat.read_until(b'"rains"')
+    chat.read_until(b'" rains"')
     [request] = upstream.requests
     assert not request.aborted
     chat.leave()
@@ -53,7 +53,7 @@ def test_leaving_in_mid_stream_costs_what_was_delivered(
 def test_leaving_in_the_middle_of_a_whole_answer_is_free(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains", "."], stall_after=3))
+    upstream.replies.append(Reply(contents=["It", " rains", "."], stall_after=3))
     chat = OpenChat(service, api_key, {"model": "fortissimo", "messages": QUESTION})
     request = wait_for_requests(upstream)
     assert request.json["stream"] is True
@@ -65,7 +65,7 @@ def test_leaving_in_the_middle_of_a_whole_answer_is_free(
 def test_closing_the_clients_stream_ends_the_upstreams(
     service: Service, client: openai.OpenAI, upstream: Upstream, account: str
 ) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains"], repeat=100_000, event_delay_s=0.01))
+    upstream.replies.append(Reply(contents=["It", " rains"], repeat=100_000, event_delay_s=0.01))
     with client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True) as stream:
         for _ in range(5):
             next(stream)

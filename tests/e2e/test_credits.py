@@ -40,7 +40,7 @@ def test_charge_is_exact(
 def test_usage_that_the_upstream_does_not_tell_is_counted(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains"], usage=None))
+    upstream.replies.append(Reply(contents=["It", " rains"], usage=None))
     told = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION}).json["usage"]
     assert told["prompt_tokens"] > 10
     assert told["completion_tokens"] == 2

@@ -128,10 +128,10 @@ def test_upstream_error_502(client: openai.OpenAI, upstream: Upstream, stream: b
 
 
 def test_failure_in_mid_stream_is_raised(client: openai.OpenAI, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains", "."], cut_after=3))
+    upstream.replies.append(Reply(contents=["It", " rains", "."], cut_after=3))
     stream = client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True)
     contents: list[str | None] = []
     with pytest.raises(openai.APIError) as raised:
         contents.extend(chunk.choices[0].delta.content for chunk in stream)
-    assert contents == ["", "It ", "rains"]
+    assert contents == ["", "It", " rains"]
     assert (raised.value.type, raised.value.code) == ("api_error", "upstream_error")

@@ -74,7 +74,7 @@ def test_lock_names_no_host() -> None:
 
 
 def test_chat(converse: Converse, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains."]))
+    upstream.replies.append(Reply(contents=["It", " rains."]))
     completion = converse("chat")
     assert completion["model"] == "mezzo"
     assert completion["choices"][0]["message"]["content"] == "It rains."
@@ -83,16 +83,16 @@ def test_chat(converse: Converse, upstream: Upstream) -> None:
 
 
 def test_stream(converse: Converse, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains."]))
+    upstream.replies.append(Reply(contents=["It", " rains."]))
     *spoken, counted = converse("stream")
-    assert [chunk["choices"][0]["delta"].get("content") for chunk in spoken] == ["", "It ", "rains.", None]
+    assert [chunk["choices"][0]["delta"].get("content") for chunk in spoken] == ["", "It", " rains.", None]
     assert spoken[-1]["choices"][0]["finish_reason"] == "stop"
     assert counted["choices"] == []
     assert counted["usage"]["total_tokens"] == 18
 
 
 def test_stream_helper_puts_the_answer_together(converse: Converse, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains."]))
+    upstream.replies.append(Reply(contents=["It", " rains."]))
     completion = converse("streamHelper")
     assert completion["choices"][0]["message"]["content"] == "It rains."
     assert completion["usage"]["total_tokens"] == 18
@@ -141,7 +141,7 @@ def test_error(converse: Converse) -> None:
 
 
 def test_failure_in_mid_stream_is_raised(converse: Converse, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(contents=["It ", "rains", "."], cut_after=3))
+    upstream.replies.append(Reply(contents=["It", " rains", "."], cut_after=3))
     error = converse("brokenStream")
     assert error["chunks"] == 3
     assert (error["kind"], error["type"], error["code"]) == ("APIError", "api_error", "upstream_error")
