@@ -9,6 +9,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from edge.app import new_request_id
 from edge.errors import error_body
 from services.chassis.errors import LegatoError, Reason
 
@@ -96,6 +97,6 @@ class EdgeProtocol(HttpToolsProtocol):
         body = error_body(error)
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nx-request-id: {new_request_id()}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)

@@ -187,6 +187,7 @@ def _request(*headers: str, path: str = "/v1/models", method: str = "GET") -> by
 def test_what_is_no_proper_http_is_refused(service: Service, sent: bytes, status: int) -> None:
     answer = send_bytes(service, sent)
     assert answer.status == status
+    assert len(answer.headers["x-request-id"]) == 32
     assert answer.error["type"] in ("invalid_request_error", "authentication_error")
 
 

@@ -32,11 +32,14 @@ def test_leaving_before_the_first_token_is_free(
     assert service.audit() == []
 
 
+# A large prompt takes a way of its own to the router.
+@pytest.mark.parametrize("prompt_bytes", [10, 400_000])
 def test_leaving_in_mid_stream_costs_what_was_delivered(
-    service: Service, upstream: Upstream, account: str, api_key: str
+    service: Service, upstream: Upstream, account: str, api_key: str, prompt_bytes: int
 ) -> None:
+    messages = [{"role": "user", "content": "x" * prompt_bytes}]
     upstream.replies.append(Reply(contents=["It", " rains", "."], stall_after=3))
-    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True})
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": messages, "stream": True})
     chat.read_until(b'" rains"')
     [request] = upstream.requests
     assert not request.aborted

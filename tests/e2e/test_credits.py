@@ -48,6 +48,21 @@ def test_usage_that_the_upstream_does_not_tell_is_counted(
     assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
 
 
+@pytest.mark.parametrize("words", [500, 100_000])
+def test_prompt_with_more_tokens_than_its_size_suggests_is_charged_whole(
+    service: Service, upstream: Upstream, account: str, api_key: str, words: int
+) -> None:
+    # Two bytes a token: the hold must grow before the model is asked.
+    messages = [{"role": "user", "content": "a b " * (words // 2)}]
+    upstream.replies.append(Reply(contents=["It", " rains"], usage=None))
+    answer = post_chat(service, api_key, {"model": "fortissimo", "messages": messages, "stream": True})
+    told = answer.events[-2]["usage"]
+    assert told["prompt_tokens"] > words
+    assert told["completion_tokens"] == 2
+    cost_nanos = 3_450 * told["prompt_tokens"] + 17_250 * told["completion_tokens"]
+    assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
+
+
 def test_balance_is_the_credit_less_all_charges(
     service: Service, client: openai.OpenAI, upstream: Upstream, account: str
 ) -> None:
