@@ -102,6 +102,8 @@ def test_too_many_requests_429(service: Service, client: openai.OpenAI, account:
         client.chat.completions.create(model="mezzo", messages=QUESTION)
     _check(raised.value, 429, "rate_limit_error", code="rate_limit_exceeded")
     assert 1 <= int(raised.value.response.headers["retry-after"]) <= 60
+    assert raised.value.response.headers["x-ratelimit-limit-requests"] == "1"
+    assert raised.value.response.headers["x-ratelimit-remaining-requests"] == "0"
 
 
 def test_credit_held_by_running_requests_429(service: Service, upstream: Upstream) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.chats import QUESTION
-from tests.e2e.raw_http import post_chat
+from tests.e2e.raw_http import ERROR_KEYS, post_chat
 from tests.service import Service
 from tests.upstream import Reply, Upstream
 
@@ -57,6 +57,7 @@ def test_failure_in_mid_stream_is_one_error_event_and_what_came_is_charged(
     assert answer.status == 200
     *chunks, last = answer.events
     assert last.keys() == {"error"}
+    assert last["error"].keys() == ERROR_KEYS
     assert last["error"]["type"] == "api_error"
     assert last["error"]["code"] == "upstream_error"
     assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == "It rains"
