@@ -1,5 +1,7 @@
 """Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
 
+import asyncio
+
 from protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
@@ -12,6 +14,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.router import tokens
 from services.router.grants import Allowance, ChatConversation
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.tokens import RunningCount
 from services.router.toolcalls import ToolCalls
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
@@ -31,21 +34,26 @@ class Relay:
         self._max_tokens = started.max_tokens
         self._calls = ToolCalls()
         self._finish_reason: str | None = None
-        self.output_tokens = 0
+        self._count = _OutputCount()
+        self._tokens_at_cut: int | None = None
         self.finished: Finished | None = None
+
+    @property
+    def output_tokens(self) -> int:
+        return self._count.tokens if self._tokens_at_cut is None else self._tokens_at_cut
 
     async def pass_on(self, piece: Piece) -> bool:
         """Whether there is any use in reading on."""
         contents = piece.contents
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
-        output_tokens = self.output_tokens + await _count(contents, deltas, piece.hidden)
-        allowed_tokens = output_tokens
+        before = self._count.copy() if self._allowance is not None else self._count
+        await self._count.add_all("".join(contents), deltas, piece.hidden)
+        is_cut = False
         if self._allowance is not None:
-            allowed_tokens = await self._allowance.cover_output(output_tokens, self._max_tokens)
-        is_cut = allowed_tokens < output_tokens
-        if is_cut:
-            contents, deltas, output_tokens = self._cut(contents, deltas, piece.hidden, allowed_tokens)
-        self.output_tokens = output_tokens
+            allowed_tokens = await self._allowance.cover_output(self._count.tokens, self._max_tokens)
+            is_cut = allowed_tokens < self._count.tokens
+            if is_cut:
+                contents, deltas = self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
@@ -65,23 +73,31 @@ class Relay:
         await self._conversation.send(response)
 
     def _cut(
-        self, contents: list[str], deltas: list[ToolCallDelta], hidden: str, allowed_tokens: int
-    ) -> tuple[list[str], list[ToolCallDelta], int]:
+        self,
+        count: "_OutputCount",
+        contents: list[str],
+        deltas: list[ToolCallDelta],
+        hidden: str,
+        allowed_tokens: int,
+    ) -> tuple[list[str], list[ToolCallDelta]]:
         """As many whole parts as are paid for."""
-        used_tokens = self.output_tokens + tokens.count(hidden)
+        count.add_hidden(hidden)
         kept_contents: list[str] = []
         kept_deltas: list[ToolCallDelta] = []
+        self._tokens_at_cut = min(count.tokens, allowed_tokens)
         for content in contents:
-            used_tokens += tokens.count(content)
-            if used_tokens > allowed_tokens:
-                return kept_contents, kept_deltas, min(used_tokens, allowed_tokens)
+            count.add_content(content)
+            if count.tokens > allowed_tokens:
+                return kept_contents, kept_deltas
             kept_contents.append(content)
+            self._tokens_at_cut = count.tokens
         for delta in deltas:
-            used_tokens += tokens.count(delta.name) + tokens.count(delta.arguments)
-            if used_tokens > allowed_tokens:
+            count.add_delta(delta)
+            if count.tokens > allowed_tokens:
                 break
             kept_deltas.append(delta)
-        return kept_contents, kept_deltas, min(used_tokens, allowed_tokens)
+            self._tokens_at_cut = count.tokens
+        return kept_contents, kept_deltas
 
     def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
         if is_cut:
@@ -116,9 +132,43 @@ class Relay:
         return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
 
 
-async def _count(contents: list[str], deltas: list[ToolCallDelta], hidden: str) -> int:
-    text = "".join(contents) if len(contents) != 1 else contents[0]
-    if deltas:
-        text += "".join(delta.name + delta.arguments for delta in deltas)
-    text += hidden
-    return tokens.count(text) if len(text) <= tokens.SLICE_CHARACTERS else await tokens.count_all((text,))
+class _OutputCount:
+    """Texts that the model writes beside each other, each counted as one."""
+
+    def __init__(self) -> None:
+        self._contents = RunningCount()
+        self._hidden = RunningCount()
+        self._arguments: dict[int, RunningCount] = {}
+        self._names = 0
+
+    @property
+    def tokens(self) -> int:
+        arguments = sum(count.tokens for count in self._arguments.values())
+        return self._contents.tokens + self._hidden.tokens + self._names + arguments
+
+    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
+        """What one read brought; where that is much, others run in between."""
+        for start in range(0, len(content), tokens.SLICE_CHARACTERS):
+            if start:
+                await asyncio.sleep(0)
+            self.add_content(content[start : start + tokens.SLICE_CHARACTERS])
+        self.add_hidden(hidden)
+        for delta in deltas:
+            self.add_delta(delta)
+
+    def add_content(self, content: str) -> None:
+        self._contents.add(content)
+
+    def add_hidden(self, hidden: str) -> None:
+        if hidden:
+            self._hidden.add(hidden)
+
+    def add_delta(self, delta: ToolCallDelta) -> None:
+        self._names += tokens.count(delta.name)
+        self._arguments.setdefault(delta.index, RunningCount()).add(delta.arguments)
+
+    def copy(self) -> "_OutputCount":
+        other = _OutputCount()
+        other._contents, other._hidden, other._names = self._contents.copy(), self._hidden.copy(), self._names
+        other._arguments = {index: count.copy() for index, count in self._arguments.items()}
+        return other

@@ -12,12 +12,54 @@ from rs_bpe.bpe import openai
 # The tokenizer holds the interpreter while it counts: about a millisecond for this much.
 SLICE_CHARACTERS = 16 * 1024
 
+LONGEST_WORD_CHARACTERS = 256
+
 _vocabulary = openai.o200k_base()
 
 
 def count(text: str) -> int:
     """For texts that are surely short: a piece of an answer."""
     return int(_vocabulary.count(text))
+
+
+class RunningCount:
+    """Counts a text that comes in pieces as if it had come whole, wherever the network happened to cut it.
+
+    No token reaches over the space that begins a word, so what stands before the last of those is counted for good,
+    and only the word after it is counted anew when more of it comes."""
+
+    __slots__ = ("_settled", "_word", "_word_tokens")
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._word = ""
+        self._word_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        return self._settled + self._word_tokens
+
+    def add(self, piece: str) -> None:
+        text = self._word + piece
+        begin = _last_word(text)
+        if begin:
+            self._settled += count(text[:begin])
+        self._word = text[begin:]
+        self._word_tokens = count(self._word)
+
+    def copy(self) -> "RunningCount":
+        other = RunningCount()
+        other._settled, other._word, other._word_tokens = self._settled, self._word, self._word_tokens
+        return other
+
+
+def _last_word(text: str) -> int:
+    """Where the last word begins, with its space; text without spaces is taken for words of a bounded length."""
+    at = text.rfind(" ")
+    while at > 0 and text[at - 1].isspace():
+        at = text.rfind(" ", 0, at)
+    at = max(at, 0)
+    return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
 async def count_all(texts: Iterable[str]) -> int:
