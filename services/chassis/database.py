@@ -21,7 +21,7 @@ READERS = 4
 
 
 class Database:
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str | sa.URL, schema: str) -> None:
         """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
         self.schema = schema
         self.engine = _make_engine(url, schema)
@@ -81,7 +81,7 @@ class Database:
         self.engine.dispose()
 
 
-def _make_engine(url: str, schema: str) -> sa.Engine:
+def _make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
@@ -93,8 +93,14 @@ def _make_engine(url: str, schema: str) -> sa.Engine:
     if parsed.get_backend_name() == "postgresql":
         return sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
-            # In a database without an encoding of its own, text would come back as bytes.
-            connect_args={"options": f"-csearch_path={schema}", "client_encoding": "utf8", "connect_timeout": 5},
+            connect_args={
+                "options": f"-csearch_path={schema}",
+                # In a database without an encoding of its own, text would come back as bytes.
+                "client_encoding": "utf8",
+                "connect_timeout": 5,
+                # A server that vanished without a word is given up, rather than waited for by every thread in turn.
+                "tcp_user_timeout": 5000,
+            },
             pool_size=READERS + 1,
             pool_pre_ping=True,
         )
@@ -112,7 +118,8 @@ def open_database(service: str, url: str, data: Path) -> Database:
     """PostgreSQL at `url`, in the service's own schema; without one, the service's own SQLite file in `data`."""
     if not url:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Database(f"sqlite:///{data / service}.db", service)
+        # A path is not a URL: it may hold what means something there.
+        return Database(sa.URL.create("sqlite", database=str(data / f"{service}.db")), service)
     if not url.startswith("postgres"):
         raise SettingsError("LEGATO_DATABASE_URL must be a PostgreSQL address: SQLite files are kept in LEGATO_DATA")
     return Database(url.replace("postgres://", "postgresql://", 1), service)

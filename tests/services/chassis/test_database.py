@@ -249,3 +249,12 @@ def test_a_postgresql_without_an_encoding_will_do(postgres_url: str, migrations:
         database.migrate(migrations)
         database.close()
         connection.execute("DROP DATABASE ascii")
+
+
+def test_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "what? 100% of it#here"
+    database = open_database("auth", "", folder)
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("CREATE TABLE things (name TEXT)")
+    database.close()
+    assert (folder / "auth.db").exists()

@@ -1,0 +1,23 @@
+"""What the pages point at is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_architecture_names_files_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:edge|services|cli|protos)/[\w/]+\.py)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
