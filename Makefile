@@ -41,6 +41,10 @@ write_stubs = $(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$
 protos: .venv/dev ## Write the typed stubs anew from the .proto files
 	@$(call write_stubs,.)
 
+.PHONY: baseline
+baseline: .venv/dev ## After a release: what later .proto files must stay compatible with
+	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
+
 .PHONY: format
 format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -55,10 +59,11 @@ lint: .venv/dev ## Everything that is checked without running the code
 	@$(BIN)/mypy --no-error-summary
 	@echo "Imports ..."
 	@$(BIN)/lint-imports --no-logo > .venv/imports.txt 2>&1 || { cat .venv/imports.txt; exit 1; }
-	@echo "Protos, and that their stubs are the committed ones ..."
+	@echo "Protos, that they break no caller, and that their stubs are the committed ones ..."
 	@$(BIN)/buf lint
+	@$(BIN)/buf breaking --against protos/baseline.binpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
-	  diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ protos "$$fresh/protos" || \
+	  diff -r --exclude='*.proto' --exclude='*.binpb' --exclude=__init__.py --exclude=__pycache__ protos "$$fresh/protos" || \
 	  { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
 	@echo "Images and compose file ..."
 	@$(BIN)/hadolint Dockerfile
