@@ -2,21 +2,19 @@
 
 import asyncio
 import socket
-import sys
-
-import uvloop
 
 from edge.assembly import assembled
 from edge.http import HttpServer
 from edge.settings import EdgeSettings
-from services.chassis import lifeline
+from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
 
-async def main(settings: EdgeSettings) -> None:
+async def main() -> None:
+    settings = load(EdgeSettings)
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)
@@ -55,9 +53,4 @@ def open_listener(settings: EdgeSettings) -> socket.socket:
 
 
 if __name__ == "__main__":
-    lifeline.hold()
-    try:
-        uvloop.run(main(load(EdgeSettings)))
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
+    process.run("edge", main)

@@ -1,21 +1,17 @@
 """`python -m services.auth`: accounts, keys, and whose key it is."""
 
-import sys
 from pathlib import Path
 
 import msgspec
-import uvloop
 
-from services.auth import store
 from services.auth.keys import parse_peppers
 from services.auth.service import MIGRATIONS, Auth
-from services.chassis import lifeline
+from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
-from services.chassis.errors import LegatoError
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
 STOP_GRACE_S = 3.0
@@ -36,8 +32,7 @@ async def main() -> None:
     log = open_log("auth", debug=settings.debug)
     database = open_database("auth", settings.database_url, settings.data)
     try:
-        with store.outage_is_unavailable():
-            database.migrate(MIGRATIONS)
+        database.migrate(MIGRATIONS)
         auth = Auth(database, peppers, SystemClock(), log)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         server = Server(listen, auth.registrations, log, insecure_tcp=settings.insecure_tcp)
@@ -52,12 +47,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    lifeline.hold()
-    try:
-        uvloop.run(main())
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except LegatoError:
-        print("auth: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)", file=sys.stderr)
-        sys.exit(1)
+    process.run("auth", main)

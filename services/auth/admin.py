@@ -53,23 +53,20 @@ class AccountAdmin:
             preferred_class=checks.DEFAULT_CLASS,
             requests_per_minute=None,
         )
-        with store.outage_is_unavailable():
-            await self._database.write(lambda connection: store.add_account(connection, account))
+        await self._database.write(lambda connection: store.add_account(connection, account))
         self._log.info("account.created", account_id=account.account_id)
         return account
 
     async def get(self, account_id: str) -> Account:
         checks.id_of("account", account_id)
-        with store.outage_is_unavailable():
-            account = await self._database.read(lambda connection: store.find_account(connection, account_id))
+        account = await self._database.read(lambda connection: store.find_account(connection, account_id))
         if account is None:
             raise checks.not_found("account")
         return account
 
     async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
         size, after = checks.page_size(page_size), checks.page_token(page_token)
-        with store.outage_is_unavailable():
-            found = await self._database.read(lambda connection: store.list_accounts(connection, after, size + 1))
+        found = await self._database.read(lambda connection: store.list_accounts(connection, after, size + 1))
         return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
     async def update(self, account_id: str, preferred_class: str | None, requests_per_minute: int | None) -> Account:
@@ -86,10 +83,7 @@ class AccountAdmin:
                 requests_per_minute=account.requests_per_minute if requests_per_minute is None else new_rate,
             )
 
-        with store.outage_is_unavailable():
-            account = await self._database.write(
-                lambda connection: store.change_account(connection, account_id, change)
-            )
+        account = await self._database.write(lambda connection: store.change_account(connection, account_id, change))
         if account is None:
             raise checks.not_found("account")
         self._log.info("account.updated", account_id=account_id)
@@ -124,19 +118,15 @@ class KeyAdmin:
         )
 
         digest = self._peppers.digest(secret)
-        with store.outage_is_unavailable():
-            if not await self._database.write(lambda connection: store.add_key(connection, key, digest)):
-                raise checks.not_found("account")
+        if not await self._database.write(lambda connection: store.add_key(connection, key, digest)):
+            raise checks.not_found("account")
         self._log.info("key.created", account_id=account_id, key_id=key.key_id)
         return IssuedKey(key, secret)
 
     async def list_page(self, account_id: str, page_size: int, page_token: str) -> Page[Key]:
         checks.id_of("account", account_id)
         size, after = checks.page_size(page_size), checks.page_token(page_token)
-        with store.outage_is_unavailable():
-            found = await self._database.read(
-                lambda connection: store.list_keys(connection, account_id, after, size + 1)
-            )
+        found = await self._database.read(lambda connection: store.list_keys(connection, account_id, after, size + 1))
         if found is None:
             raise checks.not_found("account")
         return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
@@ -145,8 +135,7 @@ class KeyAdmin:
         """Returns when the key is refused on every edge."""
         checks.id_of("key", key_id)
         now_us = to_micros(self._clock.now())
-        with store.outage_is_unavailable():
-            key = await self._database.write(lambda connection: store.revoke_key(connection, key_id, now_us))
+        key = await self._database.write(lambda connection: store.revoke_key(connection, key_id, now_us))
         if key is None:
             raise checks.not_found("key")
         self._log.info("key.revoked", account_id=key.account_id, key_id=key_id)

@@ -4,15 +4,13 @@ Every change that a caller's cache could miss raises the epoch in its own transa
 sequence: its lock is held until the commit, so epochs become visible in order and none is seen before its change.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.keys import StoredDigest
 from services.auth.records import Account, Changes, Holder, Key, Position, Scope
-from services.chassis.errors import unavailable
 
 # How many epochs the list of changes reaches back. Callers ask five times a second: a thousand is minutes of silence
 # on the busiest day. Who was away for longer forgets everything and asks again.
@@ -64,15 +62,6 @@ _key_changes = sa.Table(
     sa.Column("epoch", sa.BigInteger, primary_key=True),
     sa.Column("key_id", sa.Text, primary_key=True),
 )
-
-
-@contextmanager
-def outage_is_unavailable() -> Iterator[None]:
-    """Around reads and writes: a database that cannot be reached is a reason to try again, not a mistake of ours."""
-    try:
-        yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-        raise unavailable("The key service") from error
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:

@@ -33,8 +33,7 @@ class Verifier:
         if key is None:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
         key_id = key.key_id
-        with store.outage_is_unavailable():
-            holder, epoch = await self._database.read(lambda connection: store.find_holder(connection, key_id))
+        holder, epoch = await self._database.read(lambda connection: store.find_holder(connection, key_id))
         is_genuine = self._peppers.recognise(key, holder.digest if holder else None)
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
             # Not the caller's fault: every key of that version is refused until its pepper is in the settings again.

@@ -13,11 +13,27 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
 
 READERS = 4
+
+
+class DatabaseAway(LegatoError):
+    """It cannot be reached or written: a reason to try again, not a mistake of whoever asked."""
+
+    def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
+        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
+
+
+@contextmanager
+def _outages_told() -> Iterator[None]:
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+        raise DatabaseAway from error
 
 
 class Database:
@@ -38,7 +54,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, look, False)
 
     def _run(self, work: Callable[[sa.Connection], ResultT], writes: bool) -> ResultT:
-        with self.transaction(writes=writes) as connection:
+        with _outages_told(), self.transaction(writes=writes) as connection:
             return work(connection)
 
     @contextmanager
@@ -64,15 +80,19 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        with self.engine.connect() as connection:
-            if self.is_sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
-                connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
+        try:
+            with _outages_told(), self.engine.connect() as connection:
+                if self.is_sqlite:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                else:
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
+                    connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+                connection.commit()
+        except DatabaseAway:
+            # Told to whoever starts the process, who can do something about it.
+            raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
 
     def close(self) -> None:
         """Waits for what is under way."""

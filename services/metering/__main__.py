@@ -2,19 +2,15 @@
 
 import asyncio
 import contextlib
-import sys
 from functools import partial
 from pathlib import Path
 
-import uvloop
-
-from services.chassis import lifeline
+from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
-from services.chassis.errors import LegatoError
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import load
 from services.metering.batch import Writer
 from services.metering.limits import LocalLimiter, Rate
 from services.metering.prices import read_prices
@@ -25,7 +21,6 @@ from services.metering.servicer import (
     register_metering,
 )
 from services.metering.settings import MeteringSettings
-from services.metering.store.outages import outage_is_unavailable
 from services.metering.store.price_versions import adopt_prices
 from services.metering.sweeper import Sweeper
 from services.metering.valkey import ValkeyLimiter
@@ -46,9 +41,8 @@ async def main() -> None:
     database = open_database("metering", settings.database_url, settings.data)
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(database.close)
-        with outage_is_unavailable():
-            database.migrate(MIGRATIONS)
-            prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
+        database.migrate(MIGRATIONS)
+        prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
         writer = Writer(database, prices, settings.stream_life_s + settings.hold_grace_s, log)
         opened.push_async_callback(writer.close)
         limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
@@ -74,12 +68,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    lifeline.hold()
-    try:
-        uvloop.run(main())
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except LegatoError:
-        print("metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)", file=sys.stderr)
-        sys.exit(1)
+    process.run("metering", main)

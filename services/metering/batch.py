@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from services.chassis.database import Database
+from services.chassis.database import Database, DatabaseAway
 from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.log import Log
 from services.metering.ledger import UnmatchedSettlement
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
-from services.metering.store.outages import is_outage
 
 ReplyT = TypeVar("ReplyT")
 
@@ -80,10 +79,10 @@ class Writer:
         for operation in operations:
             try:
                 outcomes += await self._commit([operation])
+            except DatabaseAway as away:
+                # The others would wait for the same timeout, one after the other.
+                return outcomes + [away] * (len(operations) - len(outcomes))
             except Exception as error:
-                if is_outage(error):
-                    # The others would wait for the same timeout, one after the other.
-                    return outcomes + [unavailable("Metering")] * (len(operations) - len(outcomes))
                 self._log.failure("operation.failed", error, request_id=operation.request_id)
                 outcomes.append(internal_error())
         return outcomes

@@ -16,7 +16,6 @@ from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, Rate, override
 from services.metering.records import Account
-from services.metering.store.outages import outage_is_unavailable
 from services.metering.store.reports import read_balances
 from services.metering.usage import list_usage
 
@@ -118,8 +117,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
 
 
 async def _read_balances(database: Database, account_ids: list[str]) -> list[Account]:
-    with outage_is_unavailable():
-        return await database.read(lambda connection: read_balances(connection, account_ids))
+    return await database.read(lambda connection: read_balances(connection, account_ids))
 
 
 def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:

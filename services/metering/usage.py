@@ -7,7 +7,6 @@ import msgspec
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.records import HOUR_US, Usage
-from services.metering.store.outages import outage_is_unavailable
 from services.metering.store.reports import read_usage
 
 DAY_US: Final = 24 * HOUR_US
@@ -41,19 +40,18 @@ async def list_usage(database: Database, query: UsageQuery) -> list[UsageRow]:
         raise LegatoError(Reason.REQUEST_INVALID, "Start and end must be at a full hour.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
-    with outage_is_unavailable():
-        rows = await database.read(
-            lambda connection: read_usage(
-                connection,
-                query.account_id,
-                query.start_us,
-                query.end_us,
-                bucket_us=query.bucket_us,
-                by_key=query.group_by_key,
-                by_class=query.group_by_class,
-                rows_most=ROWS_MOST + 1,
-            )
+    rows = await database.read(
+        lambda connection: read_usage(
+            connection,
+            query.account_id,
+            query.start_us,
+            query.end_us,
+            bucket_us=query.bucket_us,
+            by_key=query.group_by_key,
+            by_class=query.group_by_class,
+            rows_most=ROWS_MOST + 1,
         )
+    )
     if len(rows) > ROWS_MOST:
         raise LegatoError(Reason.REQUEST_INVALID, "That is too much at once: ask for less time.", param="start_time")
     return [

@@ -2,17 +2,15 @@
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 
 import msgspec
-import uvloop
 
-from services.chassis import lifeline
+from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import load
 from services.router import character, routes
 from services.router.character import load_character
 from services.router.completion import Completions
@@ -73,9 +71,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    lifeline.hold()
-    try:
-        uvloop.run(main())
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
+    process.run("router", main)

@@ -13,7 +13,6 @@ from services.auth.keys import Peppers
 from services.auth.records import Account, Changes, Key, Position, Scope
 from services.auth.service import MIGRATIONS
 from services.chassis.database import Database
-from services.chassis.errors import LegatoError, Reason
 
 ACCOUNT = Account("acct_a", "Acme", 1_000, "forte", None)
 
@@ -259,11 +258,3 @@ def test_key_cannot_slip_in_while_its_account_changes(database: Database, pepper
         holder, _ = store.find_holder(connection, key.key_id)
         assert holder is not None
         assert holder.preferred_class == "mezzo"
-
-
-def test_database_that_cannot_be_reached_is_unavailable() -> None:
-    absent = Database("postgresql://legato@/nowhere?host=/nonexistent", "auth")
-    with pytest.raises(LegatoError) as caught, store.outage_is_unavailable(), absent.transaction(writes=False):
-        pass
-    absent.close()
-    assert caught.value.reason is Reason.UNAVAILABLE

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database, open_database
+from services.chassis.database import Database, DatabaseAway, open_database
+from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 
 ENVIRONMENT = """
@@ -258,3 +259,13 @@ def test_folder_may_have_any_name(tmp_path: Path) -> None:
         connection.exec_driver_sql("CREATE TABLE things (name TEXT)")
     database.close()
     assert (folder / "auth.db").exists()
+
+
+async def test_database_that_cannot_be_reached_is_unavailable() -> None:
+    absent = Database("postgresql://legato@/nowhere?host=/nonexistent", "auth")
+    with pytest.raises(DatabaseAway) as caught:
+        await absent.read(lambda connection: None)
+    assert caught.value.reason is Reason.UNAVAILABLE
+    with pytest.raises(DatabaseAway, match="LEGATO_DATABASE_URL"):
+        absent.migrate(Path())
+    absent.close()

@@ -1,0 +1,23 @@
+"""The beginning and the end of a process."""
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from services.chassis import lifeline
+from services.chassis.errors import LegatoError
+from services.chassis.settings import SettingsError
+
+
+def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Exits with 2 if the settings are wrong, every mistake on a line; with 1 if it cannot start for another reason."""
+    lifeline.hold()
+    try:
+        uvloop.run(main())
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except LegatoError as error:
+        sys.exit(f"{name}: {error.message}")

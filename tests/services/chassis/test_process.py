@@ -1,0 +1,30 @@
+import pytest
+
+from services.chassis import process
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.settings import SettingsError
+
+
+def test_wrong_settings_are_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        raise SettingsError("LEGATO_A is not set\nLEGATO_B: Expected `int`")
+
+    with pytest.raises(SystemExit) as ended:
+        process.run("test", main)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "LEGATO_A is not set\nLEGATO_B: Expected `int`\n"
+
+
+def test_other_reasons_are_told_in_one_line() -> None:
+    async def main() -> None:
+        raise LegatoError(Reason.UNAVAILABLE, "the database cannot be reached")
+
+    with pytest.raises(SystemExit, match="test: the database cannot be reached"):
+        process.run("test", main)
+
+
+def test_orderly_end_is_no_exit() -> None:
+    async def main() -> None:
+        return
+
+    process.run("test", main)
