@@ -1,7 +1,8 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
-import asyncio
 from typing import Any
+
+import grpc.aio
 
 from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
@@ -18,14 +19,13 @@ SHARED_STREAM_BYTES = 256 * 1024
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
 
-class RouterReplica:
-    def __init__(self, address: str, clock: Clock, log: Log) -> None:
-        self._channel = open_channel(address)
-        self._bulk_channel = open_channel(address)
-        self.stub = router_pb2_grpc.RouterServiceStub(self._channel)
-        self._bulk_stub = router_pb2_grpc.RouterServiceStub(self._bulk_channel)
-        self._exchange = ExchangeClient("The router", self.stub.Exchange, router_pb2.ExchangeRequest, clock, log)
-        self._exchange.start()
+class _Replica:
+    """One process of a service, and the exchange with it."""
+
+    def __init__(self, channel: grpc.aio.Channel, exchange: ExchangeClient) -> None:
+        self._channel = channel
+        self._exchange = exchange
+        exchange.start()
 
     @property
     def usable(self) -> bool:
@@ -34,6 +34,21 @@ class RouterReplica:
     @property
     def load(self) -> int:
         return self._exchange.load
+
+    async def close(self) -> None:
+        await self._exchange.close()
+        await self._channel.close()
+
+
+class RouterReplica(_Replica):
+    def __init__(self, address: str, clock: Clock, log: Log) -> None:
+        channel = open_channel(address)
+        self.stub = router_pb2_grpc.RouterServiceStub(channel)
+        super().__init__(
+            channel, ExchangeClient("The router", self.stub.Exchange, router_pb2.ExchangeRequest, clock, log)
+        )
+        self._bulk_channel = open_channel(address)
+        self._bulk_stub = router_pb2_grpc.RouterServiceStub(self._bulk_channel)
 
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
         request = router_pb2.ChatRequest(open=opening)
@@ -42,31 +57,20 @@ class RouterReplica:
         return self._exchange.open("Chat", request, router_pb2.ChatResponse)
 
     async def close(self) -> None:
-        await self._exchange.close()
-        await asyncio.gather(self._channel.close(), self._bulk_channel.close())
+        await super().close()
+        await self._bulk_channel.close()
 
 
-class MeteringReplica:
+class MeteringReplica(_Replica):
     def __init__(self, address: str, clock: Clock, log: Log) -> None:
-        self._channel = open_channel(address)
-        self.stub = metering_pb2_grpc.MeteringServiceStub(self._channel)
-        self._exchange = ExchangeClient("Metering", self.stub.Exchange, metering_pb2.ExchangeRequest, clock, log)
-        self._exchange.start()
-
-    @property
-    def usable(self) -> bool:
-        return self._exchange.usable
-
-    @property
-    def load(self) -> int:
-        return self._exchange.load
+        channel = open_channel(address)
+        self.stub = metering_pb2_grpc.MeteringServiceStub(channel)
+        super().__init__(
+            channel, ExchangeClient("Metering", self.stub.Exchange, metering_pb2.ExchangeRequest, clock, log)
+        )
 
     async def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> Any:
         return await self._exchange.ask(method, request, response_type, timeout_s)
-
-    async def close(self) -> None:
-        await self._exchange.close()
-        await self._channel.close()
 
 
 class Services:
