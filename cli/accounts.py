@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.connection import Refused, Services, ask
-from cli.money import USD, format_usd
+from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from protos.auth.v1.auth_pb2 import (
@@ -18,6 +18,7 @@ from protos.auth.v1.auth_pb2 import (
     UpdateAccountRequest,
 )
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, GrantCreditsRequest, ListBalancesRequest
+from services.chassis.money import format_usd
 
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_CLASS = "forte"

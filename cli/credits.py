@@ -7,9 +7,10 @@ import click
 
 from cli.accounts import balance_of, get_account, grant
 from cli.connection import ask
-from cli.money import USD, format_usd
+from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from protos.metering.v1.metering_pb2 import AdjustCreditsRequest, Balance
+from services.chassis.money import format_usd
 
 
 @click.group()

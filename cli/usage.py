@@ -7,11 +7,11 @@ import click
 
 from cli.accounts import get_account
 from cli.connection import Services, ask
-from cli.money import format_usd
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
+from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}

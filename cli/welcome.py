@@ -11,7 +11,7 @@ import click
 from cli.accounts import create_account, every_account
 from cli.connection import Services
 from cli.keys import create_key
-from cli.money import NANOS_PER_DOLLAR, format_usd
+from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 FIRST_ACCOUNT = "default"
 FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR

@@ -11,10 +11,10 @@ from edge.principals import Principal
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import format_usd
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
-NANOS = 10**9
 # The end of the year 9999.
 LATEST_S = 253_402_300_799
 
@@ -106,15 +106,8 @@ async def usage_page(
         ],
         "has_more": has_more,
         "next_page": str(query.page_end_s) if has_more else None,
-        "balance_usd": usd(await metering.balance_nanos(principal.account_id)),
+        "balance_usd": format_usd(await metering.balance_nanos(principal.account_id)),
     }
-
-
-def usd(nanos: int) -> str:
-    """Exact, and without more decimals than it needs: 5.00, 0.000000214."""
-    whole, fraction = divmod(abs(nanos), NANOS)
-    decimals = f"{fraction:09d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if nanos < 0 else ''}{whole}.{decimals}"
 
 
 def _result(row: pb.UsageRow) -> dict[str, Any]:
@@ -127,7 +120,7 @@ def _result(row: pb.UsageRow) -> dict[str, Any]:
         "cached_tokens": row.usage.cached_tokens,
         "completion_tokens": row.usage.completion_tokens,
         "cost_nanos": row.cost_nanos,
-        "cost_usd": usd(row.cost_nanos),
+        "cost_usd": format_usd(row.cost_nanos),
     }
 
 

@@ -26,10 +26,10 @@ from cli.connection import Services, ask, running_services
 from cli.data_folder import read_processes
 from cli.health import Health
 from cli.keys import create_key
-from cli.money import parse_usd
 from cli.usage import list_usage
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
 from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
+from services.chassis.money import parse_usd
 from tests.child import start_child
 from tests.upstream import Recorded, Upstream
 

@@ -1,6 +1,6 @@
 import pytest
 
-from edge.usage import DAY_S, HOUR_S, parse_query, usd
+from edge.usage import DAY_S, HOUR_S, parse_query
 from services.chassis.errors import LegatoError, Reason
 
 NOON_S = 1_700_049_600 - 1_700_049_600 % DAY_S + 12 * HOUR_S
@@ -56,11 +56,3 @@ def test_what_cannot_be_meant_is_refused(parameters: dict[str, list[str]], param
         parse_query(parameters, NOON_S)
     assert refused.value.reason is Reason.REQUEST_INVALID
     assert refused.value.param == param
-
-
-@pytest.mark.parametrize(
-    ("nanos", "text"),
-    [(0, "0.00"), (5 * 10**9, "5.00"), (1, "0.000000001"), (1_230_000_000, "1.23"), (-1_500_000_000, "-1.50")],
-)
-def test_dollars_are_exact(nanos: int, text: str) -> None:
-    assert usd(nanos) == text

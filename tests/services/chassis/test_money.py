@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.money import LARGEST_NANOS, format_usd, parse_usd
+from services.chassis.money import LARGEST_NANOS, format_usd, parse_usd
 
 nanos = st.integers(min_value=-LARGEST_NANOS, max_value=LARGEST_NANOS)
 
