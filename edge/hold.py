@@ -26,6 +26,7 @@ class Hold:
         self._held_nanos = 0
         self._free_nanos = 0
         self._asked = False
+        self._asked_again = False
         self._resolved = False
         # The account could not hold what was needed.
         self.spent = False
@@ -43,17 +44,22 @@ class Hold:
                     class_id=self._class_id,
                     prompt_tokens=prompt_tokens,
                     output_tokens=output_tokens,
-                )
+                ),
+                self._note_repeat,
             )
         except LegatoError as error:
-            if error.reason in (Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD):
-                # A refusal stores nothing, so there is nothing to give back.
+            if error.reason in (Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD) and not self._asked_again:
+                # A refusal stores nothing, so there is nothing to give back. If it was asked for twice, the other copy
+                # may still be under way, and must find the request void.
                 self._resolved = True
             raise
         self._price = reserved.price
         self._held_nanos = reserved.held_nanos
         self._free_nanos = reserved.free_nanos
         return self._grant(prompt_tokens, last=False)
+
+    def _note_repeat(self) -> None:
+        self._asked_again = True
 
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
         """Hold enough for these totals, or as near to it as the account affords.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -40,8 +41,9 @@ class Metering:
         )
         return await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
 
-    async def reserve(self, request: pb.ReserveRequest) -> pb.ReserveResponse:
-        return await self._ask("Reserve", request, pb.ReserveResponse, request.account_id)
+    async def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> pb.ReserveResponse:
+        """`on_repeat` is called when an answer was lost and the question is asked again."""
+        return await self._ask("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
 
     async def extend(self, request: pb.ExtendRequest) -> pb.ExtendResponse:
         return await self._ask("Extend", request, pb.ExtendResponse, request.account_id)
@@ -69,7 +71,14 @@ class Metering:
             response = await stub.GetBalance(pb.GetBalanceRequest(account_id=account_id), timeout=ASK_TIMEOUT_S)
         return response.balance.balance_nanos
 
-    async def _ask(self, method: str, request: Message, response_type: type[ResponseT], account_id: str) -> ResponseT:
+    async def _ask(
+        self,
+        method: str,
+        request: Message,
+        response_type: type[ResponseT],
+        account_id: str,
+        on_repeat: Callable[[], None] = lambda: None,
+    ) -> ResponseT:
         """Repeated while metering is away, for a short while. Every call here may be repeated without harm."""
         give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
         while True:
@@ -80,6 +89,7 @@ class Metering:
             except LegatoError as error:
                 if error.reason is not Reason.UNAVAILABLE or self._clock.elapsed_s() >= give_up_at_s:
                     raise
+            on_repeat()
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
     def _resolve(self, method: str, request: pb.SettleRequest | pb.VoidRequest, response_type: type[Message]) -> None:

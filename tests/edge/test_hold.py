@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.clock import SystemClock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
@@ -45,8 +47,8 @@ class House:
             prices = adopt_prices(connection, read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, prices, 3600, log)
         clock = SystemClock()
-        self._replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
-        self.metering = Metering(self._replicas, clock, log)
+        self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
+        self.metering = Metering(self.replicas, clock, log)
 
     async def open(self) -> None:
         servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), Rate(60, 2), self._log)
@@ -58,18 +60,18 @@ class House:
 
     async def start(self) -> None:
         await self.open()
-        await self._replicas.start()
+        await self.replicas.start()
 
     async def close(self) -> None:
         await self.metering.settled()
-        await self._replicas.close()
+        await self.replicas.close()
         await self.shut()
         await self._writer.close()
         assert await audit(self._database) == []
         self._database.close()
 
-    async def give(self, nanos: int) -> None:
-        await self._writer.submit(Grant(request_id="grant", account_id=ANN.account_id, amount_nanos=nanos), str)
+    async def give(self, nanos: int, grant_id: str = "grant") -> None:
+        await self._writer.submit(Grant(request_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
 
     async def balance(self) -> tuple[int, int]:
         await self.metering.settled()
@@ -184,6 +186,42 @@ async def test_client_who_leaves_while_credit_is_being_held_leaves_no_hold_behin
     await asyncio.gather(reserving, return_exceptions=True)
     hold.void(pb.END_CLIENT_GONE)
     assert await house.balance() == (10**9, 0)
+
+
+class LosesTheFirstAnswer:
+    """Stands between the edge and metering: the first question arrives, its answer does not."""
+
+    def __init__(self, replicas: Replicas[MeteringReplica]) -> None:
+        self._replicas = replicas
+        self._has_lost = False
+
+    def for_account(self, account_id: str) -> "LosesTheFirstAnswer":
+        return self
+
+    async def ask(self, *question: Any) -> Any:
+        answer = await asyncio.gather(self._replicas.for_account(ANN.account_id).ask(*question), return_exceptions=True)
+        if not self._has_lost:
+            self._has_lost = True
+            raise ExchangeBroken("Metering")
+        if isinstance(answer[0], BaseException):
+            raise answer[0]
+        return answer[0]
+
+
+async def test_refusal_of_a_repeated_question_is_made_to_last(house: House, log: Log) -> None:
+    """A copy that is still under way must not hold credit later, when nobody is left to give it back."""
+    await house.give(1)
+    metering = Metering(LosesTheFirstAnswer(house.replicas), SystemClock(), log)  # type: ignore[arg-type]
+    hold = Hold(metering, ANN, f"{1:032x}", "forte")
+    with pytest.raises(LegatoError) as refused:
+        await hold.reserve(100, 10)
+    assert refused.value.reason is Reason.CREDITS_EXHAUSTED
+    hold.void(pb.END_REFUSED)
+    await metering.settled()
+    await house.give(10**9, "more")
+    with pytest.raises(LegatoError) as late:
+        await house.hold(1).reserve(100, 10)
+    assert late.value.reason is Reason.REQUEST_RESOLVED
 
 
 async def test_rate_is_taken_and_then_refused_with_its_figures(house: House) -> None:
