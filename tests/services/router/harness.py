@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.channel import open_channel
 from services.chassis.clock import SystemClock
+from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
 from services.chassis.server import Server
@@ -130,3 +132,13 @@ async def connected_router(address: str, log: Log) -> AsyncIterator[Router]:
 
 def as_json(value: Any) -> bytes:
     return msgspec.json.encode(value)
+
+
+# A chat on the exchange, and as an RPC of its own: both must do the same.
+WAYS = pytest.mark.parametrize("ordinary", [False, True], ids=["exchange", "rpc"])
+
+
+async def refusal_of(router: Router, **fields: object) -> LegatoError:
+    with pytest.raises(LegatoError) as refusal:
+        await router.ask(**fields)  # type: ignore[arg-type]
+    return refusal.value
