@@ -129,49 +129,54 @@ class ExchangeClient:
     async def _keep_open(self) -> None:
         failures = 0
         while True:
-            stream = self._open_stream()
+            stream, outbox = self._open_stream(), Outbox()
+            # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
+            parts = [
+                asyncio.create_task(self._read(stream, outbox)),
+                asyncio.create_task(self._write(stream, outbox)),
+                asyncio.create_task(self._watch(outbox)),
+            ]
             try:
-                await stream.wait_for_connection()
-                failures = 0
-                await self._converse(stream)
-            except (grpc.RpcError, asyncio.InvalidStateError):
-                failures += 1
+                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 # Without it the other side would never learn that we left.
                 stream.cancel()
+                for part in parts:
+                    part.cancel()
+                outcomes = await asyncio.gather(*parts, return_exceptions=True)
+                failures = 0 if self._outbox is outbox else failures + 1
                 self._break_off()
-            await asyncio.sleep(RECONNECT_AFTER_S[min(failures, len(RECONNECT_AFTER_S)) - 1])
+            self._tell_faults(outcomes)
+            await asyncio.sleep(RECONNECT_AFTER_S[min(failures, len(RECONNECT_AFTER_S) - 1)])
 
-    async def _converse(self, stream: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
-        self._outbox = outbox = Outbox()
+    async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+        await stream.wait_for_connection()
+        self._outbox = outbox
         self._going_away = False
         self._heard_at_s = self._clock.elapsed_s()
         self._connected.set()
-        helpers = [asyncio.create_task(self._write(stream, outbox)), asyncio.create_task(self._watch(stream, outbox))]
-        try:
-            while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
-                self._heard_at_s = self._clock.elapsed_s()
-                for item in response.items:
-                    self._take(item)
-        finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+        while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
+            self._heard_at_s = self._clock.elapsed_s()
+            for item in response.items:
+                self._take(item)
 
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
-        try:
-            while items := await outbox.take():
-                await stream.write(self._request_type(items=items))
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            stream.cancel()
+        while items := await outbox.take():
+            await stream.write(self._request_type(items=items))
 
-    async def _watch(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
+    async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""
+        await self._connected.wait()
         while self._clock.elapsed_s() - self._heard_at_s < SILENCE_S:
             outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
             await asyncio.sleep(ALIVE_EVERY_S)
         self._log.warning("exchange.silent", name=self._service)
-        stream.cancel()
+
+    def _tell_faults(self, outcomes: list[BaseException | None]) -> None:
+        """A connection that breaks is nothing to speak of; anything else is a mistake of ours."""
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError | asyncio.InvalidStateError):
+                self._log.failure("exchange.failed", outcome, name=self._service)
 
     def _break_off(self) -> None:
         self._outbox = None

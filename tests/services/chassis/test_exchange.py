@@ -243,6 +243,67 @@ async def test_broken_exchange_fails_its_calls_and_comes_back(
     assert await ask(client, "back") == "back"
 
 
+class Road:
+    """Between a client and a server, on sockets of its own: it can be blocked without either end being told."""
+
+    def __init__(self, to: Path) -> None:
+        self._to = to
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._pumps: list[asyncio.Task[None]] = []
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(self._to)
+        self._pumps += [
+            asyncio.create_task(self._pump(reader, far_writer)),
+            asyncio.create_task(self._pump(far_reader, writer)),
+        ]
+
+    def block(self) -> None:
+        self._is_open.clear()
+
+    def unblock(self) -> None:
+        self._is_open.set()
+
+    async def close(self) -> None:
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while received := await reader.read(65536):
+                await self._is_open.wait()
+                writer.write(received)
+        finally:
+            writer.close()
+
+
+async def test_exchange_that_falls_silent_is_broken_off_and_opened_again(
+    serve: Serve, talker: Talker, socket_folder: Path, log: Log
+) -> None:
+    road = Road(socket_folder / "router.sock")
+    proxy = await asyncio.start_unix_server(road.carry, socket_folder / "road.sock")
+    async with open_channel(f"unix:{socket_folder}/road.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client.start()
+        async with asyncio.timeout(20):
+            await client.connected()
+            call = client.open("Chat", opening("wait"), router.ChatResponse)
+            await ask(client, "before")
+            road.block()
+            with pytest.raises(ExchangeBroken):
+                await call.receive()
+            road.unblock()
+            await client.connected()
+            assert await ask(client, "after") == "after"
+            await talker.left.wait()
+        await client.close()
+    await road.close()
+    proxy.close()
+
+
 async def test_server_that_goes_away_takes_no_new_calls_and_finishes_the_old(
     client: ExchangeClient, talker: Talker
 ) -> None:
