@@ -1,6 +1,8 @@
 """Reads request bodies, within limits."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from edge.asgi import HttpScope, Receive
@@ -18,27 +20,34 @@ class ClientGone(Exception):
 
 
 class Bodies:
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = BODY_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._in_flight_bytes = 0
 
     async def read(self, scope: HttpScope, receive: Receive) -> bytes:
         announced_bytes = _check_headers(scope)
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            # Nearly every request arrives in one piece.
-            return _within_limit(message["body"])
-        if self._in_flight_bytes + announced_bytes > IN_FLIGHT_BYTES:
-            raise unavailable("Room for a body of this size")
-        self._in_flight_bytes += announced_bytes
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                return await _read_pieces(message, receive)
+            async with asyncio.timeout(self._timeout_s):
+                message = await receive()
+                if message["type"] == "http.request" and not message.get("more_body", False):
+                    # Nearly every request arrives in one piece.
+                    return _within_limit(message["body"])
+                with self._room_for(announced_bytes):
+                    return await _read_pieces(message, receive)
         except TimeoutError:
             raise LegatoError(
-                Reason.BODY_TIMEOUT, f"The body did not arrive within {BODY_TIMEOUT_S:.0f} seconds."
+                Reason.BODY_TIMEOUT, f"The body did not arrive within {self._timeout_s:.0f} seconds."
             ) from None
+
+    @contextmanager
+    def _room_for(self, size_bytes: int) -> Iterator[None]:
+        if self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES:
+            raise unavailable("Room for a body of this size")
+        self._in_flight_bytes += size_bytes
+        try:
+            yield
         finally:
-            self._in_flight_bytes -= announced_bytes
+            self._in_flight_bytes -= size_bytes
 
 
 def _check_headers(scope: HttpScope) -> int:

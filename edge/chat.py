@@ -21,7 +21,7 @@ from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.clock import Clock
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
@@ -82,27 +82,26 @@ class Chat:
         self._began_at_s = endpoint.clock.elapsed_s()
         # Of what the client was given, counted by the router.
         self._counted = Usage()
+        self._client_gone = False
         self._over = False
 
     @asynccontextmanager
     async def given_up_when_gone(self, receive: Receive) -> AsyncIterator[None]:
         """Whatever the chat is waiting for, it stops at once when its client leaves."""
         task = cast(asyncio.Task[None], asyncio.current_task())
-        gone = False
 
         async def watch() -> None:
-            nonlocal gone
             while (await receive())["type"] != "http.disconnect":
                 pass
             if not self._over:
-                gone = True
+                self._client_gone = True
                 task.cancel()
 
         watcher = asyncio.create_task(watch())
         try:
             yield
         except asyncio.CancelledError:
-            if not gone:
+            if not self._client_gone:
                 raise
             task.uncancel()
             raise ClientGone from None
@@ -116,6 +115,16 @@ class Chat:
         except LegatoError as error:
             end = metering_pb.END_UPSTREAM_CUT if self._reply.delivered else metering_pb.END_REFUSED
             await self._break_off(error, end)
+        except asyncio.CancelledError:
+            if not self._client_gone:
+                # The process ends and has waited for long enough. A stream must not end in silence all the same.
+                end = metering_pb.END_CRASHED
+                await self._break_off(unavailable("The service"), end)
+            raise
+        except Exception as error:
+            self._endpoint.log.failure("chat.failed", error, request_id=self._request_id)
+            end = metering_pb.END_CRASHED
+            await self._break_off(internal_error(), end)
         finally:
             self._over = True
             self._resolve(end)

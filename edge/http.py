@@ -48,7 +48,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._headers_bytes = 0
-        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+        self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_due.cancel()
@@ -58,7 +58,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._headers_bytes = 0
         self._headers_due.cancel()
-        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+        self._expect_headers()
 
     def on_url(self, url: bytes) -> None:
         self._count_header(len(url))
@@ -74,13 +74,23 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """For what is not HTTP; the parser's own words are not passed on."""
-        # Before the first request there is none, whatever the library's types say.
-        cycle: Any = self.cycle
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        if not self._is_answering():
             self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
         self.transport.close()
 
+    def _is_answering(self) -> bool:
+        # Before the first request there is no cycle, whatever the library's types say.
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.response_started and not cycle.response_complete
+
+    def _expect_headers(self) -> None:
+        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+
     def _give_up(self) -> None:
+        if self._is_answering():
+            # Half of a next request came while the last one is being answered: it has until after that.
+            self._expect_headers()
+            return
         self._refuse(
             LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
         )

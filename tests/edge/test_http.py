@@ -12,6 +12,13 @@ from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
 
 
 async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    if scope["path"] == "/slow":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            await send({"type": "http.response.body", "body": b"still here ", "more_body": True})
+        await send({"type": "http.response.body", "body": b"hello"})
+        return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"hello"})
 
@@ -81,6 +88,21 @@ async def test_garbage_after_a_good_request_is_refused_too(port: int) -> None:
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert is_error_shape(body)
+    writer.close()
+
+
+async def test_late_second_request_does_not_disturb_the_answer_to_the_first(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nho")
+    async with asyncio.timeout(10):
+        first = await reader.readuntil(b"\r\n0\r\n\r\n")
+        assert first.count(b"still here ") == 5
+        assert b"408" not in first
+        # Its headers are waited for no longer than those of any other.
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
     writer.close()
 
 

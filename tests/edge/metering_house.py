@@ -1,0 +1,77 @@
+"""A real metering on a socket, which can be taken away and brought back, and what an edge keeps beside it."""
+
+from functools import partial
+from pathlib import Path
+
+from edge.hold import Hold
+from edge.metering import Metering
+from edge.principals import Principal
+from edge.services import MeteringReplica
+from services.chassis.clock import SystemClock
+from services.chassis.database import Database
+from services.chassis.log import Log
+from services.chassis.replicas import Replicas
+from services.chassis.server import Server
+from services.metering.__main__ import MIGRATIONS
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.limits import LocalLimiter, Rate
+from services.metering.operations import Grant
+from services.metering.prices import read_prices
+from services.metering.servicer import MeteringServicer, register_metering
+from services.metering.settings import MeteringSettings
+from services.metering.store.price_versions import adopt_prices
+from services.metering.store.reports import read_balances
+
+ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None)
+# Forte's prices: what a million tokens cost, in nano-dollars.
+INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
+
+
+class MeteringHouse:
+    def __init__(self, socket_folder: Path, tmp_path: Path, log: Log) -> None:
+        self._address = f"unix:{socket_folder}/metering.sock"
+        self._log = log
+        self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
+        self._database.migrate(MIGRATIONS)
+        with self._database.transaction(writes=True) as connection:
+            prices = adopt_prices(connection, read_prices(MeteringSettings().prices))
+        self._writer = Writer(self._database, prices, 3600, log)
+        clock = SystemClock()
+        self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
+        self.metering = Metering(self.replicas, clock, log)
+
+    async def open(self) -> None:
+        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), Rate(60, 2), self._log)
+        self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
+        await self._server.start()
+
+    async def shut(self) -> None:
+        await self._server.stop(0)
+
+    async def start(self) -> None:
+        await self.open()
+        await self.replicas.start()
+
+    async def close(self) -> None:
+        await self.metering.settled()
+        await self.replicas.close()
+        await self.shut()
+        await self._writer.close()
+        assert await audit(self._database) == []
+        self._database.close()
+
+    async def give(self, nanos: int, grant_id: str = "grant") -> None:
+        await self._writer.submit(Grant(request_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
+
+    async def balance(self) -> tuple[int, int]:
+        await self.metering.settled()
+        [account] = await self._database.read(lambda connection: read_balances(connection, [ANN.account_id]))
+        return account.balance_nanos, account.held_nanos
+
+    def hold(self, number: int = 1) -> Hold:
+        return Hold(self.metering, ANN, f"{number:032x}", "forte")
+
+
+def cost(prompt_tokens: int, output_tokens: int) -> int:
+    return -(-(prompt_tokens * INPUT_NANOS + output_tokens * OUTPUT_NANOS) // 1_000_000)

@@ -1,0 +1,299 @@
+"""One chat between a router that says what the test wants and a real metering."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import grpc.aio
+import pytest
+
+from edge.bodies import Bodies
+from edge.chat import Chat, ChatEndpoint
+from edge.replies import StreamedReply, WholeReply
+from edge.requests import ChatBody
+from edge.services import RouterReplica
+from protos.metering.v1.metering_pb2 import Balance
+from protos.router.v1 import router_pb2 as pb
+from protos.router.v1 import router_pb2_grpc
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.clock import SystemClock
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod
+from services.chassis.log import Log
+from services.chassis.replicas import Replicas
+from services.chassis.server import Server
+from tests.edge.metering_house import ANN, MeteringHouse, cost
+
+PROMPT_TOKENS = 20
+
+Conversing = Conversation[pb.ChatRequest, Any]
+Script = Callable[[Conversing], Awaitable[None]]
+
+
+class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
+    def __init__(self, script: Script, log: Log) -> None:
+        self.openings: list[pb.ChatOpen] = []
+        self._script = script
+        self._exchange = ExchangeServer({"Chat": StreamMethod(pb.ChatRequest, self._serve)}, pb.ExchangeResponse, log)
+
+    async def _serve(self, conversation: Conversing) -> None:
+        self.openings.append((await conversation.receive()).open)
+        await self._script(conversation)
+
+    def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ExchangeResponse]:
+        return self._exchange.serve(request_iterator, context)
+
+    def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ChatResponse]:
+        raise NotImplementedError
+
+    async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
+        return pb.ListModelsResponse()
+
+    def register(self, server: grpc.aio.Server) -> str:
+        router_pb2_grpc.add_RouterServiceServicer_to_server(self, server)
+        return "legato.router.v1.RouterService"
+
+
+class Room:
+    """Everything that a chat needs, and what its client has received."""
+
+    def __init__(self, socket_folder: Path, metering: MeteringHouse, log: Log) -> None:
+        self.metering = metering
+        self.received = b""
+        self.status = 0
+        self._folder = socket_folder
+        self._log = log
+        self._servers: list[Server] = []
+        self._routers: Replicas[RouterReplica] | None = None
+
+    async def add_routers(self, *scripts: Script) -> list[ScriptedRouter]:
+        clock = SystemClock()
+        addresses, routers = [], []
+        for number, script in enumerate(scripts):
+            routers.append(ScriptedRouter(script, self._log))
+            addresses.append(f"unix:{self._folder}/router-{number}.sock")
+            self._servers.append(Server(addresses[-1], [routers[-1].register], self._log))
+            await self._servers[-1].start()
+        self._routers = Replicas(
+            "router", ",".join(addresses), lambda address: RouterReplica(address, clock, self._log), self._log
+        )
+        await self._routers.start()
+        async with asyncio.timeout(5):
+            while not all(replica.usable for replica in self._routers._replicas.values()):
+                await asyncio.sleep(0.01)
+        return routers
+
+    def chat(self, *, stream: bool = True, life_s: float = 3600) -> Chat:
+        nothing: Any = None
+        endpoint = ChatEndpoint(
+            nothing,
+            self.metering.metering,
+            cast(Replicas[RouterReplica], self._routers),
+            nothing,
+            Bodies(),
+            life_s,
+            SystemClock(),
+            self._log,
+        )
+        body = ChatBody("forte", stream, None, b"[]", b"", b"", b"")
+        reply_type = StreamedReply if stream else WholeReply
+        return Chat(endpoint, ANN, body, "forte", f"{7:032x}", reply_type(self._send, "chatcmpl-7", 1, "forte", []))
+
+    async def stop_router(self, number: int) -> None:
+        await self._servers[number].stop(0)
+
+    @property
+    def events(self) -> list[Any]:
+        lines = self.received.decode().split("\n\n")[:-1]
+        return [line.removeprefix("data: ") if "[DONE]" in line else json.loads(line[6:]) for line in lines]
+
+    @property
+    def text(self) -> str:
+        choices = [event["choices"][0] for event in self.events if isinstance(event, dict) and event.get("choices")]
+        return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+    async def close(self) -> None:
+        if self._routers is not None:
+            await self._routers.close()
+        for server in self._servers:
+            await server.stop(0)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        self.received += message.get("body", b"")
+
+
+@pytest.fixture
+async def room(socket_folder: Path, metering_house: MeteringHouse, log: Log) -> AsyncIterator[Room]:
+    await metering_house.give(10**9)
+    room = Room(socket_folder, metering_house, log)
+    yield room
+    await room.close()
+
+
+def piece(text: str, output_tokens: int) -> pb.ChatResponse:
+    return pb.ChatResponse(contents=[text], prompt_tokens=PROMPT_TOKENS, output_tokens=output_tokens)
+
+
+def end(output_tokens: int, finish_reason: str = "stop") -> pb.ChatResponse:
+    usage = Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=output_tokens)
+    finished = pb.Finished(finish_reason=finish_reason, usage=usage, usage_source=pb.USAGE_SOURCE_PROVIDER)
+    return pb.ChatResponse(finished=finished, prompt_tokens=PROMPT_TOKENS, output_tokens=output_tokens)
+
+
+def saying(*responses: Any) -> Script:
+    async def script(conversation: Conversing) -> None:
+        for response in responses:
+            await conversation.send(response)
+
+    return script
+
+
+async def silence(conversation: Conversing) -> None:
+    await asyncio.Event().wait()
+
+
+async def charged(room: Room) -> int:
+    balance_nanos, held_nanos = await room.metering.balance()
+    assert held_nanos == 0
+    return 10**9 - balance_nanos
+
+
+async def test_answer_is_relayed_and_charged_by_the_providers_count(room: Room) -> None:
+    await room.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(2)))
+    await room.chat().run()
+    assert room.text == "Hello"
+    assert room.events[-1] == "[DONE]"
+    assert await charged(room) == cost(PROMPT_TOKENS, 2)
+
+
+class FirstOneFails:
+    """Whichever router is asked first says these, and no more; whoever is asked after that answers."""
+
+    def __init__(self, *responses: pb.ChatResponse) -> None:
+        self._responses = responses
+        self.asked = 0
+
+    async def __call__(self, conversation: Conversing) -> None:
+        self.asked += 1
+        if self.asked > 1:
+            await saying(piece("Hello", 1), end(1))(conversation)
+            return
+        await saying(*self._responses)(conversation)
+        await silence(conversation)
+
+
+async def lose_the_router_that_was_asked(room: Room, routers: list[ScriptedRouter]) -> None:
+    while not any(router.openings for router in routers):
+        await asyncio.sleep(0.01)
+    await room.stop_router(next(number for number, router in enumerate(routers) if router.openings))
+
+
+async def test_router_lost_before_its_first_word_is_replaced_by_another(room: Room) -> None:
+    script = FirstOneFails()
+    routers = await room.add_routers(script, script)
+    chatting = asyncio.create_task(room.chat().run())
+    async with asyncio.timeout(10):
+        await lose_the_router_that_was_asked(room, routers)
+        await chatting
+    assert room.text == "Hello"
+    assert [opening.request_id for router in routers for opening in router.openings] == [f"{7:032x}"] * 2
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_router_lost_after_its_first_word_ends_in_one_error_event(room: Room) -> None:
+    script = FirstOneFails(piece("Hel", 1))
+    routers = await room.add_routers(script, script)
+    chatting = asyncio.create_task(room.chat().run())
+    async with asyncio.timeout(10):
+        while not room.received:
+            await asyncio.sleep(0.01)
+        await lose_the_router_that_was_asked(room, routers)
+        await chatting
+    assert room.text == "Hel"
+    assert room.events[-1]["error"]["type"] == "api_error"
+    assert script.asked == 1
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_mistake_of_ours_in_mid_stream_is_told_and_what_was_delivered_is_charged(room: Room) -> None:
+    unreadable = Balance(account_id="no such response")
+    await room.add_routers(saying(piece("Hel", 1), unreadable))
+    await room.chat().run()
+    assert room.text == "Hel"
+    assert room.events[-1]["error"]["code"] == "internal_error"
+    assert b"[DONE]" not in room.received
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_mistake_of_ours_before_the_first_word_is_a_real_status_and_free(room: Room, stream: bool) -> None:
+    await room.add_routers(saying(Balance(account_id="no such response")))
+    with pytest.raises(LegatoError) as failure:
+        await room.chat(stream=stream).run()
+    assert failure.value.reason is Reason.INTERNAL
+    assert not room.received
+    assert await charged(room) == 0
+
+
+async def test_stream_that_the_process_cannot_wait_for_ends_with_an_error_event(room: Room) -> None:
+    async def begin(conversation: Conversing) -> None:
+        await conversation.send(piece("Hel", 1))
+        await silence(conversation)
+
+    await room.add_routers(begin)
+    chatting = asyncio.create_task(room.chat().run())
+    async with asyncio.timeout(10):
+        while not room.received:
+            await asyncio.sleep(0.01)
+        chatting.cancel()
+        await asyncio.gather(chatting, return_exceptions=True)
+    assert chatting.cancelled()
+    assert room.events[-1]["error"]["code"] == "service_unavailable"
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_router_that_sends_more_than_the_credit_covers_is_cut_with_length(room: Room, stream: bool) -> None:
+    tokens_of_a_million_dollars = 10**9
+    await room.add_routers(saying(piece("Hel", 1), piece("lo", tokens_of_a_million_dollars)))
+    await room.chat(stream=stream).run()
+    if stream:
+        assert room.text == "Hel"
+        assert room.events[-3]["choices"][0]["finish_reason"] == "length"
+    else:
+        choice = json.loads(room.received)["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("Hel", "length")
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_answer_ends_with_its_time(room: Room) -> None:
+    async def talk_on(conversation: Conversing) -> None:
+        for number in range(1, 10_000):
+            await conversation.send(piece("x", number))
+            await asyncio.sleep(0.01)
+
+    await room.add_routers(talk_on)
+    async with asyncio.timeout(10):
+        await room.chat(life_s=0.3).run()
+    assert room.events[-3]["choices"][0]["finish_reason"] == "length"
+    assert room.events[-1] == "[DONE]"
+    assert await charged(room) == cost(PROMPT_TOKENS, len(room.text))
+
+
+async def test_need_of_the_router_is_answered_with_a_larger_grant(room: Room) -> None:
+    grants: list[pb.Grant] = []
+
+    async def ask(conversation: Conversing) -> None:
+        await conversation.send(pb.ChatResponse(need=pb.Need(prompt_tokens=500, output_tokens=9000)))
+        grants.append((await conversation.receive()).grant)
+        await conversation.send(piece("Hello", 1))
+        await conversation.send(end(1))
+
+    [router] = await room.add_routers(ask)
+    await room.chat().run()
+    assert router.openings[0].grant.output_tokens < 9000
+    assert (grants[0].prompt_tokens, grants[0].output_tokens, grants[0].last) == (500, 9000, False)
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
