@@ -32,7 +32,7 @@ class Assembly:
 @contextlib.asynccontextmanager
 async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIterator[Assembly]:
     services = Services(settings.address("auth"), settings.address("router"), settings.address("metering"), clock, log)
-    principals = Principals(services.auth, clock)
+    principals = Principals(services.auth, clock, log)
     metering = Metering(services.meterings, clock, log)
     models = Models(services.routers)
     chat = ChatEndpoint(principals, metering, services.routers, models, Bodies(), settings.stream_life_s, clock, log)

@@ -21,6 +21,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.log import Log
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
@@ -60,9 +61,10 @@ class _Remembered:
 
 
 class Principals:
-    def __init__(self, auth: "AuthServiceAsyncStub", clock: Clock) -> None:
+    def __init__(self, auth: "AuthServiceAsyncStub", clock: Clock, log: Log) -> None:
         self._auth = auth
         self._clock = clock
+        self._log = log
         self._epoch = 0
         self._lease_from_s = float("-inf")
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
@@ -136,6 +138,8 @@ class Principals:
             except grpc.RpcError:
                 # The lease runs out by itself; until the watch is back every request is verified.
                 pass
+            except Exception as error:
+                self._log.failure("watch.failed", error)
             finally:
                 pinger.cancel()
                 stream.cancel()

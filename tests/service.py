@@ -207,10 +207,10 @@ class Service:
         assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
         return json.loads(done.stdout)
 
-    def kill(self, process: str) -> None:
-        """SIGKILL one process, and wait until the supervisor has it serving again."""
+    def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End one process, and wait until the supervisor has it serving again."""
         before = self._state_of(process)
-        os.kill(before["pid"], signal.SIGKILL)
+        os.kill(before["pid"], number)
 
         def is_back() -> bool:
             now = self._state_of(process)

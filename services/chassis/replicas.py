@@ -2,11 +2,13 @@
 
 import asyncio
 import hashlib
+import socket
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from services.chassis.errors import unavailable
 from services.chassis.log import Log
+from services.chassis.settings import SettingsError
 
 RESOLVE_EVERY_S = 5.0
 
@@ -28,7 +30,7 @@ class Replicas(Generic[ReplicaT]):
     def __init__(self, service: str, addresses: str, connect: Callable[[str], ReplicaT], log: Log) -> None:
         """`addresses` are unix:PATH or HOST:PORT, with commas between; a host may stand for many machines."""
         self._service = service
-        self._addresses = [address.strip() for address in addresses.split(",") if address.strip()]
+        self._addresses = [_checked(address.strip()) for address in addresses.split(",") if address.strip()]
         self._connect = connect
         self._log = log
         self._replicas: dict[str, ReplicaT] = {}
@@ -83,9 +85,16 @@ class Replicas(Generic[ReplicaT]):
                 await replica.close()
 
 
+def _checked(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:") or (host and port.isdecimal() and int(port) < 65536):
+        return address
+    raise SettingsError(f"{address} is not an address: unix:PATH or HOST:PORT")
+
+
 async def _resolve(address: str) -> set[str]:
     if address.startswith("unix:"):
         return {address}
     host, _, port = address.rpartition(":")
-    infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=1)
+    infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     return {f"[{info[4][0]}]:{port}" if ":" in str(info[4][0]) else f"{info[4][0]}:{port}" for info in infos}

@@ -1,5 +1,6 @@
 """Stopping, starting, and processes that are killed."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from tests.e2e.raw_http import OpenChat, ask, post_chat
 from tests.service import Service, wait_until
 from tests.upstream import Reply, Upstream
 
-# What a killed edge had held is given back after these, instead of after an hour.
-SHORT_LIVES = {"LEGATO_STREAM_LIFE_S": "3", "LEGATO_HOLD_GRACE_S": "1"}
+# What a killed edge had held is given back after a few seconds, instead of after an hour.
+SHORT_LIVES = {"LEGATO_STREAM_LIFE_S": "5", "LEGATO_HOLD_GRACE_S": "1", "LEGATO_DRAIN_S": "3"}
 
 # What a chat of class mezzo costs, with the upstream's usual count of tokens.
 CHAT_NANOS = 11 * 100 + 7 * 210
@@ -49,6 +50,21 @@ def test_stop_lets_answers_end_and_the_next_start_knows_everything(restarted: Se
     assert ask(restarted, "GET", "/v1/models", revoked.api_key).status == 401
     assert post_chat(restarted, api_key, {"messages": QUESTION}).json["model"] == "mezzo"
     assert restarted.settled_balance_nanos(account) == 1_500_000_000 - 2 * CHAT_NANOS
+    assert restarted.audit() == []
+
+
+def test_answer_that_outlasts_the_end_of_its_edge_is_told_so(restarted: Service, upstream: Upstream) -> None:
+    account = restarted.new_account()
+    upstream.replies.append(Reply(contents=["It", " rains"], stall_after=3))
+    chat = OpenChat(restarted, restarted.new_key(account), {"model": "mezzo", "messages": QUESTION, "stream": True})
+    chat.read_until(b'" rains"')
+    restarted.kill("edge-1", signal.SIGTERM)
+    chat.read_until(b'data: {"error"')
+    assert b"[DONE]" not in chat.received
+    chat.leave()
+    wait_until(lambda: upstream.requests[-1].aborted)
+    [row] = restarted.usage(account)
+    assert row.usage.completion_tokens == 2
     assert restarted.audit() == []
 
 

@@ -33,7 +33,7 @@ class House:
         self._edge_channel = open_channel(self._address)
         self._accounts = AccountAdminServiceStub(self._channel)
         self._keys = KeyAdminServiceStub(self._channel)
-        self.principals = Principals(AuthServiceStub(self._edge_channel), clock)
+        self.principals = Principals(AuthServiceStub(self._edge_channel), clock, log)
 
     async def open(self) -> None:
         self._server = Server(self._address, self._auth.registrations, self._log)

@@ -5,6 +5,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
+from services.chassis.settings import SettingsError
 
 
 class Replica:
@@ -87,3 +88,9 @@ async def test_host_stands_for_all_its_machines(log: Log) -> None:
         await replicas.start()
     assert "127.0.0.1:7001" in made
     await replicas.close()
+
+
+@pytest.mark.parametrize("addresses", ["router", "router:", ":7002", "router:http", "unix:/a,router:99999"])
+def test_what_is_no_address_is_named_at_start(addresses: str, log: Log) -> None:
+    with pytest.raises(SettingsError, match="is not an address"):
+        Replicas("test", addresses, Replica, log)
