@@ -49,11 +49,20 @@ def errors_of(service: str) -> Iterator[None]:
 
 
 def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
-    # grpc.RpcError declares nothing; both the synchronous and the aio errors are calls with these two methods.
-    call: Any = error
-    for key, value in call.trailing_metadata() or ():
-        if key == STATUS_DETAILS_KEY:
-            return from_status(Status.FromString(value))
-    if call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+    if was_lost(error):
         return unavailable(service)
-    return internal_error()
+    details = _status_details(error)
+    return internal_error() if details is None else from_status(Status.FromString(details))
+
+
+def was_lost(error: grpc.RpcError) -> bool:
+    """Whether there was no answer, rather than a refusal."""
+    call: Any = error
+    lost_codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+    return _status_details(error) is None and call.code() in lost_codes
+
+
+def _status_details(error: grpc.RpcError) -> bytes | None:
+    # grpc.RpcError declares nothing; both the synchronous and the aio errors are calls with these methods.
+    call: Any = error
+    return next((value for key, value in call.trailing_metadata() or () if key == STATUS_DETAILS_KEY), None)

@@ -13,14 +13,14 @@ from edge.bodies import Bodies
 from edge.chat import Chat, ChatEndpoint
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
-from edge.services import RouterReplica
+from edge.services import SHARED_STREAM_BYTES, RouterReplica
 from protos.metering.v1.metering_pb2 import Balance
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod
+from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
@@ -36,7 +36,8 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
     def __init__(self, script: Script, log: Log) -> None:
         self.openings: list[pb.ChatOpen] = []
         self._script = script
-        self._exchange = ExchangeServer({"Chat": StreamMethod(pb.ChatRequest, self._serve)}, pb.ExchangeResponse, log)
+        self._chat = StreamMethod(pb.ChatRequest, self._serve)
+        self._exchange = ExchangeServer({"Chat": self._chat}, pb.ExchangeResponse, log)
 
     async def _serve(self, conversation: Conversing) -> None:
         self.openings.append((await conversation.receive()).open)
@@ -46,7 +47,7 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         return self._exchange.serve(request_iterator, context)
 
     def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ChatResponse]:
-        raise NotImplementedError
+        return serve_stream(self._chat, request_iterator, context)
 
     async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
         return pb.ListModelsResponse()
@@ -85,7 +86,7 @@ class Room:
                 await asyncio.sleep(0.01)
         return routers
 
-    def chat(self, *, stream: bool = True, life_s: float = 3600) -> Chat:
+    def chat(self, *, stream: bool = True, life_s: float = 3600, messages_json: bytes = b"[]") -> Chat:
         nothing: Any = None
         endpoint = ChatEndpoint(
             nothing,
@@ -97,7 +98,7 @@ class Room:
             SystemClock(),
             self._log,
         )
-        body = ChatBody("forte", stream, None, b"[]", b"", b"", b"")
+        body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         return Chat(endpoint, ANN, body, "forte", f"{7:032x}", reply_type(self._send, "chatcmpl-7", 1, "forte", []))
 
@@ -191,10 +192,12 @@ async def lose_the_router_that_was_asked(room: Room, routers: list[ScriptedRoute
     await room.stop_router(next(number for number, router in enumerate(routers) if router.openings))
 
 
-async def test_router_lost_before_its_first_word_is_replaced_by_another(room: Room) -> None:
+# A large prompt takes a way of its own to the router.
+@pytest.mark.parametrize("prompt_bytes", [10, SHARED_STREAM_BYTES + 1])
+async def test_router_lost_before_its_first_word_is_replaced_by_another(room: Room, prompt_bytes: int) -> None:
     script = FirstOneFails()
     routers = await room.add_routers(script, script)
-    chatting = asyncio.create_task(room.chat().run())
+    chatting = asyncio.create_task(room.chat(messages_json=bytes(prompt_bytes)).run())
     async with asyncio.timeout(10):
         await lose_the_router_that_was_asked(room, routers)
         await chatting

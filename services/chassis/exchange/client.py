@@ -12,7 +12,7 @@ from google.rpc.status_pb2 import Status
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.channel import from_rpc_error
+from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
 from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
@@ -287,6 +287,8 @@ class RpcCall(Generic[ResponseT]):
         try:
             response = await self._stream.read()
         except grpc.RpcError as error:
+            if was_lost(error):
+                raise ExchangeBroken(self._service) from None
             raise from_rpc_error(error, self._service) from None
         if response is grpc.aio.EOF:
             self._writer.cancel()
