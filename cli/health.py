@@ -18,7 +18,7 @@ class Health(msgspec.Struct, frozen=True):
     def is_serving(self) -> bool:
         if not is_listening(Path(self.socket)):
             return False
-        return _grpc_is_serving(self.socket) if self.protocol == "grpc" else _http_is_serving(self.socket)
+        return grpc_is_serving(f"unix:{self.socket}") if self.protocol == "grpc" else _http_is_serving(self.socket)
 
 
 def is_listening(path: Path) -> bool:
@@ -31,13 +31,13 @@ def is_listening(path: Path) -> bool:
     return True
 
 
-def _grpc_is_serving(path: str) -> bool:
+def grpc_is_serving(address: str) -> bool:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from services.chassis.channel import open_sync_channel
 
-    with open_sync_channel(f"unix:{path}") as channel:
+    with open_sync_channel(address) as channel:
         # The published types leave the stub's methods out.
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:

@@ -50,8 +50,8 @@ def usage(
     invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None, by: str, group: list[str]
 ) -> None:
     """See what an account has used, oldest first."""
-    end = round_up(end or datetime.now(UTC))
-    start = round_down(start or default_start(end, by))
+    end = end or datetime.now(UTC)
+    start, end = round_down(start or default_start(end, by)), round_up(end)
     if start >= end:
         raise click.UsageError("--from must be before --to.")
     get_account(invocation.services, account_id)
