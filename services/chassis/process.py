@@ -1,12 +1,13 @@
 """The beginning and the end of a process."""
 
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import uvloop
 
-from services.chassis import lifeline
+from services.chassis import failpoints, lifeline
 from services.chassis.errors import LegatoError
 from services.chassis.settings import SettingsError
 
@@ -14,6 +15,7 @@ from services.chassis.settings import SettingsError
 def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Exits with 2 if the settings are wrong, every mistake on a line; with 1 if it cannot start for another reason."""
     lifeline.hold()
+    failpoints.watch(os.environ.get(failpoints.VARIABLE))
     try:
         uvloop.run(main())
     except SettingsError as error:

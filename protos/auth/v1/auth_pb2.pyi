@@ -70,12 +70,15 @@ class Principal(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    DIGEST_KEY_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
     """What `auto` means for this account."""
     requests_per_minute: _builtins.int
     """Absent: the service's own default."""
+    digest_key: _builtins.bytes
+    """For keyed digests of what must not be kept itself. The same for all keys of the account, on every replica."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -91,10 +94,11 @@ class Principal(_message.Message):
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         preferred_class: _builtins.str = ...,
         requests_per_minute: _builtins.int | None = ...,
+        digest_key: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "expire_time", b"expire_time", "key_id", b"key_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015

@@ -60,6 +60,11 @@ class MeteringServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.VoidRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.VoidResponse.FromString,
                 _registered_method=True)
+        self.Checkpoint = channel.unary_unary(
+                '/legato.metering.v1.MeteringService/Checkpoint',
+                request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.FromString,
+                _registered_method=True)
         self.Exchange = channel.stream_stream(
                 '/legato.metering.v1.MeteringService/Exchange',
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ExchangeRequest.SerializeToString,
@@ -112,6 +117,13 @@ class MeteringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Checkpoint(self, request, context):
+        """What running requests have delivered so far, for the case that nobody is left to settle them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Exchange(self, request_iterator, context):
         """Any number of the calls above, multiplexed.
         """
@@ -158,6 +170,11 @@ def add_MeteringServiceServicer_to_server(servicer, server):
                     servicer.Void,
                     request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.VoidRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.VoidResponse.SerializeToString,
+            ),
+            'Checkpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.Checkpoint,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.SerializeToString,
             ),
             'Exchange': grpc.stream_stream_rpc_method_handler(
                     servicer.Exchange,
@@ -311,6 +328,33 @@ class MeteringService:
             '/legato.metering.v1.MeteringService/Void',
             protos_dot_metering_dot_v1_dot_metering__pb2.VoidRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_metering__pb2.VoidResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checkpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.MeteringService/Checkpoint',
+            protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_metering__pb2.CheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,
