@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
+from services.chassis import failpoints
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
@@ -101,8 +102,11 @@ class Completions:
         async with aclosing(upstream.rest) as rest:
             if await relay.pass_on(upstream.first):
                 async for piece in rest:
+                    # Here, and not where it was sent: the piece before this one has left the process by now.
+                    failpoints.hit("router.passed_on")
                     if not await relay.pass_on(piece):
                         break
+        failpoints.hit("router.finished")
 
     async def _open_upstream(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> _Upstream:
         """Ask the models of the class in their order, until one begins to answer."""
@@ -122,6 +126,7 @@ class Completions:
             is_whole = not chat.stream and allowance.covers_whole(max_tokens)
             story.target = target
             story.attempt += 1
+            failpoints.hit("router.asked")
             try:
                 pieces = self._providers[target.provider].answer(_make_call(chat, prompt, target, max_tokens, is_whole))
                 return _Upstream(await anext(pieces), pieces, max_tokens, is_whole)
