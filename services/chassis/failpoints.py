@@ -22,6 +22,11 @@ def watch(folder: str | None) -> None:
     _folder = Path(folder) if folder else None
 
 
+def are_watched() -> bool:
+    """For whoever would have to work to know the name of a place."""
+    return _folder is not None
+
+
 def hit(name: str, last_deed: Callable[[], object] | None = None) -> None:
     """Die here, if somebody wants it; `last_deed` is done just before, to leave something half done."""
     if _folder is not None and _is_wanted(_folder / name):

@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.log import Log
 from services.metering.ledger import UnmatchedSettlement
 from services.metering.operations import AnswerT, Operation
+from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
 
@@ -45,7 +46,8 @@ class Writer:
         """Resolves to what `reply` makes of the answer, once it is durable."""
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         if len(self._waiting) >= WAITING_MOST:
-            raise unavailable("Metering")
+            future.set_exception(unavailable("Metering"))
+            return future
         self._waiting.append(_Waiting(operation, reply, future))
         if self._drain is None:
             self._drain = asyncio.create_task(self._write_all())
@@ -88,9 +90,11 @@ class Writer:
         return outcomes
 
     async def _commit(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
-        return await self._database.write(
+        outcomes = await self._database.write(
             partial(keep_books, operations=operations, prices=self._prices, life_us=self._life_us)
         )
+        reach("committed", operations)
+        return outcomes
 
     def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
         if isinstance(outcome, UnmatchedSettlement):

@@ -13,6 +13,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.operations import (
     Adjust,
     AnswerT,
+    Checkpoint,
+    Checkpointed,
     Extend,
     Extended,
     Grant,
@@ -102,10 +104,7 @@ def _extend(operation: Extend, scene: Scene) -> Effect[Extended]:
     account, hold = scene.account, scene.hold
     if hold is None or hold.state != "held":
         raise _resolved()
-    price = _price_of(hold, scene)
-    if price.cost_nanos(operation.delivered) > price.cost_nanos(hold.usage):
-        # Checkpoints only grow: one that comes late must not undo a newer one.
-        hold = _with_usage(hold, operation.delivered, "checkpoint")
+    hold = _at_checkpoint(hold, operation.delivered, scene)
     affordable_nanos = hold.amount_nanos + account.free_nanos
     more_nanos = max(0, operation.total_nanos - hold.amount_nanos)
     extended = operation.total_nanos <= affordable_nanos
@@ -114,6 +113,13 @@ def _extend(operation: Extend, scene: Scene) -> Effect[Extended]:
         hold = replace(hold, amount_nanos=operation.total_nanos)
     answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos)
     return Effect(answer, account, hold)
+
+
+def _checkpoint(operation: Checkpoint, scene: Scene) -> Effect[Checkpointed]:
+    hold = scene.hold
+    if hold is None or hold.state != "held":
+        return Effect(Checkpointed())
+    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, scene))
 
 
 def _settle(operation: Settle, scene: Scene) -> Effect[Settled]:
@@ -264,6 +270,14 @@ def _price_of(hold: Hold, scene: Scene) -> Price:
     return scene.prices.pinned(hold.price_version, hold.class_id)
 
 
+def _at_checkpoint(hold: Hold, delivered: Usage, scene: Scene) -> Hold:
+    """Checkpoints only grow: one that comes late must not undo a newer one."""
+    price = _price_of(hold, scene)
+    if price.cost_nanos(delivered) <= price.cost_nanos(hold.usage):
+        return hold
+    return _with_usage(hold, delivered, "checkpoint")
+
+
 def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
     return replace(
         hold,
@@ -296,6 +310,7 @@ def _too_little_credit(account: Account, least_nanos: int) -> LegatoError:
 _RULES: Final[dict[type[Any], Callable[[Any, Scene], Effect[Any]]]] = {
     Reserve: _reserve,
     Extend: _extend,
+    Checkpoint: _checkpoint,
     Settle: _settle,
     Void: _void,
     Sweep: _sweep,

@@ -45,6 +45,14 @@ class Extend(Operation[Extended], frozen=True):
     delivered: Usage
 
 
+class Checkpointed(msgspec.Struct, frozen=True):
+    pass
+
+
+class Checkpoint(Operation[Checkpointed], frozen=True):
+    delivered: Usage
+
+
 class Settled(msgspec.Struct, frozen=True):
     charged_nanos: int
     loss_nanos: int

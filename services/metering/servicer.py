@@ -9,6 +9,7 @@ import grpc.aio
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
 from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.log import Log
 from services.metering import wire
@@ -36,6 +37,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
                 "Extend": UnaryMethod(pb.ExtendRequest, self.extend),
                 "Settle": UnaryMethod(pb.SettleRequest, self.settle),
                 "Void": UnaryMethod(pb.VoidRequest, self.void),
+                "Checkpoint": UnaryMethod(pb.CheckpointRequest, self.checkpoint),
             },
             pb.ExchangeResponse,
             log,
@@ -64,6 +66,16 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
         return self._writer.submit(wire.to_void(request), wire.from_voided)
 
+    async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
+        """Answers when all are written. A delivery that names another account's request is passed over."""
+        checkpoints = wire.to_checkpoints(request)
+        writing = [self._writer.submit(checkpoint, lambda answer: answer) for checkpoint in checkpoints]
+        for outcome in await asyncio.gather(*writing, return_exceptions=True):
+            refused = isinstance(outcome, LegatoError) and outcome.reason is Reason.REQUEST_INVALID
+            if isinstance(outcome, BaseException) and not refused:
+                raise outcome
+        return pb.CheckpointResponse()
+
     async def Admit(self, request: pb.AdmitRequest, context: Context) -> pb.AdmitResponse:
         return await self.admit(request)
 
@@ -78,6 +90,9 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def Void(self, request: pb.VoidRequest, context: Context) -> pb.VoidResponse:
         return await self.void(request)
+
+    async def Checkpoint(self, request: pb.CheckpointRequest, context: Context) -> pb.CheckpointResponse:
+        return await self.checkpoint(request)
 
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context

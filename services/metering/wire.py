@@ -11,6 +11,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.limits import LARGEST_RATE, Allowance
 from services.metering.operations import (
     Adjust,
+    Checkpoint,
     Extend,
     Extended,
     Grant,
@@ -25,6 +26,8 @@ from services.metering.records import HOUR_US, Account, Basis, End, Usage
 from services.metering.usage import DAY_US, UsageQuery, UsageRow
 
 LARGEST_TOKENS: Final = 10**9
+# What one edge can have under way is far less.
+MOST_DELIVERIES: Final = 10_000
 # A million dollars at once.
 LARGEST_AMOUNT_NANOS: Final = 10**15
 LONGEST_REASON: Final = 200
@@ -87,6 +90,19 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
         held_nanos=answer.held_nanos,
         affordable_nanos=answer.affordable_nanos,
     )
+
+
+def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
+    if len(request.deliveries) > MOST_DELIVERIES:
+        raise _invalid(f"At most {MOST_DELIVERIES} deliveries can be told at once.", "deliveries")
+    return [
+        Checkpoint(
+            request_id=_request_id(delivery.request_id),
+            account_id=checked_id(delivery.account_id, "account_id"),
+            delivered=_usage(delivery.delivered),
+        )
+        for delivery in request.deliveries
+    ]
 
 
 def to_settle(request: pb.SettleRequest) -> Settle:

@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books
 from services.metering.operations import Operation
+from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.records import Account, Entry, Hold
 from services.metering.store.clock import read_now_us
@@ -73,6 +74,7 @@ def keep_books(
 ) -> list[Outcome]:
     """The answer to each operation, or the error that refuses it."""
     books = _read(connection, operations, prices, life_us)
+    reach("read", operations)
     outcomes: list[Outcome] = []
     for operation in operations:
         try:
@@ -80,6 +82,7 @@ def keep_books(
         except LegatoError as refusal:
             outcomes.append(refusal)
     _write(connection, books)
+    reach("written", operations)
     return outcomes
 
 

@@ -4,7 +4,18 @@ import asyncio
 from typing import Any
 
 from services.metering.batch import Writer
-from services.metering.operations import Adjust, AnswerT, Extend, Grant, Operation, Reserve, Settle, Sweep, Void
+from services.metering.operations import (
+    Adjust,
+    AnswerT,
+    Checkpoint,
+    Extend,
+    Grant,
+    Operation,
+    Reserve,
+    Settle,
+    Sweep,
+    Void,
+)
 from services.metering.prices import Price
 from services.metering.records import Basis, End, Usage
 
@@ -30,6 +41,10 @@ def reserve(number: int, *, prompt: int = 0, output: int = 10, account: str = AC
 
 def extend(number: int, total_nanos: int, *, delivered: Usage = NOTHING, account: str = ACCOUNT) -> Extend:
     return Extend(request_id(number), account, total_nanos, delivered)
+
+
+def checkpoint(number: int, *, completion: int, prompt: int = 0, account: str = ACCOUNT) -> Checkpoint:
+    return Checkpoint(request_id(number), account, Usage(prompt, 0, completion))
 
 
 def settle(

@@ -25,6 +25,7 @@ from tests.services.metering.samples import (
     adjust,
     ask,
     ask_all,
+    checkpoint,
     extend,
     grant,
     reserve,
@@ -184,7 +185,8 @@ def random_operation(dice: random.Random) -> Operation[Any]:
         reserve(number, prompt=tokens, output=10),
         extend(number, 10 * tokens, delivered=Usage(tokens, 0, 1)),
         settle(number, prompt=tokens, cached=tokens // 2, completion=dice.randint(0, 30)),
+        checkpoint(number, prompt=tokens, completion=2),
         void(number),
         adjust(dice.randint(-500, 500), adjustment_id=f"adjustment-{number}"),
     ]
-    return dice.choices(choices, weights=[5, 2, 3, 1, 1])[0]
+    return dice.choices(choices, weights=[5, 2, 3, 2, 1, 1])[0]

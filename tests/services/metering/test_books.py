@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError
-from services.metering.operations import Extend, Operation, Settle
+from services.metering.operations import Checkpoint, Extend, Operation, Settle
 from services.metering.records import Account, Usage
 from tests.services.metering.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
@@ -21,6 +21,7 @@ usages = st.builds(
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(
     st.builds(lambda n, usage: reserve(n, prompt=usage.prompt_tokens, output=usage.completion_tokens), numbers, usages),
     st.builds(lambda n, total, usage: extend(n, total, delivered=usage), numbers, st.integers(0, 400), usages),
+    st.builds(lambda n, usage: Checkpoint(request_id(n), ACCOUNT, usage), numbers, usages),
     st.builds(lambda n, usage: Settle(request_id(n), ACCOUNT, usage, "counted", "client_gone"), numbers, usages),
     st.builds(lambda n, usage: void(n, lost=usage), numbers, usages),
     st.builds(sweep, numbers),
@@ -40,7 +41,7 @@ def test_books_agree_whatever_comes_in_whichever_order(
     named_nanos: dict[str, int] = {}
     for operation, later_us in story:
         ledger.now_us += later_us
-        if isinstance(operation, Settle | Extend):
+        if isinstance(operation, Settle | Extend | Checkpoint):
             usage = operation.usage if isinstance(operation, Settle) else operation.delivered
             cost_nanos = PRICES["forte"].cost_nanos(usage)
             named_nanos[operation.request_id] = max(cost_nanos, named_nanos.get(operation.request_id, 0))

@@ -5,6 +5,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger import LARGEST_BALANCE_NANOS, UnmatchedSettlement
 from services.metering.operations import (
+    Checkpointed,
     Extended,
     Reserved,
     Settled,
@@ -17,6 +18,7 @@ from tests.services.metering.samples import (
     ACCOUNT,
     PRICES,
     adjust,
+    checkpoint,
     extend,
     grant,
     reserve,
@@ -80,7 +82,7 @@ def test_request_of_another_account_is_not_touched() -> None:
     ledger.apply(reserve(1))
     for operation in (
         reserve(1, account="acct_b"), extend(1, 500, account="acct_b"), settle(1, account="acct_b"),
-        void(1, account="acct_b"), sweep(1, account="acct_b"),
+        void(1, account="acct_b"), sweep(1, account="acct_b"), checkpoint(1, completion=1, account="acct_b"),
     ):  # fmt: skip
         assert ledger.refusal_of(operation) is Reason.REQUEST_INVALID
 
@@ -123,6 +125,28 @@ def test_checkpoint_grows_and_never_falls_back_even_where_extend_is_refused() ->
     ledger.apply(extend(1, 9_999, delivered=Usage(completion_tokens=5)))
     ledger.apply(extend(1, 0, delivered=Usage(completion_tokens=3)))
     assert ledger.hold(1).usage == Usage(completion_tokens=5)
+
+
+def test_checkpoint_of_its_own_grows_and_never_falls_back() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, output=10))
+    for completion, kept in ((3, 3), (5, 5), (4, 5), (0, 5)):
+        assert ledger.apply(checkpoint(1, prompt=1, completion=completion)) == Checkpointed()
+        assert ledger.hold(1).usage == Usage(prompt_tokens=1, completion_tokens=kept)
+    assert (ledger.hold(1).basis, ledger.balance_nanos, ledger.held_nanos) == ("checkpoint", 1_000, 100)
+
+
+def test_checkpoint_of_what_is_not_held_is_passed_over() -> None:
+    ledger = Ledger(1_000)
+    for number in (1, 2, 3):
+        ledger.apply(reserve(number))
+    ledger.apply(settle(1, completion=1))
+    ledger.apply(void(2))
+    ledger.past_the_deadline().apply(sweep(3))
+    before = dict(ledger.holds)
+    for number in (1, 2, 3, 4):
+        assert ledger.apply(checkpoint(number, completion=9)) == Checkpointed()
+    assert ledger.holds == before
 
 
 def test_settle_charges_what_was_used_and_gives_the_rest_back() -> None:

@@ -105,6 +105,11 @@ def settle(number: int = 1, **changes: Any) -> pb.SettleRequest:
     return pb.SettleRequest(**(given | changes))
 
 
+def delivery(number: int, completion: int, account_id: str = ACCOUNT) -> pb.Delivery:
+    usage = Usage(prompt_tokens=5, completion_tokens=completion)
+    return pb.Delivery(request_id=request_id(number), account_id=account_id, delivered=usage)
+
+
 async def refusal_of(call: Awaitable[Any]) -> LegatoError:
     with pytest.raises(LegatoError) as refusal:
         await call
@@ -135,6 +140,28 @@ async def test_void_leaves_a_mark_that_a_late_reserve_finds(ask: Ask, admin: Any
     void = pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT, end=pb.END_REFUSED)
     assert await ask("Void", void) == pb.VoidResponse()
     assert (await refusal_of(ask("Reserve", reserve()))).reason is Reason.REQUEST_RESOLVED
+
+
+async def test_many_checkpoints_come_at_once_and_are_written_when_answered(
+    ask: Ask, admin: Any, database: Database
+) -> None:
+    await grant(admin, 1_000)
+    for number in (1, 2):
+        await ask("Reserve", reserve(number))
+    deliveries = [delivery(1, 3), delivery(9, 1), delivery(2, 8, account_id="acct_other"), delivery(2, 4)]
+    assert await ask("Checkpoint", pb.CheckpointRequest(deliveries=deliveries)) == pb.CheckpointResponse()
+    with database.transaction(writes=False) as connection:
+        found = connection.exec_driver_sql("SELECT completion_tokens, basis FROM holds ORDER BY request_id").all()
+    assert list(map(tuple, found)) == [(3, "checkpoint"), (4, "checkpoint")]
+
+
+async def test_checkpoint_that_could_not_be_written_is_not_said_to_be(ask: Ask, admin: Any, database: Database) -> None:
+    await grant(admin, 1_000)
+    await ask("Reserve", reserve())
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("ALTER TABLE holds RENAME TO elsewhere")
+    refusal = await refusal_of(ask("Checkpoint", pb.CheckpointRequest(deliveries=[delivery(1, 3)])))
+    assert refusal.reason in (Reason.UNAVAILABLE, Reason.INTERNAL)
 
 
 async def test_refusals_travel_with_their_reason_and_delay(ask: Ask, admin: Any) -> None:
@@ -177,6 +204,10 @@ async def test_account_s_own_rate_goes_before_the_default(ask: Ask) -> None:
         ("Settle", settle(end=pb.END_UNSPECIFIED)),
         ("Extend", pb.ExtendRequest(request_id=request_id(1), account_id=ACCOUNT, total_nanos=-1)),
         ("Void", pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT)),
+        ("Checkpoint", pb.CheckpointRequest(deliveries=[delivery(1, 3), delivery(1, -1)])),
+        ("Checkpoint", pb.CheckpointRequest(deliveries=[delivery(1, 3, account_id="")])),
+        ("Checkpoint", pb.CheckpointRequest(deliveries=[pb.Delivery(request_id="1", account_id=ACCOUNT)])),
+        ("Checkpoint", pb.CheckpointRequest(deliveries=[delivery(1, 3)] * 10_001)),
         ("Admit", pb.AdmitRequest(key_id="")),
         ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=0)),
         ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=10**9)),

@@ -12,7 +12,7 @@ from services.metering.prices import Prices
 from services.metering.records import Usage
 from services.metering.store.reports import read_balances
 from services.metering.sweeper import Sweeper
-from tests.services.metering.samples import ACCOUNT, ask, ask_each, extend, grant, reserve, settle
+from tests.services.metering.samples import ACCOUNT, ask, ask_each, checkpoint, extend, grant, reserve, settle
 
 
 @pytest.fixture
@@ -33,6 +33,13 @@ async def test_hold_past_its_deadline_is_swept_at_its_checkpoint(
     assert await Sweeper(database, hasty, 1.0, log).sweep() == 2
     assert await balance_in(database) == (960, 0)
     assert log_text().count("hold.swept") == 2
+    assert await audit(database) == []
+
+
+async def test_hold_is_swept_at_the_last_of_its_checkpoints(database: Database, hasty: Writer, log: Log) -> None:
+    await ask_each(hasty, grant(1_000), reserve(1), *(checkpoint(1, prompt=2, completion=n) for n in (1, 7, 4)))
+    assert await Sweeper(database, hasty, 1.0, log).sweep() == 1
+    assert await balance_in(database) == (926, 0)
     assert await audit(database) == []
 
 
