@@ -106,11 +106,15 @@ class Relay:
             raise ProviderError("failed in the middle of its answer")
         if not self._calls.all_named:
             raise ProviderError("called a function without naming it")
-        is_counted = usage is None or usage.prompt_tokens is None or usage.completion_tokens is None
+        counted = self._counted_usage(usage)
+        is_told = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+        )
         return Finished(
             finish_reason=self._canonical_reason(),
-            usage=self._counted_usage(usage),
-            usage_source=USAGE_SOURCE_COUNTED if is_counted else USAGE_SOURCE_PROVIDER,
+            usage=counted,
+            usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
         )
 
     def _canonical_reason(self) -> str:
@@ -121,13 +125,12 @@ class Relay:
         return "content_filter" if self._finish_reason == "content_filter" else "stop"
 
     def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
-        """What the provider counted, and our own count for what it did not say. Zero is an answer; silence is not."""
+        """What the provider counted, and our own count in place of what it did not say or what cannot be: a prompt is
+        never empty, and what was passed on was not nothing."""
         prompt_tokens, completion_tokens, cached_tokens = self._prompt_tokens, self.output_tokens, 0
         if usage is not None:
-            if usage.prompt_tokens is not None:
-                prompt_tokens = usage.prompt_tokens
-            if usage.completion_tokens is not None:
-                completion_tokens = usage.completion_tokens
+            prompt_tokens = usage.prompt_tokens or prompt_tokens
+            completion_tokens = usage.completion_tokens or completion_tokens
             cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
         return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
 

@@ -58,7 +58,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ProviderUsage:
-    """What the provider counted; None where it said nothing, which is not zero."""
+    """What the provider counted; None where it said nothing that can be true, which is not zero."""
 
     prompt_tokens: int | None
     completion_tokens: int | None

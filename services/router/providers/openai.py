@@ -171,8 +171,7 @@ class _Stream:
             if not event:
                 continue
             completion = wire.decode_completion(event)
-            if completion.usage is not None:
-                self._usage = wire.provider_usage(completion.usage)
+            self._usage = wire.provider_usage(completion.usage) or self._usage
             if not completion.choices:
                 continue
             choice = completion.choices[0]

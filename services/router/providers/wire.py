@@ -3,6 +3,8 @@
 Dialects differ: every field may be missing or null, and unknown ones are passed over.
 """
 
+from typing import Any, Final
+
 import msgspec
 
 from services.router.providers.base import Call, Piece, ProviderError, ProviderUsage
@@ -10,15 +12,11 @@ from services.router.toolcalls import ToolCallFragment
 
 DONE = b"[DONE]"
 
+# No count can be larger: metering would refuse it, however often it came.
+LARGEST_TOKENS: Final = 10**9
 
-class _PromptDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
+# A field that is not there, or is null.
+_NOTHING: Final = (msgspec.Raw(), msgspec.Raw(b"null"))
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -58,9 +56,10 @@ class Completion(msgspec.Struct, gc=False):
     """A chunk of a stream, or a whole completion."""
 
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    # Read by itself: an answer that came whole is not broken by odd counts.
+    usage: msgspec.Raw = msgspec.Raw()
     # Any value but null is an error, whatever the status was.
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw()
 
 
 _completions = msgspec.json.Decoder(Completion)
@@ -71,7 +70,7 @@ def decode_completion(body: bytes) -> Completion:
         completion = _completions.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ProviderError("sent something that is not a chat completion") from None
-    if completion.error is not None:
+    if completion.error not in _NOTHING:
         raise ProviderError("reported an error in place of an answer")
     return completion
 
@@ -103,11 +102,30 @@ def whole_piece(body: bytes) -> Piece:
     return piece
 
 
-def provider_usage(usage: _Usage | None) -> ProviderUsage | None:
-    if usage is None:
+def provider_usage(usage_json: msgspec.Raw) -> ProviderUsage | None:
+    """None: it says nothing about its usage, here."""
+    if usage_json in _NOTHING:
         return None
-    details = usage.prompt_tokens_details
-    return ProviderUsage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+    try:
+        usage = _as_object(msgspec.json.decode(usage_json))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    details = _as_object(usage.get("prompt_tokens_details"))
+    return ProviderUsage(
+        _as_count(usage.get("prompt_tokens")),
+        _as_count(usage.get("completion_tokens")),
+        _as_count(details.get("cached_tokens")),
+    )
+
+
+def _as_object(said: Any) -> dict[str, Any]:
+    return said if isinstance(said, dict) else {}
+
+
+def _as_count(said: Any) -> int | None:
+    """A count that can be true, or None."""
+    # Exactly: true is an integer too, to Python.
+    return said if type(said) is int and 0 <= said <= LARGEST_TOKENS else None
 
 
 def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, ChatRequest, Grant
+from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Grant
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import RpcCall
@@ -125,26 +125,6 @@ async def test_length_wins_over_tool_calls(router: Router, upstream: Upstream) -
     call = {"index": 0, "id": "call_1", "function": {"name": "weather", "arguments": '{"ci'}}
     upstream.replies.append(Reply(tool_calls=[call], finish_reason="length"))
     assert (await router.ask(tools_json=TOOLS)).finished.finish_reason == "length"
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_missing_usage_is_counted_and_zero_is_believed(stream: bool, router: Router, upstream: Upstream) -> None:
-    upstream.replies += [Reply(usage=None), Reply(usage={"prompt_tokens": 0, "completion_tokens": 0})]
-    answer = await router.ask(stream=stream)
-    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
-    assert answer.finished.usage.completion_tokens == count("Hello, world!")
-    assert answer.finished.usage.prompt_tokens == answer.responses[-1].prompt_tokens
-    believed = (await router.ask(stream=stream)).finished
-    assert (believed.usage, believed.usage_source) == (Usage(), USAGE_SOURCE_PROVIDER)
-
-
-async def test_reasoning_is_counted_and_not_shown(router: Router, upstream: Upstream) -> None:
-    thought = '{"choices":[{"delta":{"reasoning":"let me think about it"}}]}'
-    end = '{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}'
-    upstream.replies.append(Reply(events=[thought, end]))
-    answer = await router.ask()
-    assert answer.text == "Yes"
-    assert answer.finished.usage.completion_tokens == count("let me think about it") + count("Yes")
 
 
 async def test_events_of_one_read_travel_as_one_response(router: Router, upstream: Upstream) -> None:

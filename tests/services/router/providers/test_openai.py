@@ -163,6 +163,29 @@ async def test_stream_without_usage_says_so(upstream: Upstream, provider: OpenAI
     assert (await pieces_of(provider))[-1].usage is None
 
 
+@pytest.mark.parametrize("call", [CALL, WHOLE_CALL])
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ("null", None),
+        ("7", ProviderUsage(None, None, None)),
+        ('[{"prompt_tokens":5}]', ProviderUsage(None, None, None)),
+        ('{"prompt_tokens":5,"completion_tokens":7.0}', ProviderUsage(5, None, None)),
+        ('{"prompt_tokens":5,"prompt_tokens_details":[3]}', ProviderUsage(5, None, None)),
+        ('{"prompt_tokens":5,"completion_tokens":1e999}', None),
+    ],
+)
+async def test_odd_usage_breaks_no_answer(
+    usage: str, read: ProviderUsage | None, call: Call, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    spoken = "delta" if call.stream else "message"
+    said = f'{{"choices":[{{"{spoken}":{{"content":"Hello"}},"finish_reason":"stop"}}],"usage":{usage}}}'
+    upstream.replies.append(Reply(events=[said]) if call.stream else Reply(body=said))
+    pieces = await pieces_of(provider, call)
+    assert text_of(pieces) == "Hello"
+    assert pieces[-1].usage == read
+
+
 async def test_stream_that_ends_without_done_is_whole_if_it_was_finished(
     upstream: Upstream, provider: OpenAIProvider
 ) -> None:

@@ -1,0 +1,8 @@
+"""What one service sends, another takes: the largest count of tokens."""
+
+from services.metering import wire as metering
+from services.router.providers import wire as provider
+
+
+def test_no_count_that_the_router_believes_is_refused_by_metering() -> None:
+    assert provider.LARGEST_TOKENS == metering.LARGEST_TOKENS

@@ -1,0 +1,74 @@
+"""What is told of an answer's tokens when it ends."""
+
+from typing import Any
+
+import pytest
+
+from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER
+from protos.type.v1.usage_pb2 import Usage
+from services.router.tokens import count
+from tests.services.router.harness import Router
+from tests.upstream import Reply, Upstream
+
+
+def _cached(tokens: Any) -> dict[str, Any]:
+    return {"prompt_tokens": 20, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": tokens}}
+
+
+# What the provider said, what is charged (our own count stands for None), and where that comes from. A prompt is never
+# empty, and what was delivered was not nothing.
+USAGES: list[tuple[dict[str, Any] | None, tuple[int | None, int, int | None], int]] = [
+    (None, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    ({"completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 0, "completion_tokens": 0}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 0}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 0, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": -20, "completion_tokens": 10**30}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 10**9 + 1, "completion_tokens": 10**9}, (None, 0, 10**9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": True, "completion_tokens": "9"}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20.5, "completion_tokens": [9]}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 9}, (20, 0, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(4), (20, 4, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(21), (20, 20, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(-4), (20, 0, 9), USAGE_SOURCE_PROVIDER),
+    (_cached("4"), (20, 0, 9), USAGE_SOURCE_PROVIDER),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("told", "charged", "source"), USAGES)
+async def test_usage_is_the_providers_where_it_can_be_true_and_else_our_own_count(
+    told: dict[str, Any] | None,
+    charged: tuple[int | None, int, int | None],
+    source: int,
+    stream: bool,
+    router: Router,
+    upstream: Upstream,
+) -> None:
+    upstream.replies.append(Reply(usage=told))
+    answer = await router.ask(stream=stream)
+    assert answer.text == "Hello, world!"
+    prompt_tokens, cached_tokens, completion_tokens = charged
+    assert answer.finished.usage == Usage(
+        prompt_tokens=prompt_tokens or answer.responses[-1].prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens or count("Hello, world!"),
+    )
+    assert answer.finished.usage_source == source
+
+
+async def test_zero_is_believed_where_nothing_was_said(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=[], usage={"prompt_tokens": 20, "completion_tokens": 0}))
+    finished = (await router.ask()).finished
+    assert (finished.usage, finished.usage_source) == (Usage(prompt_tokens=20), USAGE_SOURCE_PROVIDER)
+
+
+async def test_reasoning_is_counted_and_not_shown(router: Router, upstream: Upstream) -> None:
+    thought = '{"choices":[{"delta":{"reasoning":"let me think about it"}}]}'
+    end = '{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}'
+    upstream.replies.append(Reply(events=[thought, end]))
+    answer = await router.ask()
+    assert answer.text == "Yes"
+    assert answer.finished.usage.completion_tokens == count("let me think about it") + count("Yes")
