@@ -74,6 +74,10 @@ test: lint ## Check everything, on databases that the tests start themselves
 	@echo "Tests ..."
 	@$(BIN)/pytest -q -n $(TEST_PROCESSES)
 
+.PHONY: bench
+bench: .venv/dev ## Measure the service on this machine. Options: make bench ARGS="--seconds 20"
+	@$(BIN)/python -m bench $(ARGS)
+
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew
 	@for name in run dev; do \

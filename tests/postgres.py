@@ -49,6 +49,10 @@ class Postgres:
         self._process.wait(START_TIMEOUT_S)
         shutil.rmtree(self._folder)
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def create_database(self) -> str:
         """The address of a new, empty database."""
         name = f"test_{next(self._numbers)}"

@@ -1,0 +1,31 @@
+"""What one disk sync costs here. Every durable commit waits for at least one, so this says how to read the others."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from bench.processors import Watch
+from bench.progress import Progress
+from bench.report import Row, percentile
+
+NAME: Final = "disk sync"
+SYNCS: Final = 200
+# A page of PostgreSQL's write-ahead log.
+PAGE_BYTES: Final = 8192
+
+
+def measure(progress: Progress) -> Iterator[Row]:
+    progress.step(NAME, expected_s=1.0)
+    watch = Watch({}, family=os.getpid())
+    syncs_ms: list[float] = []
+    # Where the databases of the other measurements are.
+    with tempfile.TemporaryFile(dir="/tmp", buffering=0) as file:
+        for _ in range(SYNCS):
+            began_at_s = time.perf_counter()
+            file.write(bytes(PAGE_BYTES))
+            os.fdatasync(file.fileno())
+            syncs_ms.append(1000 * (time.perf_counter() - began_at_s))
+    figures: dict[str, float | None] = {"p50 ms": percentile(syncs_ms, 50), "p99 ms": percentile(syncs_ms, 99)}
+    yield Row(NAME, "one page", figures, watch.spent().others_share)

@@ -1,0 +1,144 @@
+"""How many requests of one account metering can hold credit for and settle.
+
+One account is the worst case: all its operations change the same row, and PostgreSQL keeps its lock until the commit is
+on disk. Beside metering as it is stands the same metering with one operation a transaction.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bench.load import GRANT_NANOS, PATIENCE_S, Order, Outcome
+from bench.progress import Progress
+from bench.report import Row
+from services.chassis.database import Database, open_database
+from tests.child import start_child
+
+# The tests' own PostgreSQL: it needs nothing installed, and can be told to wait for its disk.
+from tests.postgres import Postgres
+
+NAME: Final = "hot account"
+ROOT: Final = Path(__file__).parents[1]
+# Until the statements are prepared, and the first pages are written.
+WARM_UP_MOST_S: Final = 1.0
+
+
+class Case(NamedTuple):
+    name: str
+    on_postgresql: bool
+    by_group: bool
+
+
+CASES: Final = (
+    Case("PostgreSQL, group commits", on_postgresql=True, by_group=True),
+    Case("PostgreSQL, one by one", on_postgresql=True, by_group=False),
+    Case("SQLite, group commits", on_postgresql=False, by_group=True),
+    Case("SQLite, one by one", on_postgresql=False, by_group=False),
+)
+
+
+class BooksWrong(Exception):
+    """A pair was lost or charged twice: no figure of such a run is worth anything."""
+
+
+def measure(seconds: float, in_flight: int, progress: Progress) -> Iterator[Row]:
+    with _postgres() as postgres:
+        for case in CASES:
+            progress.step(f"{NAME}: {case.name}", expected_s=seconds + WARM_UP_MOST_S)
+            yield _measure(case, postgres, seconds, in_flight, progress)
+
+
+@contextmanager
+def _postgres() -> Iterator[Postgres]:
+    postgres = Postgres(durable=True)
+    postgres.start()
+    try:
+        yield postgres
+    finally:
+        postgres.stop()
+
+
+def _measure(case: Case, postgres: Postgres, seconds: float, in_flight: int, progress: Progress) -> Row:
+    # A short name: the path of a unix socket may have about a hundred characters.
+    folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
+    url = postgres.create_database() if case.on_postgresql else ""
+    settings = {"LEGATO_DATA": str(folder), "LEGATO_DATABASE_URL": url}
+    module = "services.metering" if case.by_group else "bench.one_by_one"
+    metering = _start(["-m", module], folder, settings)
+    try:
+        groups = {"metering": metering.pid}
+        if case.on_postgresql:
+            groups["PostgreSQL"] = postgres.process_id
+        warm_up_s = min(seconds, WARM_UP_MOST_S)
+        order = Order(f"unix:{folder}/run/metering.sock", in_flight, warm_up_s, seconds, groups)
+        outcome = _put_load(order, folder, progress)
+    finally:
+        metering.terminate()
+        metering.wait(PATIENCE_S)
+    check_books(outcome)
+    operations = 2 * outcome.all_pairs
+    database = open_database("metering", url, folder)
+    commits = _count_batches(database) if case.by_group else operations
+    database.close()
+    shutil.rmtree(folder)
+    return Row(
+        NAME,
+        case.name,
+        {
+            "pairs/s": outcome.pairs_per_s,
+            "reserve p50 ms": outcome.reserve_p50_ms,
+            "reserve p99 ms": outcome.reserve_p99_ms,
+            "ops a commit": operations / commits,
+            # Of each kind of process, for a pair.
+            **{f"CPU µs: {name}": _cpu_us_a_pair(outcome, name) for name in ("metering", "PostgreSQL", "load")},
+        },
+        outcome.spent.others_share,
+    )
+
+
+def _put_load(order: Order, folder: Path, progress: Progress) -> Outcome:
+    result = folder / "outcome.json"
+    load = _start(["-m", "bench.load", msgspec.json.encode(order).decode(), str(result)], folder, {})
+    while load.poll() is None:
+        progress.show()
+        time.sleep(0.1)
+    if load.returncode != 0:
+        raise RuntimeError(f"The load did not come to its end:\n{(folder / 'output').read_text()}")
+    return msgspec.json.decode(result.read_bytes(), type=Outcome)
+
+
+def _start(arguments: list[str], folder: Path, settings: dict[str, str]) -> "subprocess.Popen[bytes]":
+    # Settings of whoever measures are not for this service.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
+    environ |= {"PYTHONPATH": str(ROOT), **settings}
+    return start_child([sys.executable, *arguments], folder / "output", last_signal=signal.SIGTERM, environ=environ)
+
+
+def check_books(outcome: Outcome) -> None:
+    if outcome.balance_nanos != GRANT_NANOS - outcome.charged_nanos or outcome.held_nanos or outcome.violations:
+        raise BooksWrong(
+            f"{outcome.all_pairs} pairs charged {outcome.charged_nanos} nanos; the balance fell by"
+            f" {GRANT_NANOS - outcome.balance_nanos}, {outcome.held_nanos} are held; audit: {outcome.violations}"
+        )
+
+
+def _count_batches(database: Database) -> int:
+    """All operations of a batch have the time at which the database began it."""
+    moments = "SELECT reserved_at_us FROM holds UNION SELECT resolved_at_us FROM holds"
+    with database.transaction(writes=False) as connection:
+        return int(connection.exec_driver_sql(f"SELECT count(*) FROM ({moments}) AS batches").scalar_one())
+
+
+def _cpu_us_a_pair(outcome: Outcome, name: str) -> float | None:
+    cpu_s = outcome.spent.cpu_s.get(name)
+    return None if cpu_s is None else cpu_s * 1_000_000 / outcome.pairs

@@ -1,0 +1,130 @@
+"""The load on one account, as a process of its own: pairs of Reserve and Settle, on the edge's own kind of exchange."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import uvloop
+
+from bench.processors import Spent, Watch
+from bench.report import percentile
+from edge.services import MeteringReplica
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.channel import open_channel
+from services.chassis.clock import SystemClock
+from services.chassis.log import Log
+
+ACCOUNT: Final = "acct_bench"
+GRANT_NANOS: Final = 10**15
+# Longer than anything takes on a machine that others use too.
+PATIENCE_S: Final = 60.0
+
+
+class Order(msgspec.Struct, frozen=True):
+    address: str
+    in_flight: int
+    warm_up_s: float
+    seconds: float
+    # Processes whose processor time is wanted, by name.
+    groups: dict[str, int]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    pairs_per_s: float
+    pairs: int
+    reserve_p50_ms: float
+    reserve_p99_ms: float
+    spent: Spent
+    # The whole run, from its first pair to its last.
+    all_pairs: int
+    charged_nanos: int
+    balance_nanos: int
+    held_nanos: int
+    violations: list[str]
+
+
+class _Load:
+    def __init__(self, replica: MeteringReplica) -> None:
+        self._replica = replica
+        self.is_over = False
+        self.pairs = 0
+        self.charged_nanos = 0
+        self.reserve_s: list[float] = []
+
+    async def reserve_and_settle(self) -> None:
+        """One request after the other."""
+        while not self.is_over:
+            request_id = os.urandom(16).hex()
+            asked_at_s = time.perf_counter()
+            reserve = pb.ReserveRequest(
+                request_id=request_id,
+                account_id=ACCOUNT,
+                key_id="key_bench",
+                class_id="forte",
+                prompt_tokens=100,
+                output_tokens=4096,
+            )
+            await self._replica.ask("Reserve", reserve, pb.ReserveResponse, PATIENCE_S)
+            self.reserve_s.append(time.perf_counter() - asked_at_s)
+            settle = pb.SettleRequest(
+                request_id=request_id,
+                account_id=ACCOUNT,
+                usage=Usage(prompt_tokens=100, completion_tokens=50),
+                basis=pb.BASIS_PROVIDER,
+                end=pb.END_COMPLETE,
+            )
+            settled: pb.SettleResponse = await self._replica.ask("Settle", settle, pb.SettleResponse, PATIENCE_S)
+            self.charged_nanos += settled.charged_nanos
+            self.pairs += 1
+
+
+async def put_load(order: Order) -> Outcome:
+    replica = MeteringReplica(order.address, SystemClock(), Log("bench"))
+    channel = open_channel(order.address)
+    credits = CreditAdminServiceStub(channel)
+    grant = pb.GrantCreditsRequest(grant_id="bench", account_id=ACCOUNT, amount_nanos=GRANT_NANOS)
+    await credits.GrantCredits(grant, timeout=PATIENCE_S, wait_for_ready=True)
+    while not replica.usable:
+        await asyncio.sleep(0.01)
+    load = _Load(replica)
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(order.in_flight):
+            workers.create_task(load.reserve_and_settle())
+        await asyncio.sleep(order.warm_up_s)
+        load.reserve_s.clear()
+        pairs_before, began_at_s = load.pairs, time.perf_counter()
+        watch = Watch(order.groups | {"load": os.getpid()}, family=os.getppid())
+        await asyncio.sleep(order.seconds)
+        while load.pairs == pairs_before:
+            await asyncio.sleep(0.01)
+        spent = watch.spent()
+        pairs, took_s = load.pairs - pairs_before, time.perf_counter() - began_at_s
+        waits_ms = [1000 * wait_s for wait_s in load.reserve_s]
+        load.is_over = True
+    response = await credits.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]), timeout=PATIENCE_S)
+    audit = await credits.Audit(pb.AuditRequest(), timeout=PATIENCE_S)
+    await replica.close()
+    await channel.close()
+    return Outcome(
+        pairs_per_s=pairs / took_s,
+        pairs=pairs,
+        reserve_p50_ms=percentile(waits_ms, 50),
+        reserve_p99_ms=percentile(waits_ms, 99),
+        spent=spent,
+        all_pairs=load.pairs,
+        charged_nanos=load.charged_nanos,
+        balance_nanos=response.balances[0].balance_nanos,
+        held_nanos=response.balances[0].held_nanos,
+        violations=list(audit.violations),
+    )
+
+
+if __name__ == "__main__":
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    Path(sys.argv[2]).write_bytes(msgspec.json.encode(uvloop.run(put_load(order))))

@@ -1,0 +1,11 @@
+"""Metering as it would be without group commits: the same process and the same rules, one operation a transaction."""
+
+from unittest.mock import patch
+
+from services.chassis import process
+from services.metering import batch
+from services.metering.__main__ import main
+
+if __name__ == "__main__":
+    with patch.object(batch, "BATCH_MOST", 1):
+        process.run("metering", main)

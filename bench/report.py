@@ -1,0 +1,58 @@
+"""What measurements give, as a table for people and as JSON."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+# With more than this taken by others, figures say as much about them as about us.
+OTHERS_MOST: Final = 0.1
+
+
+class Row(msgspec.Struct, frozen=True):
+    measurement: str
+    case: str
+    # By names that carry their units. All rows of a measurement have the same ones; None where one does not apply.
+    figures: dict[str, float | None]
+    # How much of the processors other people's processes took meanwhile.
+    others_share: float
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return sorted(values)[len(values) * percent // 100]
+
+
+def table(rows: Iterable[Row]) -> str:
+    """A block for each measurement."""
+    return "\n\n".join(_block(name, list(block)) for name, block in groupby(rows, lambda row: row.measurement))
+
+
+def doubts(rows: Sequence[Row]) -> str | None:
+    """Why these figures should not be trusted, if they should not."""
+    share = max(row.others_share for row in rows)
+    if share <= OTHERS_MOST:
+        return None
+    return (
+        f"The machine was busy: other processes took up to {share:.0%} of its processors. Do not trust these figures;"
+        " run it again when the machine is idle."
+    )
+
+
+def _block(name: str, rows: list[Row]) -> str:
+    lines = [[name, *rows[0].figures, "others"]]
+    lines += [[row.case, *map(_figure, row.figures.values()), f"{row.others_share:.0%}"] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if index else text.ljust(width)
+            for index, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
