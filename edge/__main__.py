@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from typing import Any
 
 from edge.assembly import assembled
 from edge.http import HttpServer
@@ -25,19 +27,28 @@ async def main() -> None:
         insecure_tcp=settings.insecure_tcp,
     )
     async with assembled(settings, SystemClock(), log) as edge:
-        server = HttpServer(edge.app, settings.drain_s)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        complete = asyncio.create_task(edge.complete())
-        await asyncio.wait({stop, complete}, return_when=asyncio.FIRST_COMPLETED)
-        if complete.done():
-            await health.start()
-            host, port = listener.getsockname()[:2]
-            log.info("edge.serves", address=f"{host}:{port}")
-        await stop
-        complete.cancel()
-        await health.stop(0)
-        server.should_exit = True
-        await serving
+        if await _done_before(stop, edge.recover()):
+            server = HttpServer(edge.app, settings.drain_s)
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            if await _done_before(stop, edge.complete()):
+                await health.start()
+                host, port = listener.getsockname()[:2]
+                log.info("edge.serves", address=f"{host}:{port}")
+            await stop
+            await health.stop(0)
+            server.should_exit = True
+            await serving
+
+
+async def _done_before(stop: "asyncio.Task[None]", work: Coroutine[Any, Any, None]) -> bool:
+    """Whether the work was done before the process was asked to end; else it is broken off."""
+    task = asyncio.create_task(work)
+    await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+        return False
+    await task
+    return True
 
 
 def open_listener(settings: EdgeSettings) -> socket.socket:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from edge.app import Edge
 from edge.bodies import Bodies
 from edge.chat import ChatEndpoint
+from edge.checkpoints import Checkpoints
 from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principals
+from edge.recovery import Journals
 from edge.services import Services
 from edge.settings import EdgeSettings
 from services.chassis.clock import Clock
@@ -20,8 +22,14 @@ from services.chassis.log import Log
 @dataclass(frozen=True, slots=True)
 class Assembly:
     app: Edge
+    _journals: Journals
+    _metering: Metering
     _models: Models
     _principals: Principals
+
+    async def recover(self) -> None:
+        """Returns when what an edge before this one left behind is settled."""
+        await self._journals.recover(self._metering)
 
     async def complete(self) -> None:
         """Returns when router and auth have answered for the first time. Metering is waited for by each request."""
@@ -34,18 +42,24 @@ async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIter
     services = Services(settings.address("auth"), settings.address("router"), settings.address("metering"), clock, log)
     principals = Principals(services.auth, clock, log)
     metering = Metering(services.meterings, clock, log)
+    journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
-    chat = ChatEndpoint(principals, metering, services.routers, models, Bodies(), settings.stream_life_s, clock, log)
+    chat = ChatEndpoint(
+        principals, metering, journals.own, services.routers, models, Bodies(), settings.stream_life_s, clock, log
+    )
     await services.start()
     principals.start()
     models.start()
+    checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        yield Assembly(Edge(chat, log), models, principals)
+        yield Assembly(Edge(chat, log), journals, metering, models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):
                 await metering.settled()
     finally:
+        checkpoints.cancel()
         await models.close()
         await principals.close()
         await services.close()
+        journals.close()

@@ -9,6 +9,7 @@ from typing import cast
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies, ClientGone
 from edge.hold import Hold
+from edge.journal import Journal
 from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principal, Principals, Scope
@@ -20,6 +21,7 @@ from edge.services import ChatCall, RouterReplica
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis import failpoints
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
@@ -35,6 +37,7 @@ UNSEEN_PROMPT_TOKENS = 128
 class ChatEndpoint:
     principals: Principals
     metering: Metering
+    journal: Journal
     routers: Replicas[RouterReplica]
     models: Models
     bodies: Bodies
@@ -76,7 +79,7 @@ class Chat:
         self._class_id = class_id
         self._request_id = request_id
         self._reply = reply
-        self._hold = Hold(endpoint.metering, principal, request_id, class_id)
+        self._hold = Hold(endpoint.metering, endpoint.journal, principal, request_id, class_id)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
         self._began_at_s = endpoint.clock.elapsed_s()
@@ -154,10 +157,13 @@ class Chat:
             if self._age_s() >= self._endpoint.life_s or not await self._is_covered(response):
                 return await self._end_early()
             if response.contents or response.tool_calls:
-                self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
-                await self._reply.deliver(response)
+                await self._deliver(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
+            if call.is_ahead:
+                # What was delivered leaves the process when the loop turns, and it must not be ahead of its count by
+                # more than the one piece.
+                await asyncio.sleep(0)
             response = await self._next_response(call)
 
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
@@ -165,6 +171,7 @@ class Chat:
         replica = self._endpoint.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
+            failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
             self._call = call = self._endpoint.routers.least_loaded(other_than=replica).chat(opening)
@@ -195,14 +202,30 @@ class Chat:
         await self._hold.grow(prompt_tokens, output_tokens, self._delivered())
         return self._hold.covers(prompt_tokens, output_tokens)
 
+    async def _deliver(self, response: router.ChatResponse) -> None:
+        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+        if not self._reply.is_streamed:
+            await self._reply.deliver(response)
+            return
+        is_first = not self._reply.delivered
+        self._hold.count(self._counted)
+        await self._reply.deliver(response)
+        if is_first:
+            await self._mark_delivered()
+        else:
+            failpoints.hit("edge.relayed")
+
+    async def _mark_delivered(self) -> None:
+        # The loop hands what was written to the kernel when it turns: only then has it left the process.
+        await asyncio.sleep(0)
+        self._hold.mark()
+
     async def _end_early(self) -> "metering_pb.End.ValueType":
         """At the end of the credit, or of the time that any answer may take."""
         if not self._counted.completion_tokens:
             raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
-        self._over = True
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
-        self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
-        await self._reply.finish("length", self._counted)
+        await self._conclude("length", self._counted, metering_pb.BASIS_COUNTED, end)
         return end
 
     async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
@@ -210,11 +233,28 @@ class Chat:
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
+        if not self._counted.completion_tokens and not finished.usage.completion_tokens:
+            # Nothing was said, so nothing is charged.
+            self._hold.void(end)
         self._counted = finished.usage
-        self._over = True
-        self._hold.settle(finished.usage, basis, end)
-        await self._reply.finish(finished.finish_reason, finished.usage)
+        await self._conclude(finished.finish_reason, finished.usage, basis, end)
         return end
+
+    async def _conclude(
+        self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
+    ) -> None:
+        """The end is sealed before it is told. Where it is the beginning as well, as in an answer that is not streamed,
+        it is counted and marked like any first piece, so that nobody is charged who received nothing."""
+        self._over = True
+        if self._reply.delivered:
+            self._hold.settle(usage, basis, end)
+        elif not self._hold.is_resolved:
+            self._hold.count(usage)
+        await self._reply.finish(finish_reason, usage)
+        if not self._hold.is_resolved:
+            await self._mark_delivered()
+            self._hold.settle(usage, basis, end)
+        failpoints.hit("edge.told")
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         self._over = True

@@ -10,7 +10,14 @@ from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 
 # The official clients ask again on 408, 409, 429 and 5xx; here it could not help.
-_NOT_WORTH_A_RETRY = frozenset({Reason.CREDITS_EXHAUSTED, Reason.REQUEST_RESOLVED})
+_NOT_WORTH_A_RETRY = frozenset(
+    {
+        Reason.CREDITS_EXHAUSTED,
+        Reason.REQUEST_RESOLVED,
+        Reason.REQUEST_REPEATED,
+        Reason.IDEMPOTENCY_KEY_REUSED,
+    }
+)
 
 
 def error_body(error: LegatoError) -> bytes:
@@ -33,6 +40,8 @@ def error_headers(error: LegatoError) -> Headers:
                 reset_requests_ms=error.figures.get("reset_requests_ms", 0),
             )
         )
+    if error.original_request_id is not None:
+        headers.append((b"x-original-request-id", error.original_request_id.encode()))
     if error.reason in _NOT_WORTH_A_RETRY:
         headers.append((b"x-should-retry", b"false"))
     return headers

@@ -1,10 +1,12 @@
 """The credit that one chat holds, from before it is asked for until it is settled."""
 
+from edge.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.metering import Metering
 from edge.principals import Principal
 from protos.metering.v1 import metering_pb2 as pb
 from protos.router.v1.router_pb2 import Grant
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason
 
 PER_MILLION = 1_000_000
@@ -15,26 +17,32 @@ LONGEST_OUTPUT_TOKENS = 131_072
 # With this many longest answers in free credit, one answer need not be watched while it grows.
 AMPLE_ANSWERS = 4
 
+REFUSALS = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD})
+NOTHING = Usage()
+
 
 class Hold:
-    def __init__(self, metering: Metering, principal: Principal, request_id: str, class_id: str) -> None:
+    def __init__(
+        self, metering: Metering, journal: Journal, principal: Principal, request_id: str, class_id: str
+    ) -> None:
         self._metering = metering
+        self._journal = journal
         self._principal = principal
         self._request_id = request_id
         self._class_id = class_id
         self._price = pb.Price()
         self._held_nanos = 0
         self._free_nanos = 0
-        self._asked = False
+        self._slot: Slot | None = None
         self._asked_again = False
-        self._resolved = False
         # The account could not hold what was needed.
         self.spent = False
 
     async def reserve(self, prompt_tokens: int, max_tokens: int | None) -> Grant:
-        """Hold the prompt and a first slice of output; raises CREDITS_EXHAUSTED or CREDITS_HELD."""
+        """Hold the prompt and a first slice of output; raises one of REFUSALS."""
         output_tokens = min(max_tokens or FIRST_SLICE_TOKENS, FIRST_SLICE_TOKENS)
-        self._asked = True
+        self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
+        failpoints.hit("edge.claimed")
         try:
             reserved = await self._metering.reserve(
                 pb.ReserveRequest(
@@ -48,11 +56,12 @@ class Hold:
                 self._note_repeat,
             )
         except LegatoError as error:
-            if error.reason in (Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD) and not self._asked_again:
+            if error.reason in REFUSALS and not self._asked_again:
                 # A refusal stores nothing, so there is nothing to give back. If it was asked for twice, the other copy
                 # may still be under way, and must find the request void.
-                self._resolved = True
+                slot.free()
             raise
+        failpoints.hit("edge.reserved")
         self._price = reserved.price
         self._held_nanos = reserved.held_nanos
         self._free_nanos = reserved.free_nanos
@@ -77,33 +86,38 @@ class Hold:
         micro_nanos = prompt_tokens * price.input_nanos_per_million + output_tokens * price.output_nanos_per_million
         return -(-micro_nanos // PER_MILLION)
 
+    @property
+    def is_resolved(self) -> bool:
+        """Whether there is nothing to settle: it is settled, or was refused, or was never asked for."""
+        return self._slot is None or self._slot.kind != OPEN
+
+    def count(self, usage: Usage) -> None:
+        """Before something is handed to the client: all that it will have received then."""
+        slot = self._open_slot()
+        slot.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
+
+    def mark(self) -> None:
+        """After the first piece was handed to the client."""
+        failpoints.hit("edge.relayed_first")
+        self._open_slot().mark()
+        failpoints.hit("edge.marked")
+
     def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
         """What was used is charged, once; later words about the same chat do not count."""
-        if not self._resolved:
-            self._resolved = True
-            self._metering.settle(
-                pb.SettleRequest(
-                    request_id=self._request_id,
-                    account_id=self._principal.account_id,
-                    usage=usage,
-                    basis=basis,
-                    end=end,
-                )
-            )
+        if self._slot is not None and not self.is_resolved:
+            self._slot.seal(usage, basis, end)
+            failpoints.hit("edge.sealed")
+            self._metering.resolve(self._slot)
 
     def void(self, end: "pb.End.ValueType") -> None:
         """Nothing was delivered, so nothing is charged."""
-        if self._asked and not self._resolved:
-            self._resolved = True
-            self._metering.void(
-                pb.VoidRequest(
-                    request_id=self._request_id,
-                    account_id=self._principal.account_id,
-                    key_id=self._principal.key_id,
-                    class_id=self._class_id,
-                    end=end,
-                )
-            )
+        self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
+
+    def _open_slot(self) -> Slot:
+        if self._slot is None:
+            raise SlotPassedOn
+        return self._slot
 
     async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
         if total_nanos <= self._held_nanos:
@@ -123,6 +137,7 @@ class Hold:
                 delivered=delivered,
             )
         )
+        failpoints.hit("edge.extended")
         if answer.extended and answer.total_nanos == total_nanos:
             self._held_nanos = max(self._held_nanos, total_nanos)
         return answer

@@ -1,15 +1,17 @@
 """The edge's dealings with metering: rates, holds, settlements and usage."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from edge.journal import Slot
 from edge.principals import Principal
 from edge.services import MeteringReplica
 from protos.metering.v1 import metering_pb2 as pb
+from services.chassis import failpoints
 from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
@@ -23,6 +25,7 @@ PATIENCE_S = 2.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
 SETTLE_AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+REFUSED_AGAIN_AFTER_S = 30.0
 
 
 class Metering:
@@ -48,15 +51,25 @@ class Metering:
     async def extend(self, request: pb.ExtendRequest) -> pb.ExtendResponse:
         return await self._ask("Extend", request, pb.ExtendResponse, request.account_id)
 
-    def settle(self, request: pb.SettleRequest) -> None:
-        """In the background, for as long as it takes: it belongs to the process, not to a client who may have left."""
-        self._resolve("Settle", request, pb.SettleResponse)
+    def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
+        """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
+        process, not to a client who may have left."""
+        task = asyncio.create_task(self._resolve_until_answered(slot, acknowledged))
+        self._settlements.add(task)
+        task.add_done_callback(self._settlements.discard)
 
-    def void(self, request: pb.VoidRequest) -> None:
-        self._resolve("Void", request, pb.VoidResponse)
+    async def checkpoint(self, slots: Iterable[Slot]) -> None:
+        """What running requests have delivered so far, in one message to each replica."""
+        requests: defaultdict[MeteringReplica, pb.CheckpointRequest] = defaultdict(pb.CheckpointRequest)
+        for slot in slots:
+            requests[self._replicas.for_account(slot.account_id)].deliveries.add(
+                request_id=slot.request_id, account_id=slot.account_id, delivered=slot.usage
+            )
+        for replica, request in requests.items():
+            await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
 
     async def settled(self) -> None:
-        """Wait for every settlement that is under way."""
+        """Wait until every settlement that is under way was answered. One that is refused stays in its slot."""
         while self._settlements:
             await asyncio.wait(self._settlements)
 
@@ -92,21 +105,38 @@ class Metering:
             on_repeat()
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
-    def _resolve(self, method: str, request: pb.SettleRequest | pb.VoidRequest, response_type: type[Message]) -> None:
-        task = asyncio.create_task(self._resolve_for_ever(method, request, response_type))
-        self._settlements.add(task)
-        task.add_done_callback(self._settlements.discard)
-
-    async def _resolve_for_ever(
-        self, method: str, request: pb.SettleRequest | pb.VoidRequest, response_type: type[Message]
-    ) -> None:
+    async def _resolve_until_answered(self, slot: Slot, acknowledged: str) -> None:
+        method, request, response_type = _resolution(slot)
+        failpoints.hit("edge.settling" if slot.basis else "edge.voiding")
         failures = 0
         while True:
-            with contextlib.suppress(LegatoError):
-                replica = self._replicas.for_account(request.account_id)
+            try:
+                replica = self._replicas.for_account(slot.account_id)
                 await replica.ask(method, request, response_type, ASK_TIMEOUT_S)
-                return
+                break
+            except Exception as error:
+                if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
+                    self._put_off(slot, error)
+                    return
             failures += 1
             if failures % 20 == 1:
-                self._log.warning("settlement.waits", request_id=request.request_id, attempt=failures)
+                self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
             await asyncio.sleep(SETTLE_AGAIN_AFTER_S[min(failures, len(SETTLE_AGAIN_AFTER_S)) - 1])
+        failpoints.hit(acknowledged if slot.basis else "edge.voided")
+        slot.free()
+        failpoints.hit("edge.freed")
+
+    def _put_off(self, slot: Slot, error: Exception) -> None:
+        """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""
+        self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
+        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.resolve, slot)
+
+
+def _resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
+    """Without a basis nothing is charged; what may have been delivered all the same is our loss."""
+    request_id, account_id, end = slot.request_id, slot.account_id, slot.end
+    if not slot.basis:
+        void = pb.VoidRequest(request_id=request_id, account_id=account_id, end=end, lost=slot.usage)
+        return "Void", void, pb.VoidResponse
+    settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
+    return "Settle", settle, pb.SettleResponse

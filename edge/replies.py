@@ -18,6 +18,8 @@ _STREAM_HEADERS: Headers = [
 
 
 class Reply(Protocol):
+    # Whether pieces are handed to the client as they come, or gathered for one answer at the end.
+    is_streamed: bool
     # Something was handed to the client's socket.
     delivered: bool
 
@@ -31,6 +33,8 @@ class Reply(Protocol):
 
 
 class StreamedReply:
+    is_streamed = True
+
     def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
         self.delivered = False
         self._send = send
@@ -57,6 +61,8 @@ class StreamedReply:
 
 
 class WholeReply:
+    is_streamed = False
+
     def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
         self.delivered = False
         self._send = send

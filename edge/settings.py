@@ -14,6 +14,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
+    # Where each edge keeps what it has not settled yet; without it, a folder in `data`. It must outlive the process.
+    journals: Path | None = None
     # No answer goes on for longer; metering gives up a hold a little later.
     stream_life_s: float = 3600.0
     # How long running answers may go on after the process was asked to end.
@@ -24,3 +26,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")
         return given or f"unix:{self.data.resolve()}/run/{service}.sock"
+
+    @property
+    def journals_folder(self) -> Path:
+        return self.journals or self.data / "journals"

@@ -13,13 +13,16 @@ from typing import Final
 
 VARIABLE: Final = "LEGATO_FAILPOINTS"
 
-_folder: Path | None = None
+# Whether anybody could want this process to die at all.
+watched = False
+_folder = Path()
 
 
 def watch(folder: str | None) -> None:
     """Call it once, when the process starts."""
-    global _folder  # noqa: PLW0603 - one process has one set of places
-    _folder = Path(folder) if folder else None
+    global watched, _folder  # noqa: PLW0603 - one process has one set of places
+    watched = bool(folder)
+    _folder = Path(folder or "")
 
 
 def are_watched() -> bool:
@@ -29,7 +32,7 @@ def are_watched() -> bool:
 
 def hit(name: str, last_deed: Callable[[], object] | None = None) -> None:
     """Die here, if somebody wants it; `last_deed` is done just before, to leave something half done."""
-    if _folder is not None and _is_wanted(_folder / name):
+    if watched and _is_wanted(_folder / name):
         if last_deed is not None:
             last_deed()
         os.kill(os.getpid(), signal.SIGKILL)

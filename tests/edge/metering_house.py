@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from edge.hold import Hold
+from edge.journal import Journal
 from edge.metering import Metering
 from edge.principals import Principal
 from edge.services import MeteringReplica
@@ -40,6 +41,7 @@ class MeteringHouse:
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
         self.metering = Metering(self.replicas, clock, log)
+        self.journal = Journal(tmp_path / "edge.journal", slots=64)
 
     async def open(self) -> None:
         servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), Rate(60, 2), self._log)
@@ -60,6 +62,7 @@ class MeteringHouse:
         await self._writer.close()
         assert await audit(self._database) == []
         self._database.close()
+        self.journal.close()
 
     async def give(self, nanos: int, grant_id: str = "grant") -> None:
         await self._writer.submit(Grant(request_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
@@ -70,7 +73,7 @@ class MeteringHouse:
         return account.balance_nanos, account.held_nanos
 
     def hold(self, number: int = 1) -> Hold:
-        return Hold(self.metering, ANN, f"{number:032x}", "forte")
+        return Hold(self.metering, self.journal, ANN, f"{number:032x}", "forte")
 
 
 def cost(prompt_tokens: int, output_tokens: int) -> int:

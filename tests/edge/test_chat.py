@@ -91,6 +91,7 @@ class Room:
         endpoint = ChatEndpoint(
             nothing,
             self.metering.metering,
+            self.metering.journal,
             cast(Replicas[RouterReplica], self._routers),
             nothing,
             Bodies(),

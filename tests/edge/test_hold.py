@@ -138,7 +138,7 @@ async def test_refusal_of_a_repeated_question_is_made_to_last(metering_house: Me
     """A copy that is still under way must not hold credit later, when nobody is left to give it back."""
     await metering_house.give(1)
     metering = Metering(LosesTheFirstAnswer(metering_house.replicas), SystemClock(), log)  # type: ignore[arg-type]
-    hold = Hold(metering, ANN, f"{1:032x}", "forte")
+    hold = Hold(metering, metering_house.journal, ANN, f"{1:032x}", "forte")
     with pytest.raises(LegatoError) as refused:
         await hold.reserve(100, 10)
     assert refused.value.reason is Reason.CREDITS_EXHAUSTED
