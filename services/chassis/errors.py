@@ -16,6 +16,7 @@ from google.rpc.status_pb2 import Status
 
 DOMAIN = "legato"
 _PARAM = "param"
+_ORIGINAL_REQUEST = "original_request_id"
 
 
 class Reason(StrEnum):
@@ -31,6 +32,8 @@ class Reason(StrEnum):
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
     BODY_TIMEOUT = "BODY_TIMEOUT"
     REQUEST_RESOLVED = "REQUEST_RESOLVED"
+    REQUEST_REPEATED = "REQUEST_REPEATED"
+    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
     ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED"
     RATE_LIMITED = "RATE_LIMITED"
@@ -66,7 +69,9 @@ WIRE: dict[Reason, Wire] = {
     Reason.ENDPOINT_NOT_OFFERED: Wire(grpc.StatusCode.UNIMPLEMENTED, 404, _INVALID, "endpoint_not_offered"),
     Reason.METHOD_NOT_ALLOWED: Wire(grpc.StatusCode.UNIMPLEMENTED, 405, _INVALID, "method_not_allowed"),
     Reason.BODY_TIMEOUT: Wire(grpc.StatusCode.DEADLINE_EXCEEDED, 408, _INVALID, "request_timeout"),
-    Reason.REQUEST_RESOLVED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_already_processed"),
+    Reason.REQUEST_RESOLVED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_resolved"),
+    Reason.REQUEST_REPEATED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_already_processed"),
+    Reason.IDEMPOTENCY_KEY_REUSED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "idempotency_key_reused"),
     Reason.BODY_TOO_LARGE: Wire(grpc.StatusCode.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"),
     Reason.ENCODING_NOT_SUPPORTED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"),
     Reason.RATE_LIMITED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
@@ -88,6 +93,7 @@ class LegatoError(Exception):
         *,
         param: str | None = None,
         retry_after_s: float | None = None,
+        original_request_id: str | None = None,
         figures: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message)
@@ -95,6 +101,8 @@ class LegatoError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        # Of a repeat: the request that was there first.
+        self.original_request_id = original_request_id
         # What a program may want to know beside the message, such as the limit that was reached.
         self.figures = figures or {}
 
@@ -116,6 +124,8 @@ def to_status(error: LegatoError) -> Status:
     info = error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN)
     if error.param is not None:
         info.metadata[_PARAM] = error.param
+    if error.original_request_id is not None:
+        info.metadata[_ORIGINAL_REQUEST] = error.original_request_id
     for name, figure in error.figures.items():
         info.metadata[name] = str(figure)
     status.details.add().Pack(info)
@@ -139,10 +149,12 @@ def from_status(status: Status) -> LegatoError:
             retry_after_s = retry.retry_delay.ToMicroseconds() / 1e6
     if info.domain != DOMAIN or info.reason not in Reason.__members__:
         return internal_error()
+    details = dict(info.metadata)
     return LegatoError(
         Reason(info.reason),
         status.message,
-        param=info.metadata.get(_PARAM),
+        param=details.pop(_PARAM, None),
         retry_after_s=retry_after_s,
-        figures={name: int(figure) for name, figure in info.metadata.items() if name != _PARAM},
+        original_request_id=details.pop(_ORIGINAL_REQUEST, None),
+        figures={name: int(figure) for name, figure in details.items()},
     )

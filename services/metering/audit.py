@@ -20,6 +20,7 @@ _CHECKS: Final[tuple[tuple[Callable[[Any], Iterator[Any]], str], ...]] = (
     (checks.repeated_entries, "{0} of {1}: booked {2} times"),
     (checks.holds_against_ledger, "request {0}: its hold is {1:+} nanos off its charges, {2:+} off its losses"),
     (checks.charged_voids, "request {0}: charged, though its hold is {1}"),
+    (checks.claims_without_holds, "account {0}: request {1} has an Idempotency-Key of it, but no hold"),
     (checks.counters_against_ledger, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
 )
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from services.metering.ledger import Scene, apply
-from services.metering.operations import Adjust, AnswerT, Grant, Operation
+from services.metering.operations import Adjust, AnswerT, Grant, Operation, Reserve
 from services.metering.prices import Prices
-from services.metering.records import CHARGES, Account, Entry, Hold, Kind
+from services.metering.records import CHARGES, Account, Claim, Entry, Hold, Kind
 
 # Grants and adjustments have no hold; their own entry makes a repeat harmless.
 CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
@@ -27,15 +27,19 @@ class Books:
         accounts: Iterable[Account],
         holds: Iterable[Hold],
         credits: Iterable[Entry],
+        claims: Iterable[Claim],
         prices: Prices,
         now_us: int,
         life_us: int,
     ) -> None:
-        """`credits` are earlier bookings of the grants and adjustments in this batch."""
+        """`credits` are earlier bookings of the grants and adjustments in this batch; `claims` are of the keys that its
+        reserves claim, and the holds they name are among `holds`."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
+        self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
         self.accounts = dict(self.found_accounts)
         self.holds = dict(self.found_holds)
+        self.claims = dict(self.found_claims)
         self.entries: list[Entry] = []
         self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
         self._prices = prices
@@ -50,7 +54,9 @@ class Books:
             hold, booked = self.holds.get(request_id), None
         else:
             hold, booked = None, self._credits.get((kind, request_id))
-        effect = apply(operation, Scene(account, hold, booked, self._prices, self._now_us, self._life_us))
+        claim, claimant = self._claimed(operation)
+        scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant)
+        effect = apply(operation, scene)
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:
@@ -59,7 +65,16 @@ class Books:
             self.entries.append(effect.entry)
             if kind is not None:
                 self._credits[kind, request_id] = effect.entry
+        if effect.claim is not None:
+            self.claims[account_id, effect.claim.key_digest] = effect.claim
         return effect.answer
+
+    def _claimed(self, operation: Operation[Any]) -> tuple[Claim | None, Hold | None]:
+        """Who has the key that the operation claims, and that request's hold."""
+        if not isinstance(operation, Reserve) or operation.claim is None:
+            return None, None
+        claim = self.claims.get((operation.account_id, operation.claim.key_digest))
+        return claim, None if claim is None else self.holds.get(claim.request_id)
 
     def counted(self) -> dict[CounterKey, list[int]]:
         """What the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""

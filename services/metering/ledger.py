@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, NamedTuple
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
+from services.metering.claims import refuse_repeat
 from services.metering.operations import (
     Adjust,
     AnswerT,
@@ -29,7 +30,7 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Price, Prices
-from services.metering.records import HOUR_US, Account, Basis, End, Entry, Hold, Kind, Usage
+from services.metering.records import HOUR_US, Account, Basis, Claim, End, Entry, Hold, Kind, Usage
 
 # Far beyond any account, and far within the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
@@ -46,6 +47,9 @@ class Scene(NamedTuple):
     now_us: int
     # How long a hold lives before it is swept.
     life_us: int
+    # Who has the Idempotency-Key that a Reserve claims, and that request's hold.
+    claim: Claim | None = None
+    claimant: Hold | None = None
 
 
 class Effect(NamedTuple, Generic[AnswerT]):
@@ -55,6 +59,7 @@ class Effect(NamedTuple, Generic[AnswerT]):
     account: Account | None = None
     hold: Hold | None = None
     entry: Entry | None = None
+    claim: Claim | None = None
 
 
 class UnmatchedSettlement(LegatoError):
@@ -78,6 +83,12 @@ def _reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
             raise _resolved()
         answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, scene))
         return Effect(answer)
+    claim = None
+    if operation.claim is not None:
+        # Before the credit is looked at: the first of two may hold all of it.
+        refuse_repeat(operation.claim, scene.claim, scene.claimant, scene.now_us)
+        digests = operation.claim.key_digest, operation.claim.body_digest
+        claim = Claim(operation.account_id, *digests, operation.request_id, scene.now_us)
     version = scene.prices.current_version
     price = scene.prices.current(operation.class_id)
     least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
@@ -97,7 +108,7 @@ def _reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
         deadline_at_us=scene.now_us + scene.life_us,
         reserved_at_us=scene.now_us,
     )
-    return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold)
+    return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold, claim=claim)
 
 
 def _extend(operation: Extend, scene: Scene) -> Effect[Extended]:

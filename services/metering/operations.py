@@ -22,11 +22,19 @@ class Reserved(msgspec.Struct, frozen=True):
     price: Price
 
 
+class IdempotencyClaim(msgspec.Struct, frozen=True):
+    """Keyed digests of the name that the client gave its request, and of what it asked."""
+
+    key_digest: bytes
+    body_digest: bytes
+
+
 class Reserve(Operation[Reserved], frozen=True):
     key_id: str
     class_id: str
     prompt_tokens: int
     output_tokens: int
+    claim: IdempotencyClaim | None = None
 
 
 class Extended(msgspec.Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""What the books hold: accounts, holds, and the ledger's entries. Money is in nano-dollars, time in microseconds."""
+"""What the books hold: accounts, holds, claims, and the ledger's entries.
+
+Money is in nano-dollars, time in microseconds.
+"""
 
 from typing import Final, Literal
 
@@ -70,6 +73,16 @@ class Hold(msgspec.Struct, frozen=True):
     @property
     def booked_nanos(self) -> int:
         return self.charged_nanos + self.loss_nanos
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Which request has an Idempotency-Key of the account. Fields are the table's columns."""
+
+    account_id: str
+    key_digest: bytes
+    body_digest: bytes
+    request_id: str
+    claimed_at_us: int
 
 
 class Entry(msgspec.Struct, frozen=True):

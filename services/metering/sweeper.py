@@ -1,4 +1,4 @@
-"""Resolves holds that nobody came back for, on the database's clock.
+"""Resolves holds that nobody came back for, and forgets old claims, on the database's clock.
 
 Any number of sweepers may run: what one finds is only a candidate. The rule itself looks again, under the account's
 lock, and a settlement that comes later still counts.
@@ -12,9 +12,12 @@ from services.chassis.errors import LegatoError
 from services.chassis.log import Log
 from services.metering.batch import Writer
 from services.metering.operations import Sweep, Swept
+from services.metering.store.old_claims import forget_claims
 from services.metering.store.reports import find_overdue
 
 SWEEP_MOST: Final = 256
+# Little enough for the batches in between to wait for it unnoticed.
+FORGET_MOST: Final = 256
 
 
 class Sweeper:
@@ -30,6 +33,8 @@ class Sweeper:
             try:
                 while await self.sweep() == SWEEP_MOST:
                     # There may be more.
+                    pass
+                while await self.forget() == FORGET_MOST:
                     pass
             except Exception as error:
                 self._log.failure("sweep.failed", error)
@@ -54,3 +59,7 @@ class Sweeper:
             elif isinstance(outcome, BaseException) and not isinstance(outcome, LegatoError):
                 raise outcome
         return swept
+
+    async def forget(self) -> int:
+        """Forgets some of the claims whose time is over; says how many."""
+        return await self._database.write(lambda connection: forget_claims(connection, FORGET_MOST))

@@ -15,6 +15,7 @@ from services.metering.operations import (
     Extend,
     Extended,
     Grant,
+    IdempotencyClaim,
     Reserve,
     Reserved,
     Settle,
@@ -26,6 +27,8 @@ from services.metering.records import HOUR_US, Account, Basis, End, Usage
 from services.metering.usage import DAY_US, UsageQuery, UsageRow
 
 LARGEST_TOKENS: Final = 10**9
+# Of HMAC-SHA256.
+DIGEST_BYTES: Final = 32
 # What one edge can have under way is far less.
 MOST_DELIVERIES: Final = 10_000
 # A million dollars at once.
@@ -59,6 +62,7 @@ def to_reserve(request: pb.ReserveRequest) -> Reserve:
         class_id=checked_id(request.class_id, "class_id"),
         prompt_tokens=_tokens(request.prompt_tokens),
         output_tokens=_tokens(request.output_tokens),
+        claim=_claim(request.claim) if request.HasField("claim") else None,
     )
 
 
@@ -226,6 +230,12 @@ def _request_id(given: str) -> str:
     if not _REQUEST_ID.fullmatch(given):
         raise _invalid("A request's id has 32 hexadecimal digits.", "request_id")
     return given
+
+
+def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
+    if len(given.key_digest) != DIGEST_BYTES or len(given.body_digest) != DIGEST_BYTES:
+        raise _invalid(f"A claim is made of two digests of {DIGEST_BYTES} bytes.", "claim")
+    return IdempotencyClaim(given.key_digest, given.body_digest)
 
 
 def _tokens(given: int) -> int:

@@ -12,13 +12,13 @@ from msgspec.structs import asdict
 
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books
-from services.metering.operations import Operation
+from services.metering.operations import Operation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
-from services.metering.records import Account, Entry, Hold
+from services.metering.records import Account, Claim, Entry, Hold
 from services.metering.store.clock import read_now_us
 from services.metering.store.price_versions import read_version
-from services.metering.store.tables import accounts, holds, ledger
+from services.metering.store.tables import accounts, claims, holds, ledger
 
 Outcome = Any | LegatoError
 
@@ -33,6 +33,18 @@ _READ_HOLDS: Final = sa.select(holds).where(holds.c.request_id.in_(sa.bindparam(
 _READ_CREDITS: Final = sa.select(*[column for column in ledger.c if column is not ledger.c.entry_id]).where(
     ledger.c.kind.in_(tuple(CREDIT_KINDS.values())), ledger.c.request_id.in_(sa.bindparam("ids", expanding=True))
 )
+_READ_CLAIMS: Final = sa.select(claims).where(
+    claims.c.account_id.in_(sa.bindparam("ids", expanding=True)),
+    claims.c.key_digest.in_(sa.bindparam("digests", expanding=True)),
+)
+# A claim that was found may meanwhile have been forgotten, but no other request may have got it.
+_PUT_CLAIM: Final = sa.text(
+    "INSERT INTO claims AS claim (account_id, key_digest, body_digest, request_id, claimed_at_us)"
+    " VALUES (:account_id, :key_digest, :body_digest, :request_id, :claimed_at_us)"
+    " ON CONFLICT (account_id, key_digest) DO UPDATE SET body_digest = excluded.body_digest,"
+    " request_id = excluded.request_id, claimed_at_us = excluded.claimed_at_us"
+    " WHERE claim.request_id = :found_request"
+).execution_options(preserve_rowcount=True)
 _UPDATE_ACCOUNT: Final = sa.update(accounts).where(
     accounts.c.account_id == sa.bindparam("of_account"),
     accounts.c.balance_nanos == sa.bindparam("found_balance"),
@@ -89,9 +101,15 @@ def keep_books(
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:
     account_ids = list({operation.account_id for operation in operations})
     credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]
-    request_ids = list({operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS})
+    request_ids = {operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS}
+    digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
     found_accounts = [Account(*row) for row in connection.execute(_LOCK_ACCOUNTS, {"ids": account_ids})]
-    found_holds = [Hold(*row) for row in connection.execute(_READ_HOLDS, {"ids": request_ids})]
+    found_claims: list[Claim] = []
+    if digests:
+        asked = {"ids": account_ids, "digests": digests}
+        found_claims = [Claim(*row) for row in connection.execute(_READ_CLAIMS, asked)]
+        request_ids.update(claim.request_id for claim in found_claims)
+    found_holds = [Hold(*row) for row in connection.execute(_READ_HOLDS, {"ids": list(request_ids)})]
     found_credits: list[Entry] = []
     if credit_ids:
         found_credits = [Entry(*row) for row in connection.execute(_READ_CREDITS, {"ids": credit_ids})]
@@ -99,7 +117,8 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
         if hold.price_version and not prices.has(hold.price_version):
             # A replica with another price file reserved it.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
-    return Books(found_accounts, found_holds, found_credits, prices, read_now_us(connection), life_us)
+    now_us = read_now_us(connection)
+    return Books(found_accounts, found_holds, found_credits, found_claims, prices, now_us, life_us)
 
 
 def _write(connection: sa.Connection, books: Books) -> None:
@@ -113,6 +132,12 @@ def _write(connection: sa.Connection, books: Books) -> None:
         if books.holds[found.request_id] is not found
     ]
     _update(connection, _UPDATE_HOLD, changed_holds)
+    put_claims = [
+        asdict(claim) | {"found_request": "" if found is None else found.request_id}
+        for key, claim in books.claims.items()
+        if (found := books.found_claims.get(key)) is not claim
+    ]
+    _update(connection, _PUT_CLAIM, put_claims)
     if books.entries:
         connection.execute(sa.insert(ledger), [asdict(entry) for entry in books.entries])
     counters = [key._asdict() | dict(zip(_COUNTED, added, strict=True)) for key, added in books.counted().items()]
@@ -130,6 +155,6 @@ def _write(connection: sa.Connection, books: Books) -> None:
     _update(connection, _UPDATE_ACCOUNT, changed_accounts)
 
 
-def _update(connection: sa.Connection, statement: sa.Update, rows: list[dict[str, Any]]) -> None:
+def _update(connection: sa.Connection, statement: sa.Executable, rows: list[dict[str, Any]]) -> None:
     if rows and connection.execute(statement, rows).rowcount != len(rows):
         raise BooksMoved

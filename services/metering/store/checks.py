@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from services.metering.prices import Price
 from services.metering.records import CHARGES
-from services.metering.store.tables import accounts, holds, ledger, price_versions, prices, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
 
 _BILLED = (*CHARGES, "loss")
 
@@ -69,6 +69,13 @@ def charged_voids(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
         holds.c.state.in_(("void", "held")), holds.c.charged_nanos != 0
     )
     return _stream(connection, query)
+
+
+def claims_without_holds(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
+    """Account and request of claims whose request has no hold of that account."""
+    of_account = sa.and_(holds.c.request_id == claims.c.request_id, holds.c.account_id == claims.c.account_id)
+    query = sa.select(claims.c.account_id, claims.c.request_id).outerjoin(holds, of_account)
+    return _stream(connection, query.where(holds.c.request_id.is_(None)).order_by(claims.c.request_id))
 
 
 def counters_against_ledger(connection: sa.Connection) -> Iterator[sa.Row[Any]]:

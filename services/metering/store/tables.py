@@ -37,6 +37,17 @@ holds = sa.Table(
     sa.Column("resolved_at_us", sa.BigInteger),
 )
 
+# Columns are the fields of `records.Claim`, in their order.
+claims = sa.Table(
+    "claims",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("key_digest", sa.LargeBinary, primary_key=True),
+    sa.Column("body_digest", sa.LargeBinary),
+    sa.Column("request_id", sa.Text),
+    sa.Column("claimed_at_us", sa.BigInteger),
+)
+
 # Columns after the first are the fields of `records.Entry`, in their order.
 ledger = sa.Table(
     "ledger",

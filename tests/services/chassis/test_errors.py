@@ -19,18 +19,21 @@ def test_every_row_is_an_error_on_both_wires() -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_an_error_arrives_as_it_was_raised(reason: Reason) -> None:
-    raised = LegatoError(reason, "The message.", param="messages", retry_after_s=2.5)
+    raised = LegatoError(
+        reason, "The message.", param="messages", retry_after_s=2.5, original_request_id="a1", figures={"limit": 3}
+    )
 
     arrived = from_status(Status.FromString(to_status(raised).SerializeToString()))
 
     assert (arrived.reason, arrived.message) == (reason, "The message.")
     assert (arrived.param, arrived.retry_after_s) == ("messages", 2.5)
+    assert (arrived.original_request_id, arrived.figures) == ("a1", {"limit": 3})
 
 
 def test_what_was_not_said_stays_absent() -> None:
     arrived = from_status(to_status(LegatoError(Reason.RATE_LIMITED, "Slow down.")))
 
-    assert (arrived.param, arrived.retry_after_s) == (None, None)
+    assert (arrived.param, arrived.retry_after_s, arrived.original_request_id) == (None, None, None)
 
 
 def test_the_status_carries_the_grpc_code_of_its_reason() -> None:

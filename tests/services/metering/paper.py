@@ -8,7 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.books import Books
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
-from services.metering.records import HOUR_US, Account, Entry, Hold
+from services.metering.records import HOUR_US, Account, Claim, Entry, Hold
 from tests.services.metering.samples import ACCOUNT, PRICES, grant, request_id
 
 LIFE_US = 1_000
@@ -22,24 +22,26 @@ class Ledger:
         self.now_us = START_US
         self.accounts: dict[str, Account] = {}
         self.holds: dict[str, Hold] = {}
+        self.claims: dict[tuple[str, bytes], Claim] = {}
         self.entries: list[Entry] = []
         self.prices = Prices(1, {1: PRICES})
         if balance_nanos:
             self.apply(grant(balance_nanos, grant_id="the-first"))
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
-        books = Books(self.accounts.values(), self.holds.values(), self.entries, self.prices, self.now_us, LIFE_US)
+        found = self.accounts.values(), self.holds.values(), self.entries, self.claims.values()
+        books = Books(*found, self.prices, self.now_us, LIFE_US)
         try:
             return books.apply(operation)
         finally:
-            self.accounts, self.holds = books.accounts, books.holds
+            self.accounts, self.holds, self.claims = books.accounts, books.holds, books.claims
             self.entries += books.entries
 
     def refusal_of(self, operation: Operation[Any]) -> Reason:
-        before = (dict(self.accounts), dict(self.holds), list(self.entries))
+        before = (dict(self.accounts), dict(self.holds), dict(self.claims), list(self.entries))
         with pytest.raises(LegatoError) as refusal:
             self.apply(operation)
-        assert (self.accounts, self.holds, self.entries) == before
+        assert (self.accounts, self.holds, self.claims, self.entries) == before
         return refusal.value.reason
 
     def past_the_deadline(self) -> "Ledger":

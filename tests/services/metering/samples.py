@@ -1,6 +1,7 @@
 """Operations with everything filled in that a test does not care about."""
 
 import asyncio
+from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
@@ -10,6 +11,7 @@ from services.metering.operations import (
     Checkpoint,
     Extend,
     Grant,
+    IdempotencyClaim,
     Operation,
     Reserve,
     Settle,
@@ -34,9 +36,20 @@ def request_id(number: int) -> str:
     return f"{number:032x}"
 
 
-def reserve(number: int, *, prompt: int = 0, output: int = 10, account: str = ACCOUNT) -> Reserve:
+def reserve(
+    number: int,
+    *,
+    prompt: int = 0,
+    output: int = 10,
+    account: str = ACCOUNT,
+    claim: IdempotencyClaim | None = None,
+) -> Reserve:
     """Wants 2 nanos for each token of the prompt and 10 for each of output."""
-    return Reserve(request_id(number), account, KEY, "forte", prompt, output)
+    return Reserve(request_id(number), account, KEY, "forte", prompt, output, claim)
+
+
+def claimed(key: str = "a key", body: str = "a body") -> IdempotencyClaim:
+    return IdempotencyClaim(sha256(key.encode()).digest(), sha256(body.encode()).digest())
 
 
 def extend(number: int, total_nanos: int, *, delivered: Usage = NOTHING, account: str = ACCOUNT) -> Extend:

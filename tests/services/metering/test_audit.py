@@ -8,7 +8,7 @@ from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.records import Usage
 from services.metering.store.tables import ledger
-from tests.services.metering.samples import ACCOUNT, ask_each, extend, grant, request_id, reserve, settle, void
+from tests.services.metering.samples import ACCOUNT, ask_each, claimed, extend, grant, request_id, reserve, settle, void
 
 R1 = request_id(1)
 
@@ -17,8 +17,8 @@ R1 = request_id(1)
 async def kept(database: Database, writer: Writer) -> Database:
     """A request that was charged, one that is held, one that was given back; then all guards are taken away."""
     await ask_each(writer, grant(1_000), reserve(1), settle(1, prompt=5, completion=3))
-    await ask_each(writer, reserve(2), extend(2, 0, delivered=Usage(completion_tokens=1)), reserve(3))
-    await ask_each(writer, void(3, lost=Usage(completion_tokens=1)))
+    await ask_each(writer, reserve(2), extend(2, 0, delivered=Usage(completion_tokens=1)))
+    await ask_each(writer, reserve(3, claim=claimed()), void(3, lost=Usage(completion_tokens=1)))
     assert await audit(database) == []
     unguard(database)
     return database
@@ -120,6 +120,18 @@ async def test_counter_that_differs_from_the_charges_is_found(kept: Database, ch
     [violation] = await violations_after(kept, change)
     assert violation.startswith(f"usage of account {ACCOUNT}, key key_aaaaaaaaaaaa, class forte, hour ")
     assert violation.endswith(": differs from its charges")
+
+
+async def test_claim_of_a_request_without_a_hold_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE claims SET request_id = 'unknown'") == [
+        f"account {ACCOUNT}: request unknown has an Idempotency-Key of it, but no hold"
+    ]
+
+
+async def test_claim_of_another_account_s_request_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE claims SET account_id = 'acct_b'") == [
+        f"account acct_b: request {request_id(3)} has an Idempotency-Key of it, but no hold"
+    ]
 
 
 async def test_charge_that_its_tokens_do_not_cost_is_found(kept: Database) -> None:

@@ -26,6 +26,7 @@ from tests.services.metering.samples import (
     ask,
     ask_all,
     checkpoint,
+    claimed,
     extend,
     grant,
     reserve,
@@ -182,7 +183,7 @@ async def test_books_agree_after_a_long_story(database: Database, writer: Writer
 def random_operation(dice: random.Random) -> Operation[Any]:
     number, tokens = dice.randint(1, 60), dice.randint(0, 30)
     choices: list[Operation[Any]] = [
-        reserve(number, prompt=tokens, output=10),
+        reserve(number, prompt=tokens, output=10, claim=claimed(f"key {number % 20}") if tokens % 2 else None),
         extend(number, 10 * tokens, delivered=Usage(tokens, 0, 1)),
         settle(number, prompt=tokens, cached=tokens // 2, completion=dice.randint(0, 30)),
         checkpoint(number, prompt=tokens, completion=2),

@@ -164,6 +164,17 @@ async def test_checkpoint_that_could_not_be_written_is_not_said_to_be(ask: Ask, 
     assert refusal.reason in (Reason.UNAVAILABLE, Reason.INTERNAL)
 
 
+async def test_repeat_under_an_idempotency_key_is_told_which_request_was_first(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    claim = pb.IdempotencyClaim(key_digest=b"k" * 32, body_digest=b"b" * 32)
+    await ask("Reserve", reserve(claim=claim))
+    repeated = await refusal_of(ask("Reserve", reserve(2, claim=claim)))
+    assert (repeated.reason, repeated.original_request_id) == (Reason.REQUEST_REPEATED, request_id(1))
+    claim.body_digest = b"c" * 32
+    reused = await refusal_of(ask("Reserve", reserve(2, claim=claim)))
+    assert (reused.reason, reused.original_request_id) == (Reason.IDEMPOTENCY_KEY_REUSED, None)
+
+
 async def test_refusals_travel_with_their_reason_and_delay(ask: Ask, admin: Any) -> None:
     assert (await refusal_of(ask("Reserve", reserve()))).reason is Reason.CREDITS_EXHAUSTED
     await grant(admin, 110)
@@ -198,6 +209,9 @@ async def test_account_s_own_rate_goes_before_the_default(ask: Ask) -> None:
         ("Reserve", reserve(class_id="piano")),
         ("Reserve", reserve(prompt_tokens=-1)),
         ("Reserve", reserve(output_tokens=10**9 + 1)),
+        ("Reserve", reserve(claim=pb.IdempotencyClaim(key_digest=b"x" * 32))),
+        ("Reserve", reserve(claim=pb.IdempotencyClaim(key_digest=b"x" * 33, body_digest=b"x" * 32))),
+        ("Reserve", reserve(claim=pb.IdempotencyClaim())),
         ("Settle", settle(usage=Usage(prompt_tokens=-1))),
         ("Settle", settle(usage=Usage(completion_tokens=10**9 + 1))),
         ("Settle", settle(basis=pb.BASIS_UNSPECIFIED)),

@@ -6,13 +6,25 @@ import pytest
 
 from services.chassis.database import Database
 from services.chassis.log import Log
+from services.metering import sweeper
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.prices import Prices
 from services.metering.records import Usage
 from services.metering.store.reports import read_balances
 from services.metering.sweeper import Sweeper
-from tests.services.metering.samples import ACCOUNT, ask, ask_each, checkpoint, extend, grant, reserve, settle
+from tests.services.metering.samples import (
+    ACCOUNT,
+    ask,
+    ask_each,
+    checkpoint,
+    claimed,
+    extend,
+    grant,
+    request_id,
+    reserve,
+    settle,
+)
 
 
 @pytest.fixture
@@ -55,6 +67,29 @@ async def test_hold_that_still_has_time_is_left_alone(database: Database, writer
     await ask_each(writer, grant(1_000), reserve(1))
     assert await Sweeper(database, writer, 1.0, log).sweep() == 0
     assert await balance_in(database) == (1_000, 100)
+
+
+async def test_claims_are_forgotten_after_a_day_in_small_portions(
+    database: Database, writer: Writer, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper, "FORGET_MOST", 2)
+    await ask_each(writer, grant(1_000), *(reserve(number, claim=claimed(f"key {number}")) for number in range(5)))
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql(f"UPDATE claims SET claimed_at_us = 1 WHERE request_id <> '{request_id(0)}'")
+    sweeping = asyncio.create_task(Sweeper(database, writer, 600.0, log).run())
+    async with asyncio.timeout(10):
+        while await claims_in(database) > 1:
+            await asyncio.sleep(0.01)
+    sweeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sweeping
+    assert await Sweeper(database, writer, 1.0, log).forget() == 0
+    assert await claims_in(database) == 1
+
+
+async def claims_in(database: Database) -> int:
+    count: int = await database.read(lambda rows: rows.exec_driver_sql("SELECT count(*) FROM claims").scalar_one())
+    return count
 
 
 async def test_two_sweepers_and_a_settlement_at_once_do_no_harm(

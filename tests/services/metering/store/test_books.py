@@ -7,7 +7,7 @@ from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from tests.services.metering.samples import ask, ask_each, grant, reserve, settle
+from tests.services.metering.samples import ask, ask_each, claimed, extend, grant, reserve, settle, void
 
 
 def lose_updates_of(database: Database, table: str) -> None:
@@ -32,6 +32,19 @@ async def test_change_that_finds_its_row_moved_stops_the_whole_transaction(
         await ask(writer, settle(1, completion=3))
     assert refusal.value.reason is Reason.INTERNAL
     # Nothing of it was written: neither the charge, nor the counters, nor the hold.
+    assert await audit(database) == []
+
+
+async def test_key_that_somebody_else_took_stops_the_whole_transaction(database: Database, writer: Writer) -> None:
+    await ask_each(writer, grant(1_000), reserve(1, claim=claimed()), void(1))
+    lose_updates_of(database, "claims")
+    with pytest.raises(LegatoError) as refusal:
+        await ask(writer, reserve(2, claim=claimed()))
+    assert refusal.value.reason is Reason.INTERNAL
+    # Nothing of it was written: neither the hold, nor what the account holds.
+    with pytest.raises(LegatoError) as refusal:
+        await ask(writer, extend(2, 0))
+    assert refusal.value.reason is Reason.REQUEST_RESOLVED
     assert await audit(database) == []
 
 

@@ -1,0 +1,29 @@
+"""Whether a request may have the Idempotency-Key that its client gave it: the rules, pure like the ledger's.
+
+A key belongs to the request that reserved credit under it. Only a request that was given up, with nothing delivered,
+gives it back before its time is over: one that was swept may still be charged.
+"""
+
+from typing import Final
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.operations import IdempotencyClaim
+from services.metering.records import HOUR_US, Claim, Hold
+
+CLAIM_LIFE_US: Final = 24 * HOUR_US
+
+
+def refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold | None, now_us: int) -> None:
+    """`claimant` is the hold of the request that has the key."""
+    if found is None or found.claimed_at_us < now_us - CLAIM_LIFE_US:
+        return
+    if claimant is not None and claimant.state == "void":
+        return
+    if found.body_digest != asked.body_digest:
+        message = "This Idempotency-Key was used for another request. Every request needs a key of its own."
+        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
+    raise LegatoError(
+        Reason.REQUEST_REPEATED,
+        f"The request with this Idempotency-Key runs, or was answered, as {found.request_id}.",
+        original_request_id=found.request_id,
+    )
