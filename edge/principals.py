@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import grpc
@@ -47,6 +47,8 @@ class Principal:
     expires_at_s: float | None
     preferred_class: str
     requests_per_minute: int | None
+    # For digests of what the account says and nobody may keep.
+    digest_key: bytes = field(repr=False)
 
     def require(self, scope: "pb.Scope.ValueType") -> None:
         if self.scopes and scope not in self.scopes:
@@ -203,4 +205,5 @@ def _principal(principal: pb.Principal) -> Principal:
         expires_at_s=expires,
         preferred_class=principal.preferred_class,
         requests_per_minute=principal.requests_per_minute if principal.HasField("requests_per_minute") else None,
+        digest_key=principal.digest_key,
     )

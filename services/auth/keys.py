@@ -90,6 +90,7 @@ class Peppers:
     def __init__(self, by_version: Mapping[int, bytes]) -> None:
         self._by_version = dict(by_version)
         self._newest = max(self._by_version)
+        self._oldest = min(self._by_version)
         # Stands in for a row that is not there: the same work is done, and no key gives this digest.
         self._nobody = StoredDigest(bytes(32), self._newest)
 
@@ -104,6 +105,11 @@ class Peppers:
         compared = stored if stored is not None and self.has(stored.pepper_version) else self._nobody
         is_equal = hmac.compare_digest(self._hmac(key, compared.pepper_version), compared.digest)
         return is_equal and compared is stored
+
+    def digest_key(self, account_id: str) -> bytes:
+        """For digests of what an account says and nobody may keep. Made of the oldest pepper, so that it stays the same
+        while a newer one is brought in."""
+        return hmac.digest(self._by_version[self._oldest], b"legato digest key:" + account_id.encode(), "sha256")
 
     def _hmac(self, key: ApiKey, version: int) -> bytes:
         return hmac.digest(self._by_version[version], (key.public_id + key.secret).encode(), "sha256")

@@ -10,8 +10,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.admin import AccountAdmin, KeyAdmin
-from services.auth.records import Account, Holder, Key, KeyState, Scope, to_micros
-from services.auth.verifier import Verifier
+from services.auth.records import Account, Key, KeyState, Scope, to_micros
+from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.clock import Clock
 from services.chassis.server import Registration
@@ -39,7 +39,7 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
 
     async def Verify(self, request: pb.VerifyRequest, context: Context) -> pb.VerifyResponse:
         verified = await self._verifier.verify(request.api_key)
-        return pb.VerifyResponse(principal=_to_principal(verified.holder), epoch=verified.epoch)
+        return pb.VerifyResponse(principal=_to_principal(verified), epoch=verified.epoch)
 
     async def Watch(
         self, request_iterator: AsyncIterator[pb.WatchRequest], context: Context
@@ -132,7 +132,8 @@ def register_key_admin(keys: KeyAdmin, clock: Clock) -> Registration:
     return register
 
 
-def _to_principal(holder: Holder) -> pb.Principal:
+def _to_principal(verified: Verified) -> pb.Principal:
+    holder = verified.holder
     return pb.Principal(
         account_id=holder.key.account_id,
         key_id=holder.key.key_id,
@@ -140,6 +141,7 @@ def _to_principal(holder: Holder) -> pb.Principal:
         expire_time=_to_timestamp(holder.key.expires_at_us),
         preferred_class=holder.preferred_class,
         requests_per_minute=holder.requests_per_minute,
+        digest_key=verified.digest_key,
     )
 
 

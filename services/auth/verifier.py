@@ -1,6 +1,6 @@
 """Answers whose key this is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from services.auth import keys, store
@@ -19,6 +19,7 @@ class Verified:
     holder: Holder
     # Read together with the holder.
     epoch: int
+    digest_key: bytes = field(repr=False)
 
 
 class Verifier:
@@ -40,7 +41,7 @@ class Verifier:
             self._log.warning("key.pepper_missing", key_id=key_id, version=holder.digest.pepper_version)
         if holder is None or not is_genuine or self._state(holder) is not KeyState.ACTIVE:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
-        return Verified(holder, epoch)
+        return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id))
 
     def _state(self, holder: Holder) -> KeyState:
         return holder.key.state_at(to_micros(self._clock.now()))

@@ -2,6 +2,9 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Row, select
 
 from edge.hold import Hold
 from edge.journal import Journal
@@ -23,8 +26,9 @@ from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
 from services.metering.store.reports import read_balances
+from services.metering.store.tables import holds
 
-ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None)
+ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
 # Forte's prices: what a million tokens cost, in nano-dollars.
 INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
 
@@ -72,8 +76,13 @@ class MeteringHouse:
         [account] = await self._database.read(lambda connection: read_balances(connection, [ANN.account_id]))
         return account.balance_nanos, account.held_nanos
 
-    def hold(self, number: int = 1) -> Hold:
-        return Hold(self.metering, self.journal, ANN, f"{number:032x}", "forte")
+    async def read_hold(self, number: int) -> Row[Any]:
+        """What metering has written about a request."""
+        query = select(holds).where(holds.c.request_id == f"{number:032x}")
+        return await self._database.read(lambda connection: connection.execute(query).one())
+
+    def hold(self, number: int = 1, journal: Journal | None = None) -> Hold:
+        return Hold(self.metering, journal or self.journal, ANN, f"{number:032x}", "forte")
 
 
 def cost(prompt_tokens: int, output_tokens: int) -> int:

@@ -111,6 +111,12 @@ async def test_both_headers_carry_the_key(house: House) -> None:
     assert by_bearer.preferred_class == "forte"
 
 
+async def test_principal_has_a_digest_key_and_does_not_print_it(house: House) -> None:
+    principal = await house.principals.authenticate(bearer((await house.new_key()).api_key))
+    assert len(principal.digest_key) == 32
+    assert repr(principal.digest_key) not in f"{principal} {principal!r}"
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -119,6 +119,14 @@ def test_digest_of_a_pepper_that_was_taken_away_is_not_recognised() -> None:
     assert not Peppers({2: PEPPER}).recognise(key, StoredDigest(Peppers({1: PEPPER}).digest(key).digest, 1))
 
 
+def test_digest_key_is_the_account_s_own_and_stays_while_a_newer_pepper_is_brought_in() -> None:
+    digest_key = Peppers({1: PEPPER}).digest_key("acct_a")
+    assert len(digest_key) == 32
+    assert Peppers({1: PEPPER, 2: OTHER_PEPPER}).digest_key("acct_a") == digest_key
+    others = {Peppers({1: PEPPER}).digest_key("acct_b"), Peppers({1: OTHER_PEPPER}).digest_key("acct_a")}
+    assert len(others | {digest_key}) == 3
+
+
 def test_setting_holds_peppers_by_version() -> None:
     peppers = parse_peppers(f"1:{PEPPER.hex()}, 2:{OTHER_PEPPER.hex().upper()}")
     key = keys.mint()

@@ -42,7 +42,12 @@ async def test_key_opens_everything_unless_it_was_restricted(client: AuthClient)
     account = await client.create_account()
     created = await client.create_key(account.account_id)
     principal = (await client.verify(created.api_key)).principal
-    assert principal == pb.Principal(account_id=account.account_id, key_id=created.key.key_id, preferred_class="forte")
+    assert principal == pb.Principal(
+        account_id=account.account_id,
+        key_id=created.key.key_id,
+        preferred_class="forte",
+        digest_key=principal.digest_key,
+    )
     assert created.key.state == pb.KEY_STATE_ACTIVE
     assert not created.key.HasField("expire_time")
 
@@ -59,6 +64,18 @@ async def test_principal_carries_scopes_expiry_class_and_rate(client: AuthClient
     assert set(principal.scopes) == {pb.SCOPE_MODELS, pb.SCOPE_USAGE}
     assert principal.expire_time.ToDatetime(clock.now().tzinfo) == clock.now() + timedelta(days=90)
     assert (principal.preferred_class, principal.requests_per_minute) == ("fortissimo", 120)
+
+
+async def test_all_keys_of_an_account_share_a_digest_key_that_no_other_account_has(client: AuthClient) -> None:
+    digest_keys = []
+    for name in ("Acme", "Acme", "Bolt"):
+        account = await client.create_account(name)
+        keys_of_account = [await client.create_key(account.account_id) for _ in range(2)]
+        principals = [(await client.verify(created.api_key)).principal for created in keys_of_account]
+        assert principals[0].digest_key == principals[1].digest_key
+        digest_keys.append(principals[0].digest_key)
+    assert len(set(digest_keys)) == 3
+    assert {len(digest_key) for digest_key in digest_keys} == {32}
 
 
 async def test_unknown_malformed_guessed_revoked_and_expired_keys_are_answered_alike(

@@ -41,6 +41,15 @@ async def test_keys_outlive_the_change_of_the_pepper(
     assert versions == [1, 2]
 
 
+async def test_what_was_verified_does_not_print_its_digest_key(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    verified = await Verifier(database, peppers, clock, log).verify(
+        await issue_key(database, peppers, clock, log, sleep)
+    )
+    assert repr(verified.digest_key) not in f"{verified} {verified!r}"
+
+
 async def test_key_whose_pepper_was_taken_away_is_refused_and_the_operator_is_told(
     database: Database,
     peppers: Peppers,
