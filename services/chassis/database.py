@@ -71,7 +71,12 @@ class Database:
             except BaseException:
                 connection.rollback()
                 raise
-            connection.commit()
+            try:
+                connection.commit()
+            except BaseException:
+                # The transaction may still be open (a full disk): nobody may get this connection again.
+                connection.invalidate()
+                raise
 
     def migrate(self, folder: Path) -> None:
         """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""

@@ -79,6 +79,19 @@ async def test_a_write_that_fails_leaves_nothing_behind(database: Database) -> N
     await database.write(add(2))
 
 
+async def test_a_commit_that_fails_leaves_nothing_behind_and_is_not_in_the_way_of_the_next(database: Database) -> None:
+    await database.write(
+        lambda connection: connection.exec_driver_sql(
+            "CREATE TABLE answers (note_id BIGINT REFERENCES notes (note_id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+    )
+    with pytest.raises(sa.exc.IntegrityError):
+        await database.write(lambda connection: connection.exec_driver_sql("INSERT INTO answers VALUES (9)"))
+    await database.write(lambda connection: connection.exec_driver_sql("INSERT INTO answers VALUES (1)"))
+    found = await database.read(lambda connection: connection.exec_driver_sql("SELECT note_id FROM answers").all())
+    assert [tuple(row) for row in found] == [(1,)]
+
+
 async def test_a_write_whose_caller_left_is_committed(database: Database) -> None:
     started, released = threading.Event(), threading.Event()
 
