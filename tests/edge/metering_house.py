@@ -31,6 +31,7 @@ from services.metering.store.tables import holds
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
 # Forte's prices: what a million tokens cost, in nano-dollars.
 INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
+JOURNAL_SLOTS = 64
 
 
 class MeteringHouse:
@@ -45,7 +46,7 @@ class MeteringHouse:
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
         self.metering = Metering(self.replicas, clock, log)
-        self.journal = Journal(tmp_path / "edge.journal", slots=64)
+        self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:
         servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), Rate(60, 2), self._log)

@@ -11,6 +11,7 @@ import pytest
 
 from edge.bodies import Bodies
 from edge.chat import Chat, ChatEndpoint
+from edge.journal import OPEN, SEAL
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
 from edge.services import SHARED_STREAM_BYTES, RouterReplica
@@ -24,7 +25,7 @@ from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
-from tests.edge.metering_house import ANN, MeteringHouse, cost
+from tests.edge.metering_house import ANN, JOURNAL_SLOTS, MeteringHouse, cost
 
 PROMPT_TOKENS = 20
 
@@ -64,6 +65,8 @@ class Room:
         self.metering = metering
         self.received = b""
         self.status = 0
+        # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
+        self.journaled: list[tuple[int, bool, int]] = []
         self._folder = socket_folder
         self._log = log
         self._servers: list[Server] = []
@@ -124,7 +127,11 @@ class Room:
 
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
-        self.received += message.get("body", b"")
+        if message.get("body"):
+            self.received += message["body"]
+            self.journaled += [
+                (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
+            ]
 
 
 @pytest.fixture
@@ -169,6 +176,62 @@ async def test_answer_is_relayed_and_charged_by_the_providers_count(room: Room) 
     assert room.text == "Hello"
     assert room.events[-1] == "[DONE]"
     assert await charged(room) == cost(PROMPT_TOKENS, 2)
+
+
+async def test_what_is_relayed_is_counted_before_and_the_end_is_sealed_before_it_is_told(room: Room) -> None:
+    await room.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(3)))
+    await room.chat().run()
+    assert room.journaled == [(OPEN, False, 1), (OPEN, True, 2), (SEAL, True, 3)]
+    assert await charged(room) == cost(PROMPT_TOKENS, 3)
+    assert room.metering.journal.taken == {}
+
+
+async def test_pieces_that_come_at_once_are_each_counted_before_they_are_relayed(room: Room) -> None:
+    both = pb.ChatResponse(contents=["Hel", "lo"], prompt_tokens=PROMPT_TOKENS, output_tokens=2)
+    both.MergeFrom(end(2))
+    await room.add_routers(saying(both))
+    await room.chat().run()
+    assert room.journaled == [(OPEN, False, 2), (SEAL, True, 2)]
+
+
+async def test_whole_answer_is_sealed_only_after_it_was_relayed(room: Room) -> None:
+    """It is its own first piece: an edge that dies before it has left must not charge it."""
+    await room.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(2)))
+    await room.chat(stream=False).run()
+    assert room.journaled == [(OPEN, False, 2)]
+    assert await charged(room) == cost(PROMPT_TOKENS, 2)
+    assert room.metering.journal.taken == {}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_with_nothing_in_it_is_told_and_not_charged(room: Room, stream: bool) -> None:
+    await room.add_routers(saying(end(0)))
+    await room.chat(stream=stream).run()
+    assert room.status == 200
+    assert await charged(room) == 0
+    assert room.metering.journal.taken == {}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_that_was_all_thought_is_charged_by_the_providers_count(room: Room, stream: bool) -> None:
+    await room.add_routers(saying(end(9, "length")))
+    await room.chat(stream=stream).run()
+    assert room.status == 200
+    assert await charged(room) == cost(PROMPT_TOKENS, 9)
+
+
+async def test_chat_for_which_the_journal_has_no_room_is_refused_before_anything_is_held(room: Room) -> None:
+    journal = room.metering.journal
+    slots = [journal.claim(f"{number:032x}", ANN.account_id) for number in range(100, 100 + JOURNAL_SLOTS)]
+    [router] = await room.add_routers(saying(piece("Hello", 1), end(1)))
+    with pytest.raises(LegatoError) as refused:
+        await room.chat().run()
+    assert (refused.value.reason, refused.value.wire.http_status) == (Reason.UNAVAILABLE, 503)
+    assert router.openings == []
+    assert await charged(room) == 0
+    slots[0].free()
+    await room.chat().run()
+    assert room.text == "Hello"
 
 
 class FirstOneFails:
