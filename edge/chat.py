@@ -9,6 +9,7 @@ from typing import cast
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies, ClientGone
 from edge.hold import Hold
+from edge.idempotency import claim_in
 from edge.journal import Journal
 from edge.metering import Metering
 from edge.models import Models
@@ -51,16 +52,22 @@ class ChatEndpoint:
         principal.require(Scope.SCOPE_INFERENCE)
         headers = rate_headers(await self.metering.admit(principal))
         try:
-            body = decode_chat(await self.bodies.read(scope, receive))
+            body, claim = await self._read(scope, receive, principal)
             class_id = self.models.class_for(body.model, principal)
             reply_type = StreamedReply if body.stream else WholeReply
             created_s = int(self.clock.now().timestamp())
             reply = reply_type(send, f"chatcmpl-{request_id}", created_s, class_id, headers)
-            chat = Chat(self, principal, body, class_id, request_id, reply)
+            chat = Chat(self, principal, body, class_id, request_id, reply, claim)
             async with chat.given_up_when_gone(receive):
                 await chat.run()
         except LegatoError as error:
             await send_error(send, error, headers)
+
+    async def _read(
+        self, scope: HttpScope, receive: Receive, principal: Principal
+    ) -> tuple[ChatBody, metering_pb.IdempotencyClaim | None]:
+        given = await self.bodies.read(scope, receive)
+        return decode_chat(given), claim_in(scope["headers"], given, principal)
 
 
 class Chat:
@@ -72,10 +79,12 @@ class Chat:
         class_id: str,
         request_id: str,
         reply: Reply,
+        claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._principal = principal
         self._body = body
+        self._claim = claim
         self._class_id = class_id
         self._request_id = request_id
         self._reply = reply
@@ -151,7 +160,7 @@ class Chat:
 
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
-        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens)
+        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens, self._claim)
         call, response = await self._route(self._opening(grant))
         while True:
             if self._age_s() >= self._endpoint.life_s or not await self._is_covered(response):

@@ -17,7 +17,9 @@ LONGEST_OUTPUT_TOKENS = 131_072
 # With this many longest answers in free credit, one answer need not be watched while it grows.
 AMPLE_ANSWERS = 4
 
-REFUSALS = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD})
+REFUSALS = frozenset(
+    {Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD, Reason.REQUEST_REPEATED, Reason.IDEMPOTENCY_KEY_REUSED}
+)
 NOTHING = Usage()
 
 
@@ -38,7 +40,9 @@ class Hold:
         # The account could not hold what was needed.
         self.spent = False
 
-    async def reserve(self, prompt_tokens: int, max_tokens: int | None) -> Grant:
+    async def reserve(
+        self, prompt_tokens: int, max_tokens: int | None, claim: pb.IdempotencyClaim | None = None
+    ) -> Grant:
         """Hold the prompt and a first slice of output; raises one of REFUSALS."""
         output_tokens = min(max_tokens or FIRST_SLICE_TOKENS, FIRST_SLICE_TOKENS)
         self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
@@ -52,6 +56,7 @@ class Hold:
                     class_id=self._class_id,
                     prompt_tokens=prompt_tokens,
                     output_tokens=output_tokens,
+                    claim=claim,
                 ),
                 self._note_repeat,
             )

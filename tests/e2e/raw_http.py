@@ -1,5 +1,6 @@
 """HTTP without a client's manners: what is sent is what the test says, byte for byte."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -64,14 +65,16 @@ def ask(
         connection.close()
 
 
-def post_chat(service: Service, api_key: str, body: bytes | Mapping[str, Any]) -> Answer:
+def post_chat(
+    service: Service, api_key: str, body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> Answer:
     return ask(
         service,
         "POST",
         CHAT,
         api_key,
         body if isinstance(body, bytes) else json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
+        {"Content-Type": "application/json", **(headers or {})},
     )
 
 
@@ -88,12 +91,15 @@ def send_bytes(service: Service, sent: bytes) -> Answer:
 class OpenChat:
     """A chat whose client can leave whenever the test likes."""
 
-    def __init__(self, service: Service, api_key: str, body: Mapping[str, Any]) -> None:
+    def __init__(
+        self, service: Service, api_key: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        further = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         encoded = json.dumps(body).encode()
         self._socket = socket.create_connection(service.address, timeout=PATIENCE_S)
         self._socket.sendall(
             f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(encoded)}\r\n\r\n".encode()
+            f"Content-Type: application/json\r\n{further}Content-Length: {len(encoded)}\r\n\r\n".encode()
             + encoded
         )
         self.received = b""
@@ -103,6 +109,12 @@ class OpenChat:
             piece = self._socket.recv(65536)
             assert piece, f"the connection ended after {self.received!r}"
             self.received += piece
+
+    def read_to_end(self) -> None:
+        """Until the other side ends the connection, or breaks it."""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := self._socket.recv(65536):
+                self.received += piece
 
     def leave(self) -> None:
         self._socket.close()

@@ -150,6 +150,49 @@ async def test_refusal_of_a_repeated_question_is_made_to_last(metering_house: Me
     assert late.value.reason is Reason.REQUEST_RESOLVED
 
 
+CLAIM = pb.IdempotencyClaim(key_digest=b"k" * 32, body_digest=b"b" * 32)
+OTHER_BODY = pb.IdempotencyClaim(key_digest=b"k" * 32, body_digest=b"c" * 32)
+
+
+async def test_repeat_under_an_idempotency_key_holds_nothing_and_leaves_nothing_behind(
+    metering_house: MeteringHouse,
+) -> None:
+    await metering_house.give(10**9)
+    await metering_house.hold(1).reserve(100, 10, CLAIM)
+    for number, claim, reason in (
+        (2, CLAIM, Reason.REQUEST_REPEATED), (3, OTHER_BODY, Reason.IDEMPOTENCY_KEY_REUSED)
+    ):  # fmt: skip
+        hold = metering_house.hold(number)
+        with pytest.raises(LegatoError) as refused:
+            await hold.reserve(100, 10, claim)
+        assert refused.value.reason is reason
+        # Its slot is free again, and no void need be sent.
+        assert hold.is_resolved
+        await metering_house.metering.settled()
+        assert (await metering_house.hold(number).reserve(100, 10)).output_tokens == 10
+    assert await metering_house.balance() == (10**9, 3 * cost(100, 10))
+
+
+async def test_repeat_that_was_asked_twice_is_made_to_last(metering_house: MeteringHouse, log: Log) -> None:
+    """The key may be given back before the copy that is still under way arrives."""
+    await metering_house.give(10**9)
+    first = metering_house.hold(1)
+    await first.reserve(100, 10, CLAIM)
+    metering = Metering(LosesTheFirstAnswer(metering_house.replicas), SystemClock(), log)  # type: ignore[arg-type]
+    repeat = Hold(metering, metering_house.journal, ANN, f"{2:032x}", "forte")
+    with pytest.raises(LegatoError) as refused:
+        await repeat.reserve(100, 10, CLAIM)
+    assert refused.value.reason is Reason.REQUEST_REPEATED
+    repeat.void(pb.END_REFUSED)
+    first.void(pb.END_CLIENT_GONE)
+    await metering.settled()
+    await metering_house.metering.settled()
+    with pytest.raises(LegatoError) as late:
+        await metering_house.hold(2).reserve(100, 10, CLAIM)
+    assert late.value.reason is Reason.REQUEST_RESOLVED
+    assert (await metering_house.hold(3).reserve(100, 10, CLAIM)).output_tokens == 10
+
+
 async def test_rate_is_taken_and_then_refused_with_its_figures(metering_house: MeteringHouse) -> None:
     first = await metering_house.metering.admit(ANN)
     assert (first.limit_requests, first.remaining_requests) == (60, 1)
