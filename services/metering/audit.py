@@ -1,6 +1,6 @@
 """Proves the books from their rows alone. Each violation is one line; no line, no violation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -12,16 +12,19 @@ from services.metering.store import checks
 LINES_MOST: Final = 1000
 
 # Each check, and how a row that it finds is told.
-_CHECKS: Final[tuple[tuple[Callable[[Any], Iterator[Any]], str], ...]] = (
-    (checks.uncovered_accounts, "account {0}: holds {2} nanos of a balance of {1}"),
-    (checks.balances_against_ledger, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
-    (checks.held_against_holds, "account {0}: held credit is {1:+} nanos off the sum of its live holds"),
-    (checks.unbalanced_entries, "{0} of {1}: its legs sum to {2} nanos, not to zero"),
-    (checks.repeated_entries, "{0} of {1}: booked {2} times"),
-    (checks.holds_against_ledger, "request {0}: its hold is {1:+} nanos off its charges, {2:+} off its losses"),
-    (checks.charged_voids, "request {0}: charged, though its hold is {1}"),
-    (checks.claims_without_holds, "account {0}: request {1} has an Idempotency-Key of it, but no hold"),
-    (checks.counters_against_ledger, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
+_CHECKS: Final[tuple[tuple[Any, str], ...]] = (
+    (checks.UNCOVERED_ACCOUNTS, "account {0}: holds {2} nanos of a balance of {1}"),
+    (checks.BALANCES_AGAINST_LEDGER, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
+    (checks.HELD_AGAINST_HOLDS, "account {0}: held credit is {1:+} nanos off the sum of its live holds"),
+    (checks.UNBALANCED_ENTRIES, "{0} of {1}: its legs sum to {2} nanos, not to zero"),
+    (checks.REPEATED_ENTRIES, "{0} of {1}: booked {2} times"),
+    (checks.REPEATED_COUNTS, "request {0}: counted {1} times"),
+    (checks.HOLDS_AGAINST_LEDGER, "request {0}: its hold is {1:+} nanos off its charges, {2:+} off its losses"),
+    (checks.ENTRIES_ON_OTHER_TERMS, "{0} of {1}: not by the account, key, class and prices of its hold"),
+    (checks.CHARGED_VOIDS, "request {0}: charged, though its hold is {1}"),
+    (checks.UNBOOKED_SETTLEMENTS, "request {0}: settled, though nothing was booked"),
+    (checks.CLAIMS_WITHOUT_HOLDS, "account {0}: request {1} has an Idempotency-Key of it, but no hold"),
+    (checks.COUNTERS_AGAINST_LEDGER, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
 )
 
 
@@ -32,14 +35,14 @@ async def audit(database: Database) -> list[str]:
 
 def _violations(connection: Any) -> Iterator[str]:
     for check, line in _CHECKS:
-        for row in check(connection):
+        for row in checks.stream(connection, check):
             yield line.format(*row)
     yield from _wrong_costs(connection)
 
 
 def _wrong_costs(connection: Any) -> Iterator[str]:
     prices = checks.all_prices(connection)
-    for row in checks.billed_requests(connection):
+    for row in checks.stream(connection, checks.BILLED_REQUESTS):
         price = prices.get((row.price_version, row.class_id))
         if price is None:
             yield f"request {row.request_id}: charged by price version {row.price_version}, which does not exist"
@@ -47,3 +50,5 @@ def _wrong_costs(connection: Any) -> Iterator[str]:
         cost_nanos = price.cost_nanos(Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens))
         if cost_nanos != row.revenue_nanos:
             yield f"request {row.request_id}: booked at {row.revenue_nanos} nanos, its tokens cost {cost_nanos}"
+        if -row.customer_nanos > cost_nanos:
+            yield f"request {row.request_id}: charged {-row.customer_nanos} nanos, its tokens cost {cost_nanos}"

@@ -5,7 +5,7 @@ and a row that is missing on either side is one too.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -13,111 +13,9 @@ from services.metering.prices import Price
 from services.metering.records import CHARGES
 from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
 
-_BILLED = (*CHARGES, "loss")
-
-
-def uncovered_accounts(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Account, balance and held, where not 0 <= held <= balance."""
-    held, balance = accounts.c.held_nanos, accounts.c.balance_nanos
-    query = sa.select(accounts.c.account_id, balance, held).where(sa.or_(held < 0, held > balance))
-    return _stream(connection, query)
-
-
-def balances_against_ledger(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Account, and how much its balance is above the sum of its entries."""
-    both = sa.union_all(
-        sa.select(accounts.c.account_id, accounts.c.balance_nanos.label("nanos")),
-        sa.select(ledger.c.account_id, -ledger.c.customer_nanos),
-    ).subquery()
-    return _stream(connection, _unequal(both, "account_id"))
-
-
-def held_against_holds(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Account, and how much it holds above the sum of its live holds."""
-    both = sa.union_all(
-        sa.select(accounts.c.account_id, accounts.c.held_nanos.label("nanos")),
-        sa.select(holds.c.account_id, -holds.c.amount_nanos).where(holds.c.state == "held"),
-    ).subquery()
-    return _stream(connection, _unequal(both, "account_id"))
-
-
-def unbalanced_entries(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Kind and request of entries whose legs do not sum to zero, and the sum."""
-    legs = ledger.c.customer_nanos + ledger.c.revenue_nanos + ledger.c.loss_nanos + ledger.c.external_nanos
-    return _stream(connection, sa.select(ledger.c.kind, ledger.c.request_id, legs.label("nanos")).where(legs != 0))
-
-
-def repeated_entries(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Kind and request of what was booked more than once, and how often."""
-    times = sa.func.count().label("times")
-    query = sa.select(ledger.c.kind, ledger.c.request_id, times).group_by(ledger.c.kind, ledger.c.request_id)
-    return _stream(connection, query.having(times > 1))
-
-
-def holds_against_ledger(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Request, and how much its hold says was charged, and lost, above what its entries say."""
-    both = sa.union_all(
-        sa.select(holds.c.request_id, holds.c.charged_nanos.label("nanos"), holds.c.loss_nanos.label("lost")),
-        sa.select(ledger.c.request_id, ledger.c.customer_nanos, ledger.c.loss_nanos).where(ledger.c.kind.in_(_BILLED)),
-    ).subquery()
-    return _stream(connection, _unequal(both, "request_id", ("nanos", "lost")))
-
-
-def charged_voids(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Requests that were given back or still run, and charged all the same."""
-    query = sa.select(holds.c.request_id, holds.c.state).where(
-        holds.c.state.in_(("void", "held")), holds.c.charged_nanos != 0
-    )
-    return _stream(connection, query)
-
-
-def claims_without_holds(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Account and request of claims whose request has no hold of that account."""
-    of_account = sa.and_(holds.c.request_id == claims.c.request_id, holds.c.account_id == claims.c.account_id)
-    query = sa.select(claims.c.account_id, claims.c.request_id).outerjoin(holds, of_account)
-    return _stream(connection, query.where(holds.c.request_id.is_(None)).order_by(claims.c.request_id))
-
-
-def counters_against_ledger(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Account, key, class and hour, and how much its counters are above what its charges say."""
-    names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
-    keys = ("account_id", "key_id", "class_id", "hour_us")
-    both = sa.union_all(
-        sa.select(
-            *(usage_hours.c[name] for name in (*keys, *names)), usage_hours.c.cost_nanos, usage_hours.c.loss_nanos
-        ),
-        sa.select(
-            *(ledger.c[name] for name in keys),
-            *(-ledger.c[name] for name in names),
-            ledger.c.customer_nanos,
-            ledger.c.loss_nanos,
-        ).where(ledger.c.kind.in_(CHARGES)),
-    ).subquery()
-    sums = (*names, "cost_nanos", "loss_nanos")
-    differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in sums))
-    columns = [both.c[name] for name in keys]
-    return _stream(connection, sa.select(*columns).group_by(*columns).having(differ).order_by(*columns))
-
-
-def billed_requests(connection: sa.Connection) -> Iterator[sa.Row[Any]]:
-    """Of every request: class, price version, all tokens that were billed, and what was booked for them."""
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "revenue_nanos")
-    query = (
-        sa.select(
-            ledger.c.request_id,
-            ledger.c.class_id,
-            ledger.c.price_version,
-            *(sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger).label(name) for name in names),
-        )
-        .where(ledger.c.kind.in_(_BILLED))
-        .group_by(ledger.c.request_id, ledger.c.class_id, ledger.c.price_version)
-    )
-    return _stream(connection, query)
-
-
-def all_prices(connection: sa.Connection) -> dict[tuple[int, str], Price]:
-    rows = connection.execute(sa.select(prices).join(price_versions, prices.c.version == price_versions.c.version))
-    return {(version, class_id): Price(*amounts) for version, class_id, *amounts in rows}
+_IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)
+_IS_BILLED: Final = ledger.c.kind.in_((*CHARGES, "loss"))
+_TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
@@ -127,6 +25,136 @@ def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -
     return query.order_by(both.c[key])
 
 
-def _stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+def _counters_against_ledger() -> sa.Select[Any]:
+    keys, names = ("account_id", "key_id", "class_id", "hour_us"), ("requests", *_TOKENS)
+    both = sa.union_all(
+        sa.select(
+            *(usage_hours.c[name] for name in (*keys, *names)), usage_hours.c.cost_nanos, usage_hours.c.loss_nanos
+        ),
+        sa.select(
+            *(ledger.c[name] for name in keys),
+            *(-ledger.c[name] for name in names),
+            ledger.c.customer_nanos,
+            ledger.c.loss_nanos,
+        ).where(_IS_CHARGE),
+    ).subquery()
+    differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in (*names, "cost_nanos", "loss_nanos")))
+    columns = [both.c[name] for name in keys]
+    return sa.select(*columns).group_by(*columns).having(differ).order_by(*columns)
+
+
+# Account, balance and held, where not 0 <= held <= balance.
+UNCOVERED_ACCOUNTS: Final = sa.select(accounts.c.account_id, accounts.c.balance_nanos, accounts.c.held_nanos).where(
+    sa.or_(accounts.c.held_nanos < 0, accounts.c.held_nanos > accounts.c.balance_nanos)
+)
+
+# Account, and how much its balance is above the sum of its entries.
+BALANCES_AGAINST_LEDGER: Final = _unequal(
+    sa.union_all(
+        sa.select(accounts.c.account_id, accounts.c.balance_nanos.label("nanos")),
+        sa.select(ledger.c.account_id, -ledger.c.customer_nanos),
+    ).subquery(),
+    "account_id",
+)
+
+# Account, and how much it holds above the sum of its live holds.
+HELD_AGAINST_HOLDS: Final = _unequal(
+    sa.union_all(
+        sa.select(accounts.c.account_id, accounts.c.held_nanos.label("nanos")),
+        sa.select(holds.c.account_id, -holds.c.amount_nanos).where(holds.c.state == "held"),
+    ).subquery(),
+    "account_id",
+)
+
+_LEGS: Final = ledger.c.customer_nanos + ledger.c.revenue_nanos + ledger.c.loss_nanos + ledger.c.external_nanos
+# Kind and request of entries whose legs do not sum to zero, and the sum.
+UNBALANCED_ENTRIES: Final = sa.select(ledger.c.kind, ledger.c.request_id, _LEGS.label("nanos")).where(_LEGS != 0)
+
+# Kind and request of what was booked more than once, and how often.
+REPEATED_ENTRIES: Final = (
+    sa.select(ledger.c.kind, ledger.c.request_id, sa.func.count())
+    .group_by(ledger.c.kind, ledger.c.request_id)
+    .having(sa.func.count() > 1)
+)
+
+# Request, and as how many requests its charges were counted, where that is not one.
+REPEATED_COUNTS: Final = (
+    sa.select(ledger.c.request_id, sa.func.sum(ledger.c.requests))
+    .where(_IS_CHARGE)
+    .group_by(ledger.c.request_id)
+    .having(sa.func.sum(ledger.c.requests) != 1)
+)
+
+# Request, and how much its hold says was charged, and lost, above what its entries say.
+HOLDS_AGAINST_LEDGER: Final = _unequal(
+    sa.union_all(
+        sa.select(holds.c.request_id, holds.c.charged_nanos.label("nanos"), holds.c.loss_nanos.label("lost")),
+        sa.select(ledger.c.request_id, ledger.c.customer_nanos, ledger.c.loss_nanos).where(_IS_BILLED),
+    ).subquery(),
+    "request_id",
+    ("nanos", "lost"),
+)
+
+# Kind and request of entries that were booked on other terms than those that their request began with.
+ENTRIES_ON_OTHER_TERMS: Final = (
+    sa.select(ledger.c.kind, ledger.c.request_id)
+    .join(holds, holds.c.request_id == ledger.c.request_id)
+    .where(
+        _IS_BILLED,
+        sa.or_(*(ledger.c[name] != holds.c[name] for name in ("account_id", "key_id", "class_id", "price_version"))),
+    )
+    .order_by(ledger.c.request_id)
+)
+
+# Requests that were given back or still run, and charged all the same.
+CHARGED_VOIDS: Final = sa.select(holds.c.request_id, holds.c.state).where(
+    holds.c.state.in_(("void", "held")), holds.c.charged_nanos != 0
+)
+
+# Requests that are said to be settled, and were never charged: not even nothing.
+UNBOOKED_SETTLEMENTS: Final = (
+    sa.select(holds.c.request_id)
+    .where(
+        holds.c.state == "settled",
+        ~sa.exists().where(ledger.c.request_id == holds.c.request_id, _IS_CHARGE),
+    )
+    .order_by(holds.c.request_id)
+)
+
+# Account and request of claims whose request has no hold of that account.
+CLAIMS_WITHOUT_HOLDS: Final = (
+    sa.select(claims.c.account_id, claims.c.request_id)
+    .outerjoin(
+        holds, sa.and_(holds.c.request_id == claims.c.request_id, holds.c.account_id == claims.c.account_id)
+    )
+    .where(holds.c.request_id.is_(None))
+    .order_by(claims.c.request_id)
+)  # fmt: skip
+
+# Account, key, class and hour whose counters are not what its charges say.
+COUNTERS_AGAINST_LEDGER: Final = _counters_against_ledger()
+
+# Of every request: class, price version, all tokens that were billed, what was booked for them, and what was charged.
+BILLED_REQUESTS: Final = (
+    sa.select(
+        ledger.c.request_id,
+        ledger.c.class_id,
+        ledger.c.price_version,
+        *(
+            sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger).label(name)
+            for name in (*_TOKENS, "revenue_nanos", "customer_nanos")
+        ),
+    )
+    .where(_IS_BILLED)
+    .group_by(ledger.c.request_id, ledger.c.class_id, ledger.c.price_version)
+)
+
+
+def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """In portions: the ledger need not fit into memory."""
-    return iter(connection.execution_options(yield_per=1000).execute(query))
+    return iter(connection.execution_options(yield_per=1000).execute(check))
+
+
+def all_prices(connection: sa.Connection) -> dict[tuple[int, str], Price]:
+    rows = connection.execute(sa.select(prices).join(price_versions, prices.c.version == price_versions.c.version))
+    return {(version, class_id): Price(*amounts) for version, class_id, *amounts in rows}

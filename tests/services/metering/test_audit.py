@@ -33,6 +33,7 @@ def unguard(database: Database) -> None:
             connection.exec_driver_sql("DROP TRIGGER ledger_refuses_change ON ledger")
             connection.exec_driver_sql("ALTER TABLE ledger DROP CONSTRAINT ledger_legs_sum_to_zero")
             connection.exec_driver_sql("ALTER TABLE accounts DROP CONSTRAINT account_is_covered")
+            connection.exec_driver_sql("ALTER TABLE holds DROP CONSTRAINT hold_is_not_negative")
         connection.exec_driver_sql("DROP INDEX ledger_books_once")
 
 
@@ -85,7 +86,54 @@ async def test_request_that_was_charged_twice_is_found(kept: Database) -> None:
         "UPDATE usage_hours SET requests = 2, prompt_tokens = 10, completion_tokens = 6, cost_nanos = 80",
         "UPDATE holds SET charged_nanos = 80 WHERE state = 'settled'",
     )
-    assert violations == [f"charge of {R1}: booked 2 times"]
+    assert violations == [f"charge of {R1}: booked 2 times", f"request {R1}: counted 2 times"]
+
+
+async def test_request_that_was_counted_twice_is_found(kept: Database) -> None:
+    changes = ("UPDATE ledger SET requests = 2 WHERE kind = 'charge'", "UPDATE usage_hours SET requests = 2")
+    assert await violations_after(kept, *changes) == [f"request {R1}: counted 2 times"]
+
+
+async def test_charge_above_the_cost_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept,
+        "UPDATE ledger SET customer_nanos = -50, loss_nanos = 10 WHERE kind = 'charge'",
+        "UPDATE accounts SET balance_nanos = balance_nanos - 10",
+        "UPDATE usage_hours SET cost_nanos = 50, loss_nanos = -10",
+        "UPDATE holds SET charged_nanos = 50, loss_nanos = -10 WHERE state = 'settled'",
+    )
+    assert violations == [f"request {R1}: charged 50 nanos, its tokens cost 40"]
+
+
+@pytest.mark.parametrize("terms", ["key_id = 'key_other'", "class_id = 'piano'", "price_version = 2"])
+async def test_charge_on_other_terms_than_its_hold_s_is_found(kept: Database, terms: str) -> None:
+    violations = await violations_after(kept, f"UPDATE holds SET {terms} WHERE state = 'settled'")
+    assert violations == [f"charge of {R1}: not by the account, key, class and prices of its hold"]
+
+
+async def test_charge_to_another_account_is_found(kept: Database) -> None:
+    violations = await violations_after(kept, "UPDATE holds SET account_id = 'acct_other' WHERE state = 'settled'")
+    assert violations == [f"charge of {R1}: not by the account, key, class and prices of its hold"]
+
+
+async def test_entry_that_is_gone_is_found(kept: Database) -> None:
+    violations = await violations_after(kept, "DELETE FROM ledger WHERE kind = 'charge'")
+    assert violations[:3] == [
+        f"account {ACCOUNT}: balance is -40 nanos off the sum of its ledger",
+        f"request {R1}: its hold is +40 nanos off its charges, +0 off its losses",
+        f"request {R1}: settled, though nothing was booked",
+    ]
+    assert len(violations) == 4
+
+
+async def test_settlement_that_was_never_booked_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept,
+        f"INSERT INTO holds SELECT '{request_id(4)}', account_id, key_id, class_id, state, amount_nanos, price_version,"
+        ' deadline_at_us, 0, 0, 0, 0, 0, 0, basis, "end", counted_hour_us, reserved_at_us, resolved_at_us'
+        " FROM holds WHERE state = 'settled'",
+    )
+    assert violations == [f"request {request_id(4)}: settled, though nothing was booked"]
 
 
 async def test_charge_that_the_hold_does_not_know_is_found(kept: Database) -> None:
@@ -142,6 +190,9 @@ async def test_charge_that_its_tokens_do_not_cost_is_found(kept: Database) -> No
 
 
 async def test_charge_by_a_price_that_does_not_exist_is_found(kept: Database) -> None:
-    assert await violations_after(kept, "UPDATE ledger SET price_version = 9 WHERE kind = 'charge'") == [
-        f"request {R1}: charged by price version 9, which does not exist"
-    ]
+    violations = await violations_after(
+        kept,
+        "UPDATE ledger SET price_version = 9 WHERE kind = 'charge'",
+        "UPDATE holds SET price_version = 9 WHERE state = 'settled'",
+    )
+    assert violations == [f"request {R1}: charged by price version 9, which does not exist"]
