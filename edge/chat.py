@@ -169,10 +169,6 @@ class Chat:
                 await self._deliver(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
-            if call.is_ahead:
-                # What was delivered leaves the process when the loop turns, and it must not be ahead of its count by
-                # more than the one piece.
-                await asyncio.sleep(0)
             response = await self._next_response(call)
 
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
@@ -220,14 +216,9 @@ class Chat:
         self._hold.count(self._counted)
         await self._reply.deliver(response)
         if is_first:
-            await self._mark_delivered()
+            self._hold.mark()
         else:
             failpoints.hit("edge.relayed")
-
-    async def _mark_delivered(self) -> None:
-        # The loop hands what was written to the kernel when it turns: only then has it left the process.
-        await asyncio.sleep(0)
-        self._hold.mark()
 
     async def _end_early(self) -> "metering_pb.End.ValueType":
         """At the end of the credit, or of the time that any answer may take."""
@@ -261,7 +252,7 @@ class Chat:
             self._hold.count(usage)
         await self._reply.finish(finish_reason, usage)
         if not self._hold.is_resolved:
-            await self._mark_delivered()
+            self._hold.mark()
             self._hold.settle(usage, basis, end)
         failpoints.hit("edge.told")
 

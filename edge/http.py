@@ -47,6 +47,9 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
+        # what has left this process by more than one piece.
+        transport.set_write_buffer_limits(0)
         self._headers_bytes = 0
         self._expect_headers()
 

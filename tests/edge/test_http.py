@@ -10,8 +10,15 @@ import pytest
 
 from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
 
+PIECE = bytes(1000)
+
 
 async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    if scope["path"] == "/much":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+            await send({"type": "http.response.body", "body": PIECE, "more_body": True})
     if scope["path"] == "/slow":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(5):
@@ -114,3 +121,24 @@ async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, mon
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
         await asyncio.sleep(0.1)
     writer.close()
+
+
+async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in the process is lost if it is killed, and was counted as delivered."""
+    transports: list[asyncio.Transport] = []
+    made = EdgeProtocol.connection_made
+
+    def keep_transport(self: EdgeProtocol, transport: asyncio.Transport) -> None:
+        transports.append(transport)
+        made(self, transport)
+
+    monkeypatch.setattr(EdgeProtocol, "connection_made", keep_transport)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
+        async with asyncio.timeout(10):
+            while not transports or not transports[0].get_write_buffer_size():
+                await asyncio.sleep(0.01)
+        # The chunk's own frame is a few bytes.
+        assert transports[0].get_write_buffer_size() <= len(PIECE) + 16

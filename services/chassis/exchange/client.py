@@ -233,11 +233,6 @@ class ClientCall(Generic[ResponseT]):
         self._arrived: asyncio.Future[None] | None = None
         self._taken_bytes = 0
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether a response is there already, so that `receive` will not wait for it."""
-        return bool(self._inbox)
-
     async def receive(self) -> ResponseT | None:
         """The next response, or None at the end; raises what the other side raised, after all it had sent."""
         while not self._inbox:
@@ -287,8 +282,6 @@ class RpcCall(Generic[ResponseT]):
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(self._write())
-        # Every read is an operation of gRPC's, and waited for.
-        self.is_ahead = False
 
     async def receive(self) -> ResponseT | None:
         try:
