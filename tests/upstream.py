@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from aiohttp import web
@@ -69,6 +69,8 @@ class Recorded:
     received_at_s: float
     aborted_at_s: float | None = None
     answered: bool = False
+    # Of a stream: how many of its writes were begun.
+    writes: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -109,7 +111,7 @@ class Upstream:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def __aenter__(self) -> "Upstream":
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -123,8 +125,13 @@ class Upstream:
             await self._arrived.wait()
         return self.requests[count - 1]
 
+    def reply_to(self, recorded: Recorded) -> Reply:
+        return self.replies.popleft() if self.replies else self.default_reply
+
+    async def before_write(self, recorded: Recorded) -> None:
+        """For those who inherit: of a stream, before each write."""
+
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        reply = self.replies.popleft() if self.replies else self.default_reply
         recorded = Recorded(
             request.method,
             request.path,
@@ -133,6 +140,7 @@ class Upstream:
             id(request.transport),
             time.monotonic(),
         )
+        reply = self.reply_to(recorded)
         self.requests.append(recorded)
         self._arrived.set()
         try:
@@ -146,13 +154,39 @@ class Upstream:
                 )
             if reply.writes is None and not recorded.json.get("stream"):
                 return _whole(reply)
-            return await _stream(reply, request)
+            return await self._stream(reply, request, recorded)
         except (asyncio.CancelledError, ConnectionResetError):
             recorded.aborted_at_s = time.monotonic()
             raise
         finally:
             recorded.answered = not recorded.aborted
             recorded.ended.set()
+
+    async def _stream(self, reply: Reply, request: web.Request, recorded: Recorded) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"Content-Type": reply.content_type or "text/event-stream", **reply.headers}
+        )
+        await response.prepare(request)
+        await asyncio.sleep(reply.first_event_delay_s)
+        writes = [write.encode("latin-1") for write in reply.writes] if reply.writes is not None else _events(reply)
+        if reply.at_once:
+            writes = [b"".join(writes)]
+        for number, write in enumerate(writes):
+            if number == reply.cut_after:
+                if request.transport is not None:
+                    request.transport.abort()
+                return response
+            if number == reply.stall_after:
+                await asyncio.Event().wait()
+            if number:
+                # At least a turn of the loop, so that a peer that left is noticed.
+                await asyncio.sleep(reply.event_delay_s)
+            await self.before_write(recorded)
+            recorded.writes += 1
+            await response.write(write)
+        await asyncio.sleep(reply.end_delay_s)
+        await response.write_eof()
+        return response
 
     async def _take_replies(self, request: web.Request) -> web.Response:
         self.replies.extend(msgspec.json.decode(await request.read(), type=list[Reply]))
@@ -172,29 +206,6 @@ class Upstream:
             for recorded in self.requests
         ]
         return web.Response(body=msgspec.json.encode(shown), content_type="application/json")
-
-
-async def _stream(reply: Reply, request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": reply.content_type or "text/event-stream", **reply.headers})
-    await response.prepare(request)
-    await asyncio.sleep(reply.first_event_delay_s)
-    writes = [write.encode("latin-1") for write in reply.writes] if reply.writes is not None else _events(reply)
-    if reply.at_once:
-        writes = [b"".join(writes)]
-    for number, write in enumerate(writes):
-        if number == reply.cut_after:
-            if request.transport is not None:
-                request.transport.abort()
-            return response
-        if number == reply.stall_after:
-            await asyncio.Event().wait()
-        if number:
-            # At least a turn of the loop, so that a peer that left is noticed.
-            await asyncio.sleep(reply.event_delay_s)
-        await response.write(write)
-    await asyncio.sleep(reply.end_delay_s)
-    await response.write_eof()
-    return response
 
 
 def _events(reply: Reply) -> list[bytes]:

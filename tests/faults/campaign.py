@@ -1,0 +1,165 @@
+"""A campaign: so many kills at each point, in several houses at once."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.faults import parts
+from tests.faults.forked_house import ForkedHouse
+from tests.faults.house import House
+from tests.faults.points import Point
+from tests.faults.progress import Progress
+from tests.faults.provider import Provider
+from tests.faults.round import Stage
+from tests.faults.tally import Tally, story
+from tests.faults.whole_house import WholeHouse
+
+# Kills at one point before the books are audited and the house turns to the next.
+UNIT: Final = 10
+# A point that is missed this many times for each kill is not reached at all.
+MOST_MISSES: Final = 4
+CUSTOMERS: Final = 8
+# Holds are given up after seconds, for those who wait for it.
+SHORT_LIVES: Final = {"LEGATO_STREAM_LIFE_S": "2", "LEGATO_HOLD_GRACE_S": "0.5", "LEGATO_SWEEP_INTERVAL_S": "0.05"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of house, and how many of it work at once."""
+
+    name: str
+    build: Callable[[Provider], House]
+    houses: int = 1
+
+
+@dataclass
+class Campaign:
+    title: str
+    kinds: Sequence[Kind]
+    # Which kinds of house a point is played in.
+    kinds_for: Callable[[Point], Sequence[str]]
+    points: Sequence[Point]
+    kills: int
+    dice: random.Random
+    # Play rounds with this seed only.
+    replay: int | None = None
+    tallies: dict[str, Tally] = field(default_factory=dict)
+
+    async def run(self) -> list[Tally]:
+        self.tallies = {point.name: Tally(point.name, self.kills) for point in self.points}
+        self._progress = Progress(self.title, self.kills * len(self.points))
+        queues = self._share_out()
+        workers = [
+            asyncio.create_task(self._work(kind, queues[kind.name]))
+            for kind in self.kinds
+            for _ in range(min(kind.houses, len(queues[kind.name])))
+        ]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            self._progress.end()
+        return list(self.tallies.values())
+
+    def _share_out(self) -> Mapping[str, deque[tuple[Point, int]]]:
+        """Each point's kills, divided among its kinds of house, in units."""
+        queues: dict[str, deque[tuple[Point, int]]] = {kind.name: deque() for kind in self.kinds}
+        for point in self.points:
+            names = self.kinds_for(point)
+            left = self.kills
+            for at, start in enumerate(range(0, self.kills, UNIT)):
+                kills = min(UNIT, self.kills - start)
+                queues[names[at % len(names)]].append((point, kills))
+                left -= kills
+        for queue in queues.values():
+            # So that what is slow and what is wrong shows early at every point.
+            self.dice.shuffle(queue)
+        return queues
+
+    async def _work(self, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
+        while queue:
+            async with Provider() as provider:
+                house = kind.build(provider)
+                try:
+                    await house.start()
+                    await self._work_in(house, kind, queue)
+                finally:
+                    await house.stop()
+
+    async def _work_in(self, house: House, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
+        """Until there is nothing left to do, or the house is not fit for more."""
+        while queue:
+            point, kills = queue.popleft()
+            stage = await Stage.prepare(house, CUSTOMERS)
+            left = await self._play(stage, kind, point, kills)
+            violations = await house.ledger.audit()
+            self.tallies[point.name].audit += len(violations)
+            for violation in violations:
+                self._progress.say(f"AUDIT at {point.name} ({kind.name}): {violation}")
+            if left:
+                queue.appendleft((point, left))
+                return
+
+    async def _play(self, stage: Stage, kind: Kind, point: Point, kills: int) -> int:
+        """How many kills are left to do in another house, since this one is stuck."""
+        tally = self.tallies[point.name]
+        misses = 0
+        while kills:
+            outcome = await stage.play(point, self.dice.getrandbits(32) if self.replay is None else self.replay)
+            tally.add(outcome)
+            for violation in outcome.violations:
+                self._progress.say(story(outcome, violation, kind.name))
+            if outcome.reached:
+                kills -= 1
+                self._progress.advance(point.name)
+            else:
+                misses += 1
+                if misses > MOST_MISSES * UNIT:
+                    return 0
+            if outcome.is_stuck:
+                return max(0, kills - 1)
+        return 0
+
+
+def forked(points: Sequence[Point], kills: int, dice: random.Random, postgres_url: Callable[[], str]) -> Campaign:
+    """`postgres_url` gives a new, empty database."""
+    kinds = [
+        Kind("SQLite", ForkedHouse, houses=2),
+        Kind("two edges", lambda provider: ForkedHouse(provider, edges=2)),
+        Kind("PostgreSQL", lambda provider: ForkedHouse(provider, database_url=postgres_url())),
+        Kind("SQLite, slow answers", ForkedHouse),
+        Kind("PostgreSQL, slow answers", lambda provider: ForkedHouse(provider, database_url=postgres_url())),
+        Kind("SQLite, short lives", lambda provider: ForkedHouse(provider, settings=SHORT_LIVES), houses=2),
+    ]
+    return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
+
+
+def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
+    kinds = [
+        Kind("one edge", WholeHouse),
+        Kind("two edges", lambda provider: WholeHouse(provider, edges=2)),
+        Kind("short lives", lambda provider: WholeHouse(provider, settings=SHORT_LIVES)),
+    ]
+    return Campaign("whole", kinds, _kinds_of_whole, points, kills, dice)
+
+
+def _kinds_of_forked(point: Point) -> Sequence[str]:
+    if point.how == "machine lost":
+        return ["SQLite, short lives"]
+    suffix = ", slow answers" if parts.SLOW in point.cast else ""
+    if point.process == "metering":
+        return [f"SQLite{suffix}", f"PostgreSQL{suffix}"]
+    if point.process == "edge" and not suffix:
+        return ["SQLite", "two edges"]
+    return [f"SQLite{suffix}"]
+
+
+def _kinds_of_whole(point: Point) -> Sequence[str]:
+    if point.how == "machine lost":
+        return ["short lives"]
+    return ["one edge", "two edges"]

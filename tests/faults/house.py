@@ -1,0 +1,120 @@
+"""The whole service, whatever way its processes are started: what a round needs to know of it."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from pathlib import Path
+
+from cli.accounts import create_account
+from cli.connection import Services
+from cli.health import is_listening
+from cli.keys import create_key
+from edge.journal import Journal
+from tests.faults.chat import Customer
+from tests.faults.ledger import LedgerReader
+from tests.faults.provider import Provider
+
+# In memory where that is to be had: what is killed here is processes, not machines.
+FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))
+CREDIT_NANOS = 5 * 10**9
+
+
+class House(ABC):
+    """Its processes are auth, metering, router and some edges; whichever dies is started again."""
+
+    ledger: LedgerReader
+
+    def __init__(self, provider: Provider, edges: int) -> None:
+        self.provider = provider
+        self.edge_names = [f"edge-{number}" for number in range(1, edges + 1)]
+        self.names = ["auth", "metering", "router", *self.edge_names]
+        # A short name: the path of a unix socket may have about a hundred characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-", dir=FOLDER))
+        self.data = self.folder / "data"
+        self.journals = self.folder / "journals"
+        self.failpoints = self.folder / "failpoints"
+        self.failpoints.mkdir()
+        self.address = ("", 0)
+
+    @abstractmethod
+    async def start(self) -> None: ...
+
+    @abstractmethod
+    async def stop(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def services(self) -> Services: ...
+
+    @abstractmethod
+    def deaths(self) -> Counter[str]:
+        """How often each process has died so far."""
+        ...
+
+    @abstractmethod
+    def kill(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def replace(self, name: str) -> None:
+        """Kill an edge and lose its journal, as if its machine were gone and another had taken its place."""
+        ...
+
+    @abstractmethod
+    def log_of(self, name: str) -> str: ...
+
+    def open_still(self) -> str:
+        """What keeps the house from being at rest. An edge listens here only when it has recovered."""
+        down = [name for name in self.names if not is_listening(self.data / "run" / f"{name}.sock")]
+        if down:
+            return f"{', '.join(down)} does not serve"
+        holds = [f"request {hold.request_id} holds {hold.amount_nanos} nanos" for hold in self.ledger.live_holds()]
+        taken = {path.name: _taken(path) for path in self._journal_files()} if not holds else {}
+        return "; ".join(holds + [f"{name} has {count} slots taken" for name, count in taken.items() if count])
+
+    async def new_customers(self, count: int) -> list[Customer]:
+        return await asyncio.to_thread(self._make_customers, count)
+
+    def arm(self, point: str, countdown: int) -> None:
+        draft = self.failpoints / f".{point}"
+        draft.write_text(str(countdown))
+        draft.rename(self.failpoints / point)
+
+    def is_armed(self, point: str) -> bool:
+        return bool(point) and (self.failpoints / point).exists()
+
+    def disarm(self) -> None:
+        for path in self.failpoints.iterdir():
+            path.unlink(missing_ok=True)
+
+    def lose_journals(self) -> None:
+        for path in self._journal_files():
+            path.unlink()
+
+    def _journal_files(self) -> list[Path]:
+        return sorted(self.journals.glob("*.journal"))
+
+    def _make_customers(self, count: int) -> list[Customer]:
+        made = []
+        for number in range(count):
+            account, _ = create_account(self.services, f"customer {number}", CREDIT_NANOS)
+            key = create_key(self.services, account.account_id, "faults", (), None)
+            made.append(Customer(account.account_id, key.api_key))
+        return made
+
+    def remove(self) -> None:
+        self.ledger.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _taken(path: Path) -> int:
+    """How many slots of a journal are not free; a copy is read, since the journal itself has an owner."""
+    with tempfile.NamedTemporaryFile(dir=FOLDER) as copy:
+        shutil.copyfile(path, copy.name)
+        journal = Journal(Path(copy.name))
+        try:
+            return len(journal.taken)
+        finally:
+            journal.close()
