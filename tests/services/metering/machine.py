@@ -1,0 +1,234 @@
+"""Whatever comes to two replicas, in whichever order, at once or twice: their books are those of the model."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from msgspec.structs import replace
+
+from services.metering.operations import (
+    Adjust,
+    Checkpoint,
+    Extend,
+    Extended,
+    Grant,
+    Operation,
+    Reserve,
+    Settle,
+    Settled,
+    Sweep,
+    Swept,
+    Void,
+)
+from services.metering.records import Usage
+from tests.services.metering import strategies
+from tests.services.metering.model import Model, Refusal
+from tests.services.metering.replicas import VERSIONS, Replicas
+from tests.services.metering.rows import broken_bounds, differences
+
+# An operation, the state in which it found its request, and what came of it.
+Situation = tuple[str, str, str]
+
+_examples: Final = count(1)
+
+
+class Violation(AssertionError):
+    pass
+
+
+class Asked(NamedTuple):
+    operation: Operation[Any]
+    replica: int
+    answer: Any
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self, replicas: Replicas, met: Counter[Situation]) -> None:
+        """`met` counts the situations that were met."""
+        super().__init__()
+        self._replicas = replicas
+        self._met = met
+        self._model = Model(VERSIONS)
+        # The database goes on from example to example: each has accounts and requests of its own.
+        self._example = next(_examples)
+        self._accounts = [f"{self._example}-a1", f"{self._example}-a2"]
+        self._rows = replicas.rows(self._accounts)
+        self._history: list[Operation[Any]] = []
+        self._newest = 0
+        self._settled: dict[str, Settled] = {}
+
+    @initialize(
+        first_nanos=st.integers(50, 1_000), second_nanos=st.integers(1, 200), replica=strategies.replicas,
+        first_reserve=strategies.reserves,
+    )  # fmt: skip
+    def begin(self, first_nanos: int, second_nanos: int, replica: int, first_reserve: Reserve) -> None:
+        self._ask(self._owned([Grant("first", "a1", first_nanos)]), self._owned([Grant("second", "a2", second_nanos)]))
+        self._ask_one(replica, [first_reserve])
+
+    @rule(replica=strategies.replicas, operation=strategies.grants)
+    def grant(self, replica: int, operation: Grant) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.adjusts)
+    def adjust(self, replica: int, operation: Adjust) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.reserves)
+    def reserve(self, replica: int, operation: Reserve) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.extends)
+    def extend(self, replica: int, operation: Extend) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.checkpoints)
+    def checkpoint(self, replica: int, operation: Checkpoint) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.settles)
+    def settle(self, replica: int, operation: Settle) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.voids)
+    def void(self, replica: int, operation: Void) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.sweeps)
+    def sweep_from_an_old_list(self, replica: int, operation: Sweep) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(sweepers=st.sampled_from([(0,), (1,), (0, 1)]))
+    def pass_with_sweepers(self, sweepers: Sequence[int]) -> None:
+        self._replicas.sweep(*sweepers)
+        for request_id, request in self._model.requests.items():
+            self._predict(self._model, Sweep(request_id, request.account_id), 0)
+        self._model.forget_old_claims()
+        self._check([self._model])
+
+    @rule(operation=strategies.new_reserves, delivered=strategies.usages)
+    def lose_the_edge(self, operation: Reserve, delivered: Usage) -> None:
+        """Nobody is left to settle it: it is swept at its last checkpoint."""
+        [reserve] = self._owned([operation])
+        self._ask(*_queues(1, [reserve, Checkpoint(reserve.request_id, reserve.account_id, delivered)]))
+        self.pass_with_sweepers((0,))
+
+    @rule()
+    def let_a_day_pass(self) -> None:
+        self._replicas.let_a_day_pass(self._accounts)
+        self._model.let_a_day_pass()
+        self._check([self._model])
+
+    @rule(replica=strategies.replicas, back=st.integers(1, 6))
+    def repeat(self, replica: int, back: int) -> None:
+        self._ask(*_queues(replica, self._history[-back:][:1]))
+
+    @rule(replica=strategies.replicas, batch=st.lists(strategies.operations, min_size=2, max_size=6))
+    def come_together(self, replica: int, batch: Sequence[Operation[Any]]) -> None:
+        self._ask_one(replica, batch)
+
+    @rule(mine=strategies.batches, theirs=strategies.batches)
+    def come_to_both_at_once(self, mine: Sequence[Operation[Any]], theirs: Sequence[Operation[Any]]) -> None:
+        self._ask(self._owned(mine), self._owned(theirs))
+
+    @rule(batch=strategies.batches)
+    def come_twice_at_once(self, batch: Sequence[Operation[Any]]) -> None:
+        batch = self._owned(batch)
+        self._ask(batch, batch)
+
+    @rule(replica=strategies.replicas, batch=strategies.batches, statements=st.integers(1, 11))
+    def come_to_one_that_is_killed(self, replica: int, batch: Sequence[Operation[Any]], statements: int) -> None:
+        batch = self._owned(batch)
+        answers = self._replicas.kill(replica, batch, statements)
+        if answers is not None:
+            self._explain([_asked(batch, replica, answers)])
+        elif self._replicas.rows(self._accounts) != self._rows:
+            raise Violation("a transaction that was not committed left something")
+
+    def _owned(self, batch: Sequence[Operation[Any]]) -> list[Operation[Any]]:
+        """With ids that no other example uses."""
+        owned = [self._own(operation) for operation in batch]
+        self._history += owned
+        return owned
+
+    def _own(self, operation: Operation[Any]) -> Operation[Any]:
+        if isinstance(operation, Grant | Adjust):
+            request_id, account_id = operation.request_id, operation.account_id
+        else:
+            number = max(1, self._newest - int(operation.request_id))
+            if isinstance(operation, Reserve):
+                self._newest = max(self._newest, number)
+            # Every fifth is of the second account.
+            is_of_the_second = (number % 5 == 0) != (operation.account_id == "other")
+            request_id, account_id = f"r{number}", "a2" if is_of_the_second else "a1"
+        own = f"{self._example}-"
+        return replace(operation, request_id=own + request_id, account_id=own + account_id)
+
+    def _ask_one(self, replica: int, batch: Sequence[Operation[Any]]) -> None:
+        self._ask(*_queues(replica, self._owned(batch)))
+
+    def _ask(self, *queues: Sequence[Operation[Any]]) -> None:
+        answers = self._replicas.ask(*queues)
+        self._explain([_asked(queues[replica], replica, answers[replica]) for replica in (0, 1)])
+
+    def _explain(self, queues: list[list[Asked]]) -> None:
+        possible = list(self._orders(self._model, queues))
+        asked = [each for queue in queues for each in queue]
+        if not possible:
+            raise Violation(f"in no order does the model answer like this: {asked}; it had {self._model.requests}")
+        before = self._rows
+        self._check(possible)
+        if all(isinstance(each.answer, Refusal) for each in asked) and before != self._rows:
+            raise Violation(f"a refusal left something: {asked}")
+        for operation, _, answer in asked:
+            if isinstance(answer, Settled) and self._settled.setdefault(operation.request_id, answer) != answer:
+                raise Violation(f"{operation} was first answered {self._settled[operation.request_id]}, now {answer}")
+
+    def _orders(self, model: Model, queues: Sequence[Sequence[Asked]]) -> Iterator[Model]:
+        """The model after each order that explains every answer; each replica keeps to its own order."""
+        if not any(queues):
+            yield model
+        for number, queue in enumerate(queues):
+            if queue:
+                branch = model.copy()
+                if self._predict(branch, queue[0].operation, queue[0].replica) == queue[0].answer:
+                    yield from self._orders(branch, [*queues[:number], queue[1:], *queues[number + 1 :]])
+
+    def _predict(self, model: Model, operation: Operation[Any], replica: int) -> Any:
+        request = model.requests.get(operation.request_id)
+        found = "none" if request is None else request.state
+        answer = model.answer(operation, self._replicas.both[replica].price_version, replica == 1)
+        self._met[type(operation).__name__, found, _name(answer)] += 1
+        return answer
+
+    def _check(self, possible: Sequence[Model]) -> None:
+        self._rows = self._replicas.rows(self._accounts)
+        found = [differences(model, self._rows, self._accounts) for model in possible]
+        if [] not in found:
+            raise Violation("\n".join(found[0]))
+        self._model = possible[found.index([])]
+        if violations := [*broken_bounds(self._rows), *self._replicas.audit()]:
+            raise Violation("\n".join(violations))
+
+
+def _asked(operations: Sequence[Operation[Any]], replica: int, answers: Sequence[Any]) -> list[Asked]:
+    return [Asked(operation, replica, answer) for operation, answer in zip(operations, answers, strict=True)]
+
+
+def _queues(replica: int, batch: Sequence[Operation[Any]]) -> list[Sequence[Operation[Any]]]:
+    return [batch if number == replica else [] for number in (0, 1)]
+
+
+def _name(answer: Any) -> str:
+    match answer:
+        case Refusal():
+            return answer.reason.name
+        case Settled():
+            return "loss" if answer.loss_nanos else "charge"
+        case Swept():
+            return "swept" if answer.swept else "left"
+        case Extended():
+            return "extended" if answer.extended else "too much"
+    return "ok"

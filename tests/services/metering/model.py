@@ -1,0 +1,258 @@
+"""A second set of books, from the protocol's text alone, and deliberately naive.
+
+It keeps facts: what was credited, and what is known of each request. Balances, held credit and counters are added up
+anew whenever somebody asks, so there is nothing here that could be updated twice, or not at all.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any, NamedTuple
+
+from services.chassis.errors import Reason
+from services.metering.operations import (
+    Adjust,
+    Checkpoint,
+    Checkpointed,
+    Extend,
+    Extended,
+    Grant,
+    Operation,
+    Reserve,
+    Reserved,
+    Settle,
+    Settled,
+    Sweep,
+    Swept,
+    Void,
+    Voided,
+)
+from services.metering.prices import Price
+from services.metering.records import Account, Basis, End, State, Usage
+
+
+class Refusal(NamedTuple):
+    reason: Reason
+    # Tokens were served that nobody reserved: somebody must look.
+    alarms: bool = False
+    original_request_id: str | None = None
+
+
+@dataclass
+class Request:
+    account_id: str
+    key_id: str
+    class_id: str
+    state: State = "held"
+    price_version: int = 0
+    amount_nanos: int = 0
+    overdue: bool = False
+    # The last checkpoint while it is held; what was billed, or lost, afterwards.
+    usage: Usage = field(default_factory=Usage)
+    counted: bool = False
+    charge_nanos: int = 0
+    late_charge_nanos: int = 0
+    loss_nanos: int = 0
+    loss_bound_nanos: int = 0
+    basis: Basis | None = None
+    end: End | None = None
+
+    @property
+    def charged_nanos(self) -> int:
+        return self.charge_nanos + self.late_charge_nanos
+
+
+@dataclass
+class Claim:
+    request_id: str
+    body_digest: bytes
+    # Made more than a day ago.
+    old: bool = False
+
+
+class Model:
+    def __init__(self, versions: Mapping[int, Mapping[str, Price]]) -> None:
+        self.requests: dict[str, Request] = {}
+        # By kind and id: the account, and the amount.
+        self.credits: dict[tuple[str, str], tuple[str, int]] = {}
+        # By account and key.
+        self.claims: dict[tuple[str, bytes], Claim] = {}
+        self._versions = versions
+
+    def copy(self) -> "Model":
+        other = Model(self._versions)
+        other.requests = {request_id: replace(request) for request_id, request in self.requests.items()}
+        other.credits = dict(self.credits)
+        other.claims = {key: replace(claim) for key, claim in self.claims.items()}
+        return other
+
+    def balance_nanos(self, account_id: str) -> int:
+        credited = sum(nanos for owner, nanos in self.credits.values() if owner == account_id)
+        return credited - sum(request.charged_nanos for request in self._requests_of(account_id))
+
+    def held_nanos(self, account_id: str) -> int:
+        return sum(request.amount_nanos for request in self._requests_of(account_id) if request.state == "held")
+
+    def free_nanos(self, account_id: str) -> int:
+        return self.balance_nanos(account_id) - self.held_nanos(account_id)
+
+    def account(self, account_id: str) -> Account:
+        return Account(account_id, self.balance_nanos(account_id), self.held_nanos(account_id))
+
+    def counters(self) -> dict[tuple[str, str, str], list[int]]:
+        """By account, key and class: requests, three kinds of tokens, what they were charged and what was lost."""
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        for request in self.requests.values():
+            if request.counted:
+                usage = request.usage
+                tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+                added = (1, *tokens, request.charged_nanos, request.loss_nanos)
+                key = (request.account_id, request.key_id, request.class_id)
+                totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * 6), added, strict=True)]
+        return totals
+
+    def answer(self, operation: Operation[Any], price_version: int, overdue: bool) -> Any:
+        """From a replica that reserves by `price_version`, and whose holds are `overdue` at once, or never."""
+        request = self.requests.get(operation.request_id)
+        if isinstance(operation, Grant):
+            return self._credit("grant", operation)
+        if isinstance(operation, Adjust):
+            return self._credit("adjustment", operation)
+        if request is not None and request.account_id != operation.account_id:
+            return Refusal(Reason.REQUEST_INVALID)
+        if isinstance(operation, Reserve):
+            return self._reserve(operation, request, price_version, overdue)
+        rule: Any = {
+            Extend: self._extend,
+            Checkpoint: self._checkpoint,
+            Settle: self._settle,
+            Void: self._void,
+            Sweep: self._sweep,
+        }[type(operation)]
+        return rule(operation, request)
+
+    def _credit(self, kind: str, operation: Grant | Adjust) -> Account | Refusal:
+        booked = (operation.account_id, operation.amount_nanos)
+        if self.credits.get((kind, operation.request_id), booked) != booked:
+            return Refusal(Reason.REQUEST_INVALID)
+        if (kind, operation.request_id) not in self.credits:
+            if self.free_nanos(operation.account_id) + operation.amount_nanos < 0:
+                return Refusal(Reason.REQUEST_INVALID)
+            self.credits[kind, operation.request_id] = booked
+        return self.account(operation.account_id)
+
+    def _reserve(
+        self, operation: Reserve, request: Request | None, price_version: int, overdue: bool
+    ) -> Reserved | Refusal:
+        account_id = operation.account_id
+        if request is not None and request.state != "held":
+            return Refusal(Reason.REQUEST_RESOLVED)
+        if request is None:
+            if (refusal := self._refusal_of_a_repeat(operation)) is not None:
+                return refusal
+            request = Request(account_id, operation.key_id, operation.class_id, overdue=overdue)
+            request.price_version = price_version
+            least_nanos, want_nanos = (
+                self._cost_nanos(request, Usage(operation.prompt_tokens, 0, output_tokens))
+                for output_tokens in (1, max(1, operation.output_tokens))
+            )
+            if self.balance_nanos(account_id) < least_nanos:
+                return Refusal(Reason.CREDITS_EXHAUSTED)
+            if self.free_nanos(account_id) < least_nanos:
+                return Refusal(Reason.CREDITS_HELD)
+            request.amount_nanos = min(want_nanos, self.free_nanos(account_id))
+            self.requests[operation.request_id] = request
+            if operation.claim is not None:
+                claim = Claim(operation.request_id, operation.claim.body_digest)
+                self.claims[account_id, operation.claim.key_digest] = claim
+        price = self._versions[request.price_version][request.class_id]
+        return Reserved(request.amount_nanos, self.free_nanos(account_id), request.price_version, price)
+
+    def _refusal_of_a_repeat(self, operation: Reserve) -> Refusal | None:
+        if operation.claim is None:
+            return None
+        claim = self.claims.get((operation.account_id, operation.claim.key_digest))
+        if claim is None or claim.old or self.requests[claim.request_id].state == "void":
+            return None
+        if claim.body_digest != operation.claim.body_digest:
+            return Refusal(Reason.IDEMPOTENCY_KEY_REUSED)
+        return Refusal(Reason.REQUEST_REPEATED, original_request_id=claim.request_id)
+
+    def let_a_day_pass(self) -> None:
+        for claim in self.claims.values():
+            claim.old = True
+
+    def forget_old_claims(self) -> None:
+        self.claims = {key: claim for key, claim in self.claims.items() if not claim.old}
+
+    def _extend(self, operation: Extend, request: Request | None) -> Extended | Refusal:
+        if request is None or request.state != "held":
+            return Refusal(Reason.REQUEST_RESOLVED)
+        self._note_delivery(request, operation.delivered)
+        affordable_nanos = request.amount_nanos + self.free_nanos(request.account_id)
+        granted = operation.total_nanos <= affordable_nanos
+        if granted:
+            request.amount_nanos = max(request.amount_nanos, operation.total_nanos)
+        return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos)
+
+    def _checkpoint(self, operation: Checkpoint, request: Request | None) -> Checkpointed:
+        if request is not None and request.state == "held":
+            self._note_delivery(request, operation.delivered)
+        return Checkpointed()
+
+    def _settle(self, operation: Settle, request: Request | None) -> Settled | Refusal:
+        if request is None or request.state == "void":
+            return Refusal(Reason.INTERNAL, alarms=True)
+        cost_nanos = self._cost_nanos(request, operation.usage)
+        checkpoint_says_more = request.state == "swept" and cost_nanos < request.charged_nanos + request.loss_nanos
+        if request.state != "settled":
+            request.end = operation.end
+            request.loss_bound_nanos = 0
+        if request.state != "settled" and not checkpoint_says_more:
+            due_nanos = cost_nanos - request.charged_nanos
+            free_nanos = self.free_nanos(request.account_id)
+            if request.state == "held":
+                request.charge_nanos = min(due_nanos, request.amount_nanos + free_nanos)
+            else:
+                request.late_charge_nanos = min(due_nanos, free_nanos)
+            request.loss_nanos = cost_nanos - request.charged_nanos
+            request.usage, request.basis, request.counted = operation.usage, operation.basis, True
+        request.state = "settled"
+        return Settled(request.charged_nanos, request.loss_nanos)
+
+    def _void(self, operation: Void, request: Request | None) -> Voided:
+        if request is None:
+            tombstone = Request(operation.account_id, operation.key_id, operation.class_id, "void", end=operation.end)
+            self.requests[operation.request_id] = tombstone
+        elif request.state in ("held", "swept") and not request.counted:
+            request.state, request.end = "void", operation.end
+            request.usage, request.basis = operation.lost, None
+            request.loss_nanos, request.loss_bound_nanos = self._cost_nanos(request, operation.lost), 0
+        return Voided()
+
+    def _sweep(self, operation: Sweep, request: Request | None) -> Swept:
+        if request is None or request.state != "held" or not request.overdue:
+            return Swept(False)
+        cost_nanos = self._cost_nanos(request, request.usage)
+        request.charge_nanos = min(cost_nanos, request.amount_nanos)
+        request.loss_nanos = cost_nanos - request.charge_nanos
+        request.loss_bound_nanos = request.amount_nanos - request.charge_nanos
+        request.state, request.end, request.counted = "swept", "crashed", cost_nanos > 0
+        return Swept(True, request.charge_nanos, request.loss_bound_nanos)
+
+    def _note_delivery(self, request: Request, delivered: Usage) -> None:
+        if self._cost_nanos(request, delivered) > self._cost_nanos(request, request.usage):
+            request.usage, request.basis = delivered, "checkpoint"
+
+    def _cost_nanos(self, request: Request, usage: Usage) -> int:
+        price = self._versions[request.price_version][request.class_id]
+        uncached_tokens = usage.prompt_tokens - usage.cached_tokens
+        return ceil(
+            Fraction(uncached_tokens * price.input_nanos, 10**6)
+            + Fraction(usage.cached_tokens * price.cached_input_nanos, 10**6)
+            + Fraction(usage.completion_tokens * price.output_nanos, 10**6)
+        )
+
+    def _requests_of(self, account_id: str) -> Iterator[Request]:
+        return (request for request in self.requests.values() if request.account_id == account_id)

@@ -1,0 +1,151 @@
+"""Two replicas of metering on one database."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError
+from services.chassis.log import Log
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.claims import CLAIM_LIFE_US
+from services.metering.ledger import UnmatchedSettlement
+from services.metering.operations import Operation
+from services.metering.prices import Price, Prices
+from services.metering.store.price_versions import adopt_prices
+from services.metering.store.tables import claims
+from services.metering.sweeper import Sweeper
+from tests.services.metering.conftest import MIGRATIONS
+from tests.services.metering.model import Refusal
+from tests.services.metering.rows import Rows, read_rows
+from tests.services.metering.samples import LIFE_S, PRICES
+
+DEARER: Final = {"forte": Price(4_000_000, 4_000_000, 20_000_000), "mezzo": Price(150_000, 30_000, 250_000)}
+VERSIONS: Final = {1: PRICES, 2: DEARER}
+
+
+class Killed(BaseException):
+    """Ends a transaction as the death of its process would: there is nobody left to handle it."""
+
+
+class Replica:
+    def __init__(self, database_url: str, price_version: int, life_s: float, log: Log) -> None:
+        self.database = Database(database_url, "metering")
+        self.price_version = price_version
+        self.makes_overdue = life_s < 0
+        self._life_s = life_s
+        self._log = log
+        self.restart()
+
+    def restart(self) -> None:
+        """It knows the prices that it reserves by, and nothing of what went before."""
+        prices = Prices(self.price_version, {self.price_version: VERSIONS[self.price_version]})
+        self.writer = Writer(self.database, prices, self._life_s, self._log)
+
+    def ask(self, operations: Sequence[Operation[Any]]) -> "list[asyncio.Future[Any]]":
+        """As one batch, if no other is under way."""
+        return [self.writer.submit(operation, lambda answer: answer) for operation in operations]
+
+    async def sweep(self) -> None:
+        """As `Sweeper.run`, once."""
+        sweeper = Sweeper(self.database, self.writer, 1.0, self._log)
+        while await sweeper.sweep():
+            pass
+        await sweeper.forget()
+
+
+class Replicas:
+    def __init__(self, database_url: str) -> None:
+        self._said = StringIO()
+        log = Log("replicas", self._said)
+        self._loop = asyncio.new_event_loop()
+        # The second reserves by other prices, and gives its holds no time at all: they are overdue at once.
+        self.both = (Replica(database_url, 1, LIFE_S, log), Replica(database_url, 2, -1.0, log))
+        self.database = self.both[0].database
+        self.database.migrate(MIGRATIONS)
+        for prices in VERSIONS.values():
+            with self.database.transaction(writes=True) as connection:
+                adopt_prices(connection, prices)
+
+    def close(self) -> None:
+        for replica in self.both:
+            replica.database.close()
+        self._loop.close()
+
+    def log_text(self) -> str:
+        return self._said.getvalue()
+
+    def ask(self, *queues: Sequence[Operation[Any]]) -> list[list[Any]]:
+        """Gives each replica its queue, at once. A refusal is an answer like any other."""
+        return self._loop.run_until_complete(self._ask(queues))
+
+    async def _ask(self, queues: Sequence[Sequence[Operation[Any]]]) -> list[list[Any]]:
+        asked = [replica.ask(queue) for replica, queue in zip(self.both, queues, strict=True)]
+        answers = [await asyncio.gather(*futures, return_exceptions=True) for futures in asked]
+        return [[_told(answer) for answer in some] for some in answers]
+
+    def kill(self, number: int, operations: Sequence[Operation[Any]], statements: int) -> list[Any] | None:
+        """Kills a replica before it comes to its so many-th statement; None: nobody was answered."""
+        replica = self.both[number]
+        with _killing(replica.database.engine, statements):
+            try:
+                return self._loop.run_until_complete(self._ask_the_dying(replica, operations))
+            finally:
+                replica.restart()
+
+    async def _ask_the_dying(self, replica: Replica, operations: Sequence[Operation[Any]]) -> list[Any] | None:
+        answers = replica.ask(operations)
+        try:
+            await replica.writer.close()
+        except Killed:
+            return None
+        return [_told(answer) for answer in await asyncio.gather(*answers, return_exceptions=True)]
+
+    def sweep(self, *numbers: int) -> None:
+        """At once, each with a list of its own."""
+        self._loop.run_until_complete(self._sweep(numbers))
+
+    async def _sweep(self, numbers: Sequence[int]) -> None:
+        await asyncio.gather(*(self.both[number].sweep() for number in numbers))
+
+    def let_a_day_pass(self, account_ids: Sequence[str]) -> None:
+        """For claims, which are the only ones to notice."""
+        with self.database.transaction(writes=True) as connection:
+            a_day_ago = claims.c.claimed_at_us - CLAIM_LIFE_US - 1
+            older = sa.update(claims).where(claims.c.account_id.in_(account_ids)).values(claimed_at_us=a_day_ago)
+            connection.execute(older)
+
+    def audit(self) -> list[str]:
+        return self._loop.run_until_complete(audit(self.database))
+
+    def rows(self, account_ids: Sequence[str]) -> Rows:
+        with self.database.transaction(writes=False) as connection:
+            return read_rows(connection, account_ids)
+
+
+def _told(answer: Any) -> Any:
+    if isinstance(answer, LegatoError):
+        return Refusal(answer.reason, isinstance(answer, UnmatchedSettlement), answer.original_request_id)
+    return answer
+
+
+@contextlib.contextmanager
+def _killing(engine: sa.Engine, statements: int) -> Iterator[None]:
+    left = statements
+
+    def count(*event: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+
+    for name in ("before_cursor_execute", "commit"):
+        sa.event.listen(engine, name, count)
+    yield
+    for name in ("before_cursor_execute", "commit"):
+        sa.event.remove(engine, name, count)

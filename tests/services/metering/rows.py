@@ -1,0 +1,100 @@
+"""Everything that the database knows of some accounts, to compare with the model."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from services.metering.records import Account, Claim, Entry, Hold
+from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
+from tests.services.metering.model import Model, Request
+
+_COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos")
+_QUERIES = [
+    sa.select(table)
+    .where(table.c.account_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(*table.primary_key.columns)
+    for table in (accounts, holds, ledger, claims, usage_hours)
+]
+
+
+class Rows(NamedTuple):
+    accounts: list[Account]
+    holds: list[Hold]
+    entries: list[Entry]
+    claims: list[Claim]
+    counters: list[dict[str, Any]]
+
+    def requests(self) -> dict[str, Request]:
+        """What the model keeps of each request."""
+        return {hold.request_id: self._request(hold) for hold in self.holds}
+
+    def totals(self) -> dict[tuple[str, str, str], list[int]]:
+        """What the model counts. All hours together, for an hour may end while a test runs."""
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        for row in self.counters:
+            key = (row["account_id"], row["key_id"], row["class_id"])
+            added = (row[name] for name in _COUNTED)
+            totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * 6), added, strict=True)]
+        return totals
+
+    def _request(self, hold: Hold) -> Request:
+        return Request(
+            account_id=hold.account_id,
+            key_id=hold.key_id,
+            class_id=hold.class_id,
+            state=hold.state,
+            price_version=hold.price_version,
+            amount_nanos=hold.amount_nanos,
+            overdue=(hold.deadline_at_us or 0) < (hold.reserved_at_us or 0),
+            usage=hold.usage,
+            counted=hold.counted_hour_us is not None,
+            charge_nanos=self._booked_nanos("charge", hold.request_id),
+            late_charge_nanos=self._booked_nanos("late_charge", hold.request_id),
+            loss_nanos=hold.loss_nanos,
+            loss_bound_nanos=hold.loss_bound_nanos,
+            basis=hold.basis,
+            end=hold.end,
+        )
+
+    def _booked_nanos(self, kind: str, request_id: str) -> int:
+        """Of every such entry, also where there should be one at most."""
+        booked = (entry for entry in self.entries if (entry.kind, entry.request_id) == (kind, request_id))
+        return -sum(entry.customer_nanos for entry in booked)
+
+
+def read_rows(connection: sa.Connection, account_ids: Sequence[str]) -> Rows:
+    found = [connection.execute(query, {"ids": account_ids}) for query in _QUERIES]
+    return Rows(
+        [Account(*row) for row in found[0]],
+        [Hold(*row) for row in found[1]],
+        [Entry(*row[1:]) for row in found[2]],
+        [Claim(*row) for row in found[3]],
+        [dict(row._mapping) for row in found[4]],
+    )
+
+
+def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[str]:
+    """Each on a line; none: the rows are what the model says."""
+    found = {account.account_id: account for account in rows.accounts}
+    pairs: list[tuple[str, Any, Any]] = [
+        (each, found.get(each, Account(each)), model.account(each)) for each in account_ids
+    ]
+    requests, totals, counters = rows.requests(), rows.totals(), model.counters()
+    pairs += [(each, requests.get(each), model.requests.get(each)) for each in requests.keys() | model.requests.keys()]
+    pairs += [(str(each), totals.get(each), counters.get(each)) for each in totals.keys() | counters.keys()]
+    stored_claims = {(each.account_id, each.key_digest): (each.request_id, each.body_digest) for each in rows.claims}
+    meant_claims = {key: (claim.request_id, claim.body_digest) for key, claim in model.claims.items()}
+    pairs.append(("claims", stored_claims, meant_claims))
+    return [f"{name}: {stored} is stored, {meant} was meant" for name, stored, meant in pairs if stored != meant]
+
+
+def broken_bounds(rows: Rows) -> Iterator[str]:
+    """What must hold whatever the model says."""
+    for account in rows.accounts:
+        if not 0 <= account.held_nanos <= account.balance_nanos:
+            yield f"{account}: not covered"
+    for hold in rows.holds:
+        billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
+        if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):
+            yield f"request {hold.request_id}: charged more than its cost"

@@ -1,0 +1,86 @@
+"""Operations on few requests and little credit, so that they meet. Each example makes their ids its own.
+
+Requests are named by how many came after them: 0 is the newest one, and -1 one of which nobody has heard yet.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from services.metering.operations import (
+    Adjust,
+    Checkpoint,
+    Extend,
+    Grant,
+    IdempotencyClaim,
+    Operation,
+    Reserve,
+    Settle,
+    Sweep,
+    Void,
+)
+from services.metering.records import Basis, End, Usage
+from tests.services.metering.samples import KEY
+
+# A request, and whether it is said to be its own account's or the other's.
+Named = tuple[str, str]
+
+_accounts = st.sampled_from(["a1", "a1", "a2"])
+_owners = st.sampled_from(["own"] * 15 + ["other"])
+_known = st.tuples(st.sampled_from(["0"] * 5 + ["1"] * 3 + ["2"] * 2 + ["-1"]), _owners)
+_new_or_known = st.tuples(st.sampled_from(["-1"] * 6 + ["0", "0", "1", "2"]), _owners)
+_classes = st.sampled_from(["forte", "forte", "mezzo"])
+_tokens = st.integers(0, 20)
+_bases: st.SearchStrategy[Basis] = st.sampled_from(["provider", "counted", "journal"])
+_ends: st.SearchStrategy[End] = st.sampled_from(["complete", "client_gone", "crashed"])
+
+
+def _to_usage(prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> Usage:
+    return Usage(prompt_tokens, min(prompt_tokens, cached_tokens), completion_tokens)
+
+
+def _to_reserve(
+    request: Named, class_id: str, prompt_tokens: int, output_tokens: int, claim: IdempotencyClaim | None
+) -> Reserve:
+    return Reserve(*request, KEY, class_id, prompt_tokens, output_tokens, claim)
+
+
+def _to_extend(request: Named, total_nanos: int, delivered: Usage) -> Extend:
+    return Extend(*request, total_nanos, delivered)
+
+
+def _to_checkpoint(request: Named, delivered: Usage) -> Checkpoint:
+    return Checkpoint(*request, delivered)
+
+
+def _to_settle(request: Named, usage: Usage, basis: Basis, end: End) -> Settle:
+    return Settle(*request, usage, basis, end)
+
+
+def _to_void(request: Named, end: End, class_id: str, lost: Usage) -> Void:
+    return Void(*request, end, KEY, class_id, lost)
+
+
+def _to_sweep(request: Named) -> Sweep:
+    return Sweep(*request)
+
+
+usages = st.builds(_to_usage, _tokens, _tokens, _tokens)
+replicas = st.sampled_from([1, 0])
+grants = st.builds(Grant, st.sampled_from([f"g{n}" for n in range(1, 9)]), _accounts, st.integers(1, 300))
+adjusts = st.builds(
+    Adjust, st.sampled_from([f"d{n}" for n in range(1, 9)]), _accounts, st.integers(-200, 100), st.just("a test")
+)
+_claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
+_reserved = (_classes, _tokens, _tokens, st.one_of(st.none(), _claims))
+reserves = st.builds(_to_reserve, _new_or_known, *_reserved)
+new_reserves = st.builds(_to_reserve, st.just(("-1", "own")), *_reserved)
+extends = st.builds(_to_extend, _known, st.integers(0, 500), usages)
+checkpoints = st.builds(_to_checkpoint, _known, usages)
+settles = st.builds(_to_settle, _known, usages, _bases, _ends)
+voids = st.builds(_to_void, _known, _ends, _classes, st.one_of(st.just(Usage()), usages))
+sweeps = st.builds(_to_sweep, _known)
+operations: st.SearchStrategy[Operation[Any]] = st.one_of(
+    reserves, reserves, reserves, settles, settles, extends, checkpoints, voids, sweeps, grants, adjusts
+)
+batches = st.lists(operations, min_size=1, max_size=3)
