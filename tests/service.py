@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ from cli.usage import list_usage
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
 from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
 from services.chassis.money import parse_usd
+from services.metering.records import Entry, Hold
+from tests.books import read_entries, read_holds
 from tests.child import start_child
 from tests.upstream import Recorded, Upstream
 
@@ -100,8 +103,8 @@ def wait_for_requests(upstream: Upstream, count: int = 1) -> Recorded:
 
 
 class Service:
-    def __init__(self, upstream: Upstream, environ: Mapping[str, str] | None = None) -> None:
-        """`environ` holds settings beyond those that `legato up` chooses itself."""
+    def __init__(self, upstream: Upstream, environ: Mapping[str, str] | None = None, *, workers: int = 1) -> None:
+        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has."""
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
@@ -110,9 +113,11 @@ class Service:
         temporary = self._folder / "tmp"
         temporary.mkdir()
         settings = {"TMPDIR": str(temporary), **(environ or {})}
+        self._database_url = settings.get("LEGATO_DATABASE_URL", "")
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         self._legato = ["/usr/bin/env", *foreign, *(f"{name}={value}" for name, value in settings.items()), str(LEGATO)]
+        self._workers = workers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._services: Services | None = None
@@ -131,6 +136,7 @@ class Service:
     def start(self) -> None:
         begun_at = self._output.stat().st_size if self._output.exists() else 0
         command = [*self._legato, "up", "--port", "0", "--data", str(self.data), "--routes", str(self._routes)]
+        command += ["--workers", str(self._workers)]
         self._process = start_child(command, self._output, last_signal=signal.SIGTERM)
 
         def ready_line() -> str | None:
@@ -200,6 +206,14 @@ class Service:
         """Violations: there should be none."""
         return list(ask(self.services.credits.Audit, AuditRequest()).violations)
 
+    def holds(self, account_id: str) -> list[Hold]:
+        """What became of the account's requests, the oldest first."""
+        return read_holds(self.data, account_id, self._database_url)
+
+    def entries(self, account_id: str) -> list[Entry]:
+        """What was booked for the account's requests, the oldest first."""
+        return read_entries(self.data, account_id, self._database_url)
+
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
         command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
@@ -209,8 +223,21 @@ class Service:
 
     def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> None:
         """End one process, and wait until the supervisor has it serving again."""
+        with self.restart_of(process):
+            self.signal(process, number)
+
+    def signal(self, process: str, number: signal.Signals) -> None:
+        os.kill(self.process_id(process), number)
+
+    def process_id(self, process: str) -> int:
+        process_id: int = self._state_of(process)["pid"]
+        return process_id
+
+    @contextmanager
+    def restart_of(self, process: str) -> Iterator[None]:
+        """What is done inside ends the process; waits until the supervisor has it serving again."""
         before = self._state_of(process)
-        os.kill(before["pid"], number)
+        yield
 
         def is_back() -> bool:
             now = self._state_of(process)
@@ -219,8 +246,11 @@ class Service:
         wait_until(is_back)
 
     def _state_of(self, process: str) -> dict[str, Any]:
-        states: list[dict[str, Any]] = read_processes(self.data)["processes"]
-        return next(state for state in states if state["name"] == process)
+        return self.states()[process]
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """What the supervisor says about each process."""
+        return {state["name"]: state for state in read_processes(self.data)["processes"]}
 
     def files(self) -> list[Path]:
         """Every file that the service has, its output and temporary files among them."""

@@ -92,17 +92,30 @@ class OpenChat:
     """A chat whose client can leave whenever the test likes."""
 
     def __init__(
-        self, service: Service, api_key: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self,
+        service: Service,
+        api_key: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        hesitates: bool = False,
     ) -> None:
+        """One that hesitates waits to be asked for its body, which `send_body` sends."""
         further = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        encoded = json.dumps(body).encode()
+        if hesitates:
+            further += "Expect: 100-continue\r\n"
+        self._body = json.dumps(body).encode()
         self._socket = socket.create_connection(service.address, timeout=PATIENCE_S)
         self._socket.sendall(
             f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
-            f"Content-Type: application/json\r\n{further}Content-Length: {len(encoded)}\r\n\r\n".encode()
-            + encoded
+            f"Content-Type: application/json\r\n{further}Content-Length: {len(self._body)}\r\n\r\n".encode()
         )
         self.received = b""
+        if not hesitates:
+            self.send_body()
+
+    def send_body(self) -> None:
+        self._socket.sendall(self._body)
 
     def read_until(self, text: bytes) -> None:
         while text not in self.received:

@@ -1,0 +1,151 @@
+"""Every way in which a chat can end, as the page about billing lists them: what the client sees, what is charged, and
+on which basis."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from services.chassis.money import parse_usd
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import Answer, OpenChat, post_chat
+from tests.e2e.rules import NONE, Rule, check_books, read_rules, usage_to_charge
+from tests.service import Service, wait_for_requests, wait_until
+from tests.upstream import Reply, Upstream
+
+RULES = read_rules("What happened")
+
+# A provider that falls silent, and an answer that does not end, are given up after a moment.
+HASTY = {"LEGATO_UPSTREAM_FIRST_BYTE_S": "1", "LEGATO_UPSTREAM_IDLE_S": "1", "LEGATO_STREAM_LIFE_S": "3"}
+
+CHAT = {"model": "mezzo", "messages": QUESTION, "stream": True}
+# An answer of this class is streamed to us even when it is wanted whole.
+WHOLE_CHAT = {"model": "fortissimo", "messages": QUESTION}
+
+RAIN = ["It", " rains", "."]
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7}
+BEGINNING = '{"choices":[{"delta":{"content":"It rains"}}]}'
+LITTLE = "0.0001"
+
+
+class Case(NamedTuple):
+    """How the upstream answers, and what else makes it end like this."""
+
+    reply: Reply
+    # The client leaves when it has read this; None: it stays.
+    leaves_after: bytes | None = None
+    chat: dict[str, Any] = CHAT
+    credits: str = "5.00"
+    is_hasty: bool = False
+
+
+CASES = {
+    "Complete": Case(Reply(contents=RAIN, usage=USAGE)),
+    "Complete, usage missing": Case(Reply(contents=RAIN, usage=None)),
+    "Complete, usage partial": Case(Reply(contents=RAIN, usage={"prompt_tokens": 11})),
+    "Complete, usage zero": Case(Reply(contents=RAIN, usage={"prompt_tokens": 0, "completion_tokens": 0})),
+    "Complete, usage impossible": Case(Reply(contents=RAIN, usage={"prompt_tokens": -1, "completion_tokens": 10**12})),
+    "Complete, usage larger than the hold": Case(Reply(contents=RAIN, usage={**USAGE, "completion_tokens": 10_000})),
+    "Complete, usage larger than the credit": Case(
+        Reply(contents=RAIN, usage={**USAGE, "completion_tokens": 10_000}), credits=LITTLE
+    ),
+    "Complete and empty": Case(Reply(contents=[], usage={**USAGE, "completion_tokens": 0})),
+    "Client gone before the first token": Case(Reply(stall_after=1), leaves_after=b""),
+    "Client gone in mid-stream": Case(Reply(contents=RAIN, stall_after=3), leaves_after=b'" rains"'),
+    "Client gone after the last token": Case(Reply(contents=RAIN, stall_after=4), leaves_after=b'"."'),
+    "Client gone after the end": Case(Reply(contents=RAIN, usage=USAGE), leaves_after=b"[DONE]"),
+    "Client gone before a whole answer": Case(Reply(contents=RAIN, stall_after=3), leaves_after=b"", chat=WHOLE_CHAT),
+    "Upstream cut before the first token": Case(Reply(cut_after=1)),
+    "Upstream stalled before the first token": Case(Reply(delay_s=600), is_hasty=True),
+    "Upstream garbage before the first token": Case(Reply(writes=["data: {{{\n\n"])),
+    "Upstream error before the first token": Case(Reply(status=500)),
+    "Upstream cut in mid-stream": Case(Reply(contents=RAIN, cut_after=3)),
+    "Upstream stalled in mid-stream": Case(Reply(contents=RAIN, stall_after=3), is_hasty=True),
+    "Upstream garbage in mid-stream": Case(Reply(events=[BEGINNING, "{{{"])),
+    "Upstream error in mid-stream": Case(Reply(events=[BEGINNING, '{"error":{"message":"out of order"}}'])),
+    "Upstream cut in a whole answer": Case(Reply(contents=RAIN, cut_after=3), chat=WHOLE_CHAT),
+    "Prompt too long for the model": Case(Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}')),
+    "Credit spent by the answer": Case(Reply(contents=[" rain"], repeat=2_000, event_delay_s=0.001), credits=LITTLE),
+    "Time of an answer over": Case(Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), is_hasty=True),
+    "No credit": Case(Reply(), credits="0"),
+}
+HELD = "Credit held by running requests"
+
+
+@pytest.fixture(scope="module")
+def hasty_service(shared_upstream: Upstream) -> Iterator[Service]:
+    with Service(shared_upstream, HASTY) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def prompt_tokens(service: Service, shared_upstream: Upstream) -> int:
+    """Of the question, with all that stands before it, counted by us."""
+    shared_upstream.replies.append(Reply(usage=None))
+    answer = post_chat(service, service.new_key(service.new_account()), {"model": "mezzo", "messages": QUESTION})
+    return int(answer.json["usage"]["prompt_tokens"])
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_end(
+    request: pytest.FixtureRequest, service: Service, prompt_tokens: int, upstream: Upstream, what: str
+) -> None:
+    rule, case = RULES[what], CASES[what]
+    if case.is_hasty:
+        service = request.getfixturevalue("hasty_service")
+    account = service.new_account(case.credits)
+    api_key = service.new_key(account)
+    upstream.replies.append(case.reply)
+    if case.leaves_after is None:
+        delivered = text_seen(rule, post_chat(service, api_key, case.chat))
+    else:
+        delivered = text_read(service, api_key, upstream, case)
+        assert (rule.seen == NONE) == (delivered == "")
+    usage = usage_to_charge(rule, case.reply.usage or {}, prompt_tokens, delivered)
+    check_books(service, account, parse_usd(case.credits), rule, usage)
+    assert service.audit() == []
+
+
+def test_end_of_a_request_whose_credit_is_held(service: Service, upstream: Upstream) -> None:
+    account = service.new_account("0.00002")
+    api_key = service.new_key(account)
+    upstream.replies.append(Reply(contents=RAIN, stall_after=2))
+    running = OpenChat(service, api_key, CHAT)
+    running.read_until(b'"It"')
+    assert text_seen(RULES[HELD], post_chat(service, api_key, CHAT)) == ""
+    running.leave()
+    service.settled_balance_nanos(account)
+    [hold] = service.holds(account)
+    assert hold.end == "client_gone"
+
+
+def text_seen(rule: Rule, answer: Answer) -> str:
+    """The text that was delivered, in an answer that is what the rule says."""
+    if rule.seen.isdigit():
+        assert answer.status == int(rule.seen)
+        assert answer.error["message"]
+        return ""
+    assert answer.status == 200
+    if rule.seen == "a part, an error":
+        *chunks, error = answer.events
+        assert error["error"]["code"] == "upstream_error"
+    else:
+        *chunks, finish, counted, done = answer.events
+        assert finish["choices"][0]["finish_reason"] == ("length" if "`length`" in rule.seen else "stop")
+        assert counted["usage"]["prompt_tokens"] > 0
+        assert done == "[DONE]"
+    text = "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
+    whole = {"all of it": "It rains.", "an empty answer": "", "a part, an error": "It rains"}
+    assert text == whole.get(rule.seen, " rain" * text.count("r"))
+    return text
+
+
+def text_read(service: Service, api_key: str, upstream: Upstream, case: Case) -> str:
+    """The text that was delivered to a client before it left."""
+    assert case.leaves_after is not None
+    chat = OpenChat(service, api_key, case.chat)
+    request = wait_for_requests(upstream)
+    chat.read_until(case.leaves_after)
+    chat.leave()
+    wait_until(request.ended.is_set)
+    return "".join(word for word in RAIN if f'"{word}"'.encode() in chat.received)
