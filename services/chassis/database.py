@@ -20,6 +20,9 @@ ResultT = TypeVar("ResultT")
 
 READERS = 4
 
+# PostgreSQL's word for it (SQLSTATE).
+READ_ONLY = "25006"
+
 
 class DatabaseAway(LegatoError):
     """It cannot be reached or written: a reason to try again, not a mistake of whoever asked."""
@@ -29,11 +32,16 @@ class DatabaseAway(LegatoError):
 
 
 @contextmanager
-def _outages_told() -> Iterator[None]:
+def _outages_told(*, writes: bool) -> Iterator[None]:
     try:
         yield
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
         raise DatabaseAway from error
+    except sa.exc.InternalError as error:
+        # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
+        if writes and getattr(error.orig, "sqlstate", None) == READ_ONLY:
+            raise DatabaseAway from error
+        raise
 
 
 class Database:
@@ -54,7 +62,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, look, False)
 
     def _run(self, work: Callable[[sa.Connection], ResultT], writes: bool) -> ResultT:
-        with _outages_told(), self.transaction(writes=writes) as connection:
+        with _outages_told(writes=writes), self.transaction(writes=writes) as connection:
             return work(connection)
 
     @contextmanager
@@ -86,7 +94,7 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         try:
-            with _outages_told(), self.engine.connect() as connection:
+            with _outages_told(writes=True), self.engine.connect() as connection:
                 if self.is_sqlite:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:

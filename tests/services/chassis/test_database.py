@@ -282,3 +282,16 @@ async def test_database_that_cannot_be_reached_is_unavailable() -> None:
     with pytest.raises(DatabaseAway, match="LEGATO_DATABASE_URL"):
         absent.migrate(Path())
     absent.close()
+
+
+async def test_standby_that_takes_no_writes_is_unavailable_and_can_be_read(postgres_url: str, migrations: Path) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on".encode())
+    database.engine.dispose()
+
+    with pytest.raises(DatabaseAway):
+        await database.write(add(2))
+    assert await database.read(note_ids) == [1]
+    database.close()
