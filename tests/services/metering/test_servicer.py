@@ -45,6 +45,8 @@ async def channel(
     server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
     await server.start()
     async with open_channel(listen) as channel:
+        # A connection gets 50 ms to come up, which a busy machine may not give it; then a call that did not wait fails.
+        await channel.channel_ready()
         yield channel
     await server.stop(1)
 
