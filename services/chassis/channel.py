@@ -22,7 +22,8 @@ def channel_options() -> list[tuple[str, Any]]:
         ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
         # Come back quickly when a service was restarted.
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
+        # In spite of its name: how long one attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 1000),
         # Two channels to one address are two connections: nobody queues behind a big prompt.
         ("grpc.use_local_subchannel_pool", 1),
