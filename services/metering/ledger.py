@@ -35,6 +35,10 @@ from services.metering.records import HOUR_US, Account, Basis, Claim, End, Entry
 # Far beyond any account, and far within the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
 
+# Why something was lost: neither the hold nor free credit covered it; or nobody knows whether it was delivered.
+BEYOND_CREDIT: Final = "beyond_credit"
+NOT_CONFIRMED: Final = "not_confirmed"
+
 
 class Scene(NamedTuple):
     """What an operation finds."""
@@ -185,7 +189,7 @@ def _void(operation: Void, scene: Scene) -> Effect[Voided]:
     entry = None
     if loss_nanos:
         entry = _booking("loss", hold, operation.lost, loss_nanos, 0, scene)
-        entry = replace(entry, basis="journal", end=operation.end, hour_us=0, requests=0)
+        entry = replace(entry, basis="journal", end=operation.end, hour_us=0, requests=0, reason=NOT_CONFIRMED)
     hold = replace(
         _with_usage(hold, operation.lost, None),
         state="void",
@@ -258,13 +262,14 @@ def _booking(kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos
     """What a charge adds to whatever the request was charged before."""
     counted = hold.usage if hold.counted_hour_us is not None else Usage()
     hour_us = hold.counted_hour_us
+    loss_nanos = cost_nanos - hold.booked_nanos - charge_nanos
     return Entry(
         kind=kind,
         request_id=hold.request_id,
         account_id=hold.account_id,
         customer_nanos=-charge_nanos,
         revenue_nanos=cost_nanos - hold.booked_nanos,
-        loss_nanos=charge_nanos - (cost_nanos - hold.booked_nanos),
+        loss_nanos=-loss_nanos,
         recorded_at_us=scene.now_us,
         key_id=hold.key_id,
         class_id=hold.class_id,
@@ -274,6 +279,7 @@ def _booking(kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos
         prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
         cached_tokens=usage.cached_tokens - counted.cached_tokens,
         completion_tokens=usage.completion_tokens - counted.completion_tokens,
+        reason=BEYOND_CREDIT if loss_nanos else None,
     )
 
 

@@ -109,5 +109,5 @@ class Entry(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     basis: Basis | None = None
     end: End | None = None
-    # Of an adjustment: why the account's owner made it.
+    # Why: of an adjustment in the words of whoever made it, of a loss in one of the ledger's.
     reason: str | None = None

@@ -74,7 +74,8 @@ def check_books(service: Service, account: str, credit_nanos: int, rule: Rule, u
     assert (hold.end, hold.basis) == (rule.end, rule.basis)
     if usage is None:
         assert (hold.charged_nanos, charged_nanos) == (0, 0)
-        assert [entry.kind for entry in entries] == (["loss"] if "our loss" in rule.charged else [])
+        losses = [("loss", "not_confirmed")] if "our loss" in rule.charged else []
+        assert [(entry.kind, entry.reason) for entry in entries] == losses
         return
     [entry] = entries
     cost_nanos = usage.prompt_tokens * INPUT_NANOS + usage.completion_tokens * OUTPUT_NANOS
@@ -82,3 +83,4 @@ def check_books(service: Service, account: str, credit_nanos: int, rule: Rule, u
     assert (entry.prompt_tokens, entry.completion_tokens) == usage
     assert (entry.customer_nanos, entry.loss_nanos) == (-charged_nanos, charged_nanos - cost_nanos)
     assert (charged_nanos < cost_nanos) == (rule.charged == "all the credit there is")
+    assert entry.reason == ("beyond_credit" if charged_nanos < cost_nanos else None)

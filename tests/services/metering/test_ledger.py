@@ -156,6 +156,7 @@ def test_settle_charges_what_was_used_and_gives_the_rest_back() -> None:
     assert (ledger.balance_nanos, ledger.held_nanos) == (954, 0)
     entry = ledger.entries[-1]
     assert (entry.kind, entry.customer_nanos, entry.revenue_nanos, entry.loss_nanos) == ("charge", -46, 46, 0)
+    assert entry.reason is None
     assert (entry.basis, entry.end, entry.price_version, entry.hour_us) == ("provider", "complete", 1, START_US)
 
 
@@ -171,7 +172,7 @@ def test_settle_beyond_hold_and_free_credit_is_booked_as_loss() -> None:
     ledger.apply(reserve(2, output=7))
     assert ledger.apply(settle(1, completion=15)) == Settled(130, 20)
     assert (ledger.balance_nanos, ledger.held_nanos) == (70, 70)
-    assert ledger.entries[-1].loss_nanos == -20
+    assert (ledger.entries[-1].loss_nanos, ledger.entries[-1].reason) == (-20, "beyond_credit")
 
 
 def test_repeated_settle_charges_once_and_keeps_to_its_first_word() -> None:
@@ -228,6 +229,7 @@ def test_void_books_what_may_have_been_delivered_as_loss() -> None:
     ledger.apply(void(1, lost=Usage(completion_tokens=2)))
     entry = ledger.entries[-1]
     assert (entry.kind, entry.customer_nanos, entry.revenue_nanos, entry.loss_nanos) == ("loss", 0, 20, -20)
+    assert entry.reason == "not_confirmed"
     assert (ledger.balance_nanos, ledger.held_nanos, ledger.hold(1).loss_nanos) == (1_000, 0, 20)
 
 
