@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -61,7 +61,7 @@ class Machine(RuleBasedStateMachine):
         self._settled: dict[str, Settled] = {}
 
     @initialize(
-        first_nanos=st.integers(50, 1_000), second_nanos=st.integers(1, 200), replica=strategies.replicas,
+        first_nanos=st.integers(50, 700), second_nanos=st.integers(1, 200), replica=strategies.replicas,
         first_reserve=strategies.reserves,
     )  # fmt: skip
     def begin(self, first_nanos: int, second_nanos: int, replica: int, first_reserve: Reserve) -> None:
@@ -115,6 +115,19 @@ class Machine(RuleBasedStateMachine):
         self._ask(*_queues(1, [reserve, Checkpoint(reserve.request_id, reserve.account_id, delivered)]))
         self.pass_with_sweepers((0,))
 
+    @rule(
+        operation=strategies.new_reserves, delivered=strategies.usages, next_one=strategies.new_reserves,
+        late=strategies.of_requests,
+    )  # fmt: skip
+    def find_the_journal_late(
+        self, operation: Reserve, delivered: Usage, next_one: Reserve, late: Operation[Any]
+    ) -> None:
+        """Meanwhile another request may have got the credit."""
+        self.lose_the_edge(operation, delivered)
+        swept = self._history[-1]
+        self._ask_one(0, [next_one])
+        self._ask(*_queues(0, [replace(late, request_id=swept.request_id, account_id=swept.account_id)]))
+
     @rule()
     def let_a_day_pass(self) -> None:
         self._replicas.let_a_day_pass(self._accounts)
@@ -138,14 +151,24 @@ class Machine(RuleBasedStateMachine):
         batch = self._owned(batch)
         self._ask(batch, batch)
 
-    @rule(replica=strategies.replicas, batch=strategies.batches, statements=st.integers(1, 11))
-    def come_to_one_that_is_killed(self, replica: int, batch: Sequence[Operation[Any]], statements: int) -> None:
+    @rule(
+        replica=strategies.replicas, before=strategies.new_reserves, batch=strategies.batches,
+        statements=st.integers(1, 13),
+    )  # fmt: skip
+    def come_to_one_that_is_killed(
+        self, replica: int, before: Reserve, batch: Sequence[Operation[Any]], statements: int
+    ) -> None:
+        self._ask_one(replica, [before])
         batch = self._owned(batch)
         answers = self._replicas.kill(replica, batch, statements)
         if answers is not None:
             self._explain([_asked(batch, replica, answers)])
         elif self._replicas.rows(self._accounts) != self._rows:
-            raise Violation("a transaction that was not committed left something")
+            self._fail("a transaction that was not committed left something")
+
+    def _fail(self, violation: str) -> NoReturn:
+        self._replicas.spoiled = True
+        raise Violation(violation)
 
     def _owned(self, batch: Sequence[Operation[Any]]) -> list[Operation[Any]]:
         """With ids that no other example uses."""
@@ -177,14 +200,14 @@ class Machine(RuleBasedStateMachine):
         possible = list(self._orders(self._model, queues))
         asked = [each for queue in queues for each in queue]
         if not possible:
-            raise Violation(f"in no order does the model answer like this: {asked}; it had {self._model.requests}")
+            self._fail(f"in no order does the model answer like this: {asked}; it had {self._model.requests}")
         before = self._rows
         self._check(possible)
         if all(isinstance(each.answer, Refusal) for each in asked) and before != self._rows:
-            raise Violation(f"a refusal left something: {asked}")
+            self._fail(f"a refusal left something: {asked}")
         for operation, _, answer in asked:
             if isinstance(answer, Settled) and self._settled.setdefault(operation.request_id, answer) != answer:
-                raise Violation(f"{operation} was first answered {self._settled[operation.request_id]}, now {answer}")
+                self._fail(f"{operation} was first answered {self._settled[operation.request_id]}, now {answer}")
 
     def _orders(self, model: Model, queues: Sequence[Sequence[Asked]]) -> Iterator[Model]:
         """The model after each order that explains every answer; each replica keeps to its own order."""
@@ -207,10 +230,10 @@ class Machine(RuleBasedStateMachine):
         self._rows = self._replicas.rows(self._accounts)
         found = [differences(model, self._rows, self._accounts) for model in possible]
         if [] not in found:
-            raise Violation("\n".join(found[0]))
+            self._fail("\n".join(found[0]))
         self._model = possible[found.index([])]
         if violations := [*broken_bounds(self._rows), *self._replicas.audit()]:
-            raise Violation("\n".join(violations))
+            self._fail("\n".join(violations))
 
 
 def _asked(operations: Sequence[Operation[Any]], replica: int, answers: Sequence[Any]) -> list[Asked]:

@@ -61,6 +61,8 @@ class Replica:
 
 class Replicas:
     def __init__(self, database_url: str) -> None:
+        # The books were found to be wrong, and will be for ever.
+        self.spoiled = False
         self._said = StringIO()
         log = Log("replicas", self._said)
         self._loop = asyncio.new_event_loop()

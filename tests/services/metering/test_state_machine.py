@@ -4,6 +4,7 @@ In the suite it is the same short story every time. `STATE_MACHINE_STEPS=100000 
 another one each time; `--hypothesis-seed` repeats it.
 """
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -36,7 +37,7 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
 def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(new_database: Callable[[], str]) -> None:
     met: Counter[Situation] = Counter()
     for _ in range(max(1, STEPS // (ROUND_EXAMPLES * EXAMPLE_STEPS))):
-        tell_a_story(new_database(), met)
+        tell_a_story(new_database, met)
     # A story in which little happens would prove little.
     found = {(operation, state) for operation, state, _ in met}
     states = ("none", "held", "settled", "void", "swept")
@@ -44,11 +45,19 @@ def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(new_
     assert {(operation, state) for operation in operations for state in states} - found == set()
 
 
-def tell_a_story(database_url: str, met: Counter[Situation]) -> None:
-    replicas = Replicas(database_url)
-    try:
+def tell_a_story(new_database: Callable[[], str], met: Counter[Situation]) -> None:
+    with contextlib.ExitStack() as opened:
+        replicas = opened.enter_context(contextlib.closing(Replicas(new_database())))
+
+        def begin() -> Machine:
+            nonlocal replicas
+            if replicas.spoiled:
+                # While a story that failed is made shorter.
+                replicas = opened.enter_context(contextlib.closing(Replicas(new_database())))
+            return Machine(replicas, met)
+
         run_state_machine_as_test(
-            lambda: Machine(replicas, met),  # type: ignore[arg-type] # Any factory will do.
+            begin,  # type: ignore[arg-type] # Whatever makes one will do.
             settings=settings(
                 max_examples=ROUND_EXAMPLES,
                 stateful_step_count=EXAMPLE_STEPS,
@@ -59,5 +68,3 @@ def tell_a_story(database_url: str, met: Counter[Situation]) -> None:
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    finally:
-        replicas.close()
