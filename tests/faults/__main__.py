@@ -2,12 +2,14 @@
 
 import argparse
 import asyncio
+import logging
 import random
 import secrets
 import sys
 from collections.abc import Sequence
 
 from tests.faults import campaign
+from tests.faults.forks import Forks
 from tests.faults.points import POINTS, Point
 from tests.faults.tally import Tally, table
 from tests.postgres import Postgres
@@ -15,25 +17,30 @@ from tests.postgres import Postgres
 
 def main() -> int:
     options = _read_options()
-    points = _chosen(options.points)
-    dice = random.Random(options.seed)
+    # That a peer is gone is what happens here all the time.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     print(f"seed {options.seed}", flush=True)
+    return 0 if asyncio.run(_run(options)) else 1
+
+
+async def _run(options: argparse.Namespace) -> bool:
+    points, dice = _chosen(options.points), random.Random(options.seed)
     good = True
-    if "forked" in options.only and options.kills:
-        good &= _show("Forked services", _run_forked(points, options, dice))
-    if "whole" in options.only and options.whole_kills:
-        tallies = asyncio.run(campaign.whole(points, options.whole_kills, dice).run())
-        good &= _show("The whole service", tallies)
-    return 0 if good else 1
+    if "forked" in options.only:
+        good &= _show("Forked services", await _run_forked(points, options, dice))
+    if "whole" in options.only:
+        good &= _show("The whole service", await campaign.whole(points, options.whole_kills, dice).run())
+    return good
 
 
-def _run_forked(points: Sequence[Point], options: argparse.Namespace, dice: random.Random) -> list[Tally]:
+async def _run_forked(points: Sequence[Point], options: argparse.Namespace, dice: random.Random) -> list[Tally]:
     postgres = Postgres()
     postgres.start()
     try:
-        plan = campaign.forked(points, options.kills, dice, postgres.create_database)
-        plan.replay = options.replay
-        return asyncio.run(plan.run())
+        async with Forks() as forks:
+            plan = campaign.forked(forks, points, options.kills, dice, postgres.create_database)
+            plan.replay = options.replay
+            return await plan.run()
     finally:
         postgres.stop()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.faults import parts
 from tests.faults.forked_house import ForkedHouse
+from tests.faults.forks import Forks
 from tests.faults.house import House
 from tests.faults.points import Point
 from tests.faults.progress import Progress
@@ -71,11 +72,9 @@ class Campaign:
         queues: dict[str, deque[tuple[Point, int]]] = {kind.name: deque() for kind in self.kinds}
         for point in self.points:
             names = self.kinds_for(point)
-            left = self.kills
             for at, start in enumerate(range(0, self.kills, UNIT)):
                 kills = min(UNIT, self.kills - start)
                 queues[names[at % len(names)]].append((point, kills))
-                left -= kills
         for queue in queues.values():
             # So that what is slow and what is wrong shows early at every point.
             self.dice.shuffle(queue)
@@ -126,15 +125,24 @@ class Campaign:
         return 0
 
 
-def forked(points: Sequence[Point], kills: int, dice: random.Random, postgres_url: Callable[[], str]) -> Campaign:
+def forked(
+    forks: Forks, points: Sequence[Point], kills: int, dice: random.Random, postgres_url: Callable[[], str]
+) -> Campaign:
     """`postgres_url` gives a new, empty database."""
+
+    def sqlite(provider: Provider) -> House:
+        return ForkedHouse(forks, provider)
+
+    def postgres(provider: Provider) -> House:
+        return ForkedHouse(forks, provider, database_url=postgres_url())
+
     kinds = [
-        Kind("SQLite", ForkedHouse, houses=2),
-        Kind("two edges", lambda provider: ForkedHouse(provider, edges=2)),
-        Kind("PostgreSQL", lambda provider: ForkedHouse(provider, database_url=postgres_url())),
-        Kind("SQLite, slow answers", ForkedHouse),
-        Kind("PostgreSQL, slow answers", lambda provider: ForkedHouse(provider, database_url=postgres_url())),
-        Kind("SQLite, short lives", lambda provider: ForkedHouse(provider, settings=SHORT_LIVES), houses=2),
+        Kind("SQLite", sqlite, houses=2),
+        Kind("two edges", lambda provider: ForkedHouse(forks, provider, edges=2)),
+        Kind("PostgreSQL", postgres),
+        Kind("SQLite, slow answers", sqlite),
+        Kind("PostgreSQL, slow answers", postgres),
+        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=2),
     ]
     return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
 

@@ -4,15 +4,13 @@ import asyncio
 import os
 import secrets
 import signal
-import socket
-import sys
 from collections import Counter
 from collections.abc import Mapping
-
-import msgspec
+from contextlib import suppress
 
 from cli.connection import Services, running_services
 from services.chassis import failpoints
+from tests.faults.forks import Forks
 from tests.faults.house import House
 from tests.faults.ledger import LedgerReader
 from tests.faults.provider import Provider
@@ -25,6 +23,7 @@ START_PATIENCE_S = 120.0
 class ForkedHouse(House):
     def __init__(
         self,
+        forks: Forks,
         provider: Provider,
         *,
         edges: int = 1,
@@ -34,28 +33,20 @@ class ForkedHouse(House):
     ) -> None:
         """Without `database_url`, SQLite files. `bug` is a seeded mistake that every process is made with."""
         super().__init__(provider, edges)
+        self._forks = forks
         self._database_url = database_url
         self._bug = bug
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self._listener.set_inheritable(True)
+        self._listener = forks.borrow_listener()
         self.address = self._listener.getsockname()
+        self.data.mkdir()
+        self.ledger = LedgerReader(database_url) if database_url else LedgerReader.of_file(self.data)
         self._environ = self._make_environ(settings or {})
         self._pids: dict[str, int] = {}
         self._deaths: Counter[str] = Counter()
         self._kept_down: set[str] = set()
         self._services: Services | None = None
-        self.ledger = LedgerReader(database_url) if database_url else LedgerReader.of_file(self.data)
 
     async def start(self) -> None:
-        self._zygote = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tests.faults.zygote",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            pass_fds=(self._listener.fileno(),),
-        )
-        self._hearing = asyncio.create_task(self._hear())
         for name in self.names:
             self._order(name)
         async with asyncio.timeout(START_PATIENCE_S):
@@ -66,11 +57,9 @@ class ForkedHouse(House):
     async def stop(self) -> None:
         if self._services is not None:
             self._services.close()
-        self._hearing.cancel()
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.close()
-        await self._zygote.wait()
-        self._listener.close()
+        for name in self.names:
+            await self._end(name)
+        self._forks.give_back(self._listener)
         self.remove()
 
     @property
@@ -84,13 +73,12 @@ class ForkedHouse(House):
     def kill(self, name: str) -> None:
         pid = self._pids.get(name)
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+            # It may be dead already, and nobody has heard of it yet.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def replace(self, name: str) -> None:
-        self._kept_down.add(name)
-        self.kill(name)
-        while name in self._pids:
-            await asyncio.sleep(0.001)
+        await self._end(name)
         self.lose_journals()
         self._kept_down.discard(name)
         self._order(name)
@@ -98,8 +86,14 @@ class ForkedHouse(House):
     def log_of(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
+    async def _end(self, name: str) -> None:
+        """It stays down, until it is ordered again."""
+        self._kept_down.add(name)
+        while name in self._pids:
+            self.kill(name)
+            await asyncio.sleep(0.001)
+
     def _make_environ(self, settings: Mapping[str, str]) -> dict[str, str]:
-        self.data.mkdir()
         routes = self.folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=self.provider.base_url))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
@@ -121,24 +115,20 @@ class ForkedHouse(House):
         service, _, number = name.partition("-")
         health = {"LEGATO_EDGE_HEALTH_LISTEN": f"unix:{self.data}/run/{name}.sock"} if number else {}
         order = Order(
-            name=name,
+            name=f"{self.folder.name} {name}",
             service=service,
             environ={**self._environ, **health},
             output=str(self.folder / f"{name}.log"),
             keep_fd=self._listener.fileno() if number else None,
             bug=self._bug,
         )
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._forks.order(order, lambda told: self._hear(name, told))
 
-    async def _hear(self) -> None:
-        assert self._zygote.stdout is not None
-        while line := await self._zygote.stdout.readline():
-            told = msgspec.json.decode(line, type=Told)
-            if told.exit_code is None:
-                self._pids[told.name] = told.pid
-                continue
-            self._pids.pop(told.name, None)
-            self._deaths[told.name] += 1
-            if told.name not in self._kept_down:
-                self._order(told.name)
+    def _hear(self, name: str, told: Told) -> None:
+        if told.exit_code is None:
+            self._pids[name] = told.pid
+            return
+        del self._pids[name]
+        self._deaths[name] += 1
+        if name not in self._kept_down:
+            self._order(name)

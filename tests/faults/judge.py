@@ -25,6 +25,8 @@ class Circumstances:
 
     # Some edge was killed: a connection may have ended without a word, with one piece counted and not delivered.
     edge_died: bool = False
+    # It may have been killed between a first delivery and the mark for it, so that one request may be free.
+    mark_missed: bool = False
     # Its journal went with it: only what metering knew before that, by account, is sure to be charged.
     journal_lost: bool = False
     checkpoints: Mapping[str, Tokens] = field(default_factory=dict)
@@ -33,7 +35,7 @@ class Circumstances:
 @dataclass
 class Verdict:
     violations: list[Violation] = field(default_factory=list)
-    # First pieces that nobody pays for, because the edge died before it could note that they were delivered.
+    # Requests that nobody pays for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
 
 
@@ -50,7 +52,7 @@ def judge(
         account, price = accounts[chat.customer.account_id], prices[chat.part.model]
         verdict.violations += _judge_ends(chat, account, seen)
         verdict.violations += _judge_amounts(chat, account, price, seen)
-        if seen.edge_died and _is_free(chat, account):
+        if seen.mark_missed and not verdict.free and _is_free(chat, account):
             verdict.free += 1
             continue
         bounds = _bounds(chat, prompt_tokens[chat.tag], seen)

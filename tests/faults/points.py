@@ -29,6 +29,8 @@ class Point:
     how: How = "place"
     # A place on the way: a first process must die there to leave something to recover.
     after: str = ""
+    # It may be between a first delivery and the mark for it.
+    may_miss_mark: bool = False
 
     @property
     def place(self) -> str:
@@ -36,8 +38,10 @@ class Point:
         return "" if " " in self.name else self.name
 
 
-def _edge(step: str, cast: tuple[Part, ...], most_passes: int, after: str = "") -> Point:
-    return Point(f"edge.{step}", "edge", cast, most_passes, after=after)
+def _edge(
+    step: str, cast: tuple[Part, ...], most_passes: int, after: str = "", *, may_miss_mark: bool = False
+) -> Point:
+    return Point(f"edge.{step}", "edge", cast, most_passes, after=after, may_miss_mark=may_miss_mark)
 
 
 def _metering(operation: str, cast: tuple[Part, ...], most_passes: int) -> list[Point]:
@@ -55,7 +59,7 @@ EDGE = [
     _edge("routed", MIXED, 6),
     _edge("extended", GROWING, 4),
     _edge("counted_first", FIRST_PIECES, 6),
-    _edge("relayed_first", FIRST_PIECES, 6),
+    _edge("relayed_first", FIRST_PIECES, 6, may_miss_mark=True),
     _edge("marked", FIRST_PIECES, 6),
     _edge("counted", MIXED, 12),
     _edge("relayed", MIXED, 12),
@@ -67,11 +71,11 @@ EDGE = [
     _edge("voiding", EMPTY, 4),
     _edge("voided", EMPTY, 4),
     _edge("checkpointed", SLOW, 1),
-    _edge("torn", EVERYTHING, 40),
+    _edge("torn", EVERYTHING, 40, may_miss_mark=True),
     _edge("replaying", MIXED, 3, after="edge.counted"),
     _edge("replayed", MIXED, 3, after="edge.counted"),
     _edge("recovered", MIXED, 1, after="edge.counted"),
-    Point("edge, at any moment", "edge", EVERYTHING, how="any moment"),
+    Point("edge, at any moment", "edge", EVERYTHING, how="any moment", may_miss_mark=True),
     Point("edge and its machine", "edge", SLOW[:3], how="machine lost"),
 ]
 METERING = [

@@ -100,7 +100,8 @@ class Stage:
             outcome.is_stuck = True
         died = {name.partition("-")[0] for name in house.deaths() - died_before}
         outcome.reached = outcome.reached and point.process in died
-        seen = Circumstances("edge" in died, point.how == "machine lost", checkpoints)
+        edge_died = "edge" in died
+        seen = Circumstances(edge_died, edge_died and point.may_miss_mark, point.how == "machine lost", checkpoints)
         await self._compare(outcome, since, seen)
         return outcome
 

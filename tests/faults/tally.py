@@ -20,7 +20,7 @@ class Tally:
     # Lines that `legato audit` has to say about the books.
     audit: int = 0
     requests: int = 0
-    # First pieces that nobody paid for, because the edge died before it could note that they were delivered.
+    # Requests that nobody paid for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
     # Rounds in which nothing came to the point.
     missed: int = 0

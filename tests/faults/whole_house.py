@@ -5,9 +5,11 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
 from cli.connection import Services
 from services.chassis import failpoints
+from tests.faults.bytecode import WITH_BYTECODE
 from tests.faults.house import House
 from tests.faults.ledger import LedgerReader
 from tests.faults.provider import Provider
@@ -24,6 +26,7 @@ class WholeHouse(House):
     def __init__(self, provider: Provider, *, edges: int = 1, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(provider, edges)
         environ = {
+            **WITH_BYTECODE,
             **SETTINGS,
             "LEGATO_JOURNALS": str(self.journals),
             failpoints.VARIABLE: str(self.failpoints),
@@ -52,7 +55,9 @@ class WholeHouse(House):
     def kill(self, name: str) -> None:
         pid = self._service.states()[name]["pid"]
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+            # It may be dead already, and nobody has heard of it yet.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def replace(self, name: str) -> None:
         before = self.deaths()[name]

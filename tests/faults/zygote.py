@@ -12,19 +12,22 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
-import alembic.command
 import msgspec
 import psycopg
 import sqlalchemy.dialects.postgresql.psycopg
-import sqlalchemy.dialects.sqlite.pysqlite
+import uvicorn.lifespan.off
 
 import edge.__main__
 import services.auth.__main__
 import services.metering.__main__
 import services.router.__main__
+from edge.app import make_app
+from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis import process
+from services.chassis.database import Database
+from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
 from tests.faults.bugs import BUGS
 
 PR_SET_PDEATHSIG = 1
@@ -35,8 +38,8 @@ MAINS: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
     "metering": services.metering.__main__.main,
     "router": services.router.__main__.main,
 }
-# They are imported late by those who use them, and would be imported again after every fork.
-IMPORTED_EARLY = (alembic.command, psycopg, sqlalchemy.dialects.postgresql.psycopg, sqlalchemy.dialects.sqlite.pysqlite)
+# Those who need them import them late, which would happen again after every fork.
+NEEDED_LATE = (psycopg, sqlalchemy.dialects.postgresql.psycopg, uvicorn.lifespan.off)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -114,7 +117,7 @@ class Zygote:
             os.environ.update(order.environ)
             if order.bug:
                 BUGS[order.bug].apply()
-            process.run(order.name, MAINS[order.service])
+            process.run(order.service, MAINS[order.service])
             exit_code = 0
         except SystemExit as end:
             exit_code = end.code if isinstance(end.code, int) else 1
@@ -142,8 +145,18 @@ def _tell(told: Told) -> None:
     os.write(1, msgspec.json.encode(told) + b"\n")
 
 
+def warm_up() -> None:
+    """What every process does at its start, done once: it imports much."""
+    make_app(cast(Any, None))
+    for name, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
+        database = Database("sqlite://", name)
+        database.migrate(migrations)
+        database.close()
+
+
 def main() -> None:
     zygote = Zygote()
+    warm_up()
     # Objects that never move to another generation are pages that children go on sharing.
     gc.collect()
     gc.freeze()
