@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any, Final
 
 from services.chassis.database import Database
-from services.metering.records import Usage
 from services.metering.store import checks
 
 # Whoever reads them needs the first ones.
@@ -25,6 +24,9 @@ _CHECKS: Final[tuple[tuple[Any, str], ...]] = (
     (checks.UNBOOKED_SETTLEMENTS, "request {0}: settled, though nothing was booked"),
     (checks.CLAIMS_WITHOUT_HOLDS, "account {0}: request {1} has an Idempotency-Key of it, but no hold"),
     (checks.COUNTERS_AGAINST_LEDGER, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
+    (checks.OVERCHARGED_REQUESTS, "request {0}: charged {1} nanos more than it cost"),
+    (checks.ENTRIES_WITHOUT_PRICE, "{0} of {1}: by a price of class {2} in version {3}, which does not exist"),
+    (checks.WRONG_COSTS, "request {0}: booked at {1} nanos, its tokens cost {2}"),
 )
 
 
@@ -37,18 +39,3 @@ def _violations(connection: Any) -> Iterator[str]:
     for check, line in _CHECKS:
         for row in checks.stream(connection, check):
             yield line.format(*row)
-    yield from _wrong_costs(connection)
-
-
-def _wrong_costs(connection: Any) -> Iterator[str]:
-    prices = checks.all_prices(connection)
-    for row in checks.stream(connection, checks.BILLED_REQUESTS):
-        price = prices.get((row.price_version, row.class_id))
-        if price is None:
-            yield f"request {row.request_id}: charged by price version {row.price_version}, which does not exist"
-            continue
-        cost_nanos = price.cost_nanos(Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens))
-        if cost_nanos != row.revenue_nanos:
-            yield f"request {row.request_id}: booked at {row.revenue_nanos} nanos, its tokens cost {cost_nanos}"
-        if -row.customer_nanos > cost_nanos:
-            yield f"request {row.request_id}: charged {-row.customer_nanos} nanos, its tokens cost {cost_nanos}"

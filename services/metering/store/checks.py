@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.metering.prices import Price
+from services.metering.prices import MILLION
 from services.metering.records import CHARGES
-from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, prices, usage_hours
 
 _IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)
 _IS_BILLED: Final = ledger.c.kind.in_((*CHARGES, "loss"))
+_IS_ITS_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
@@ -41,6 +42,32 @@ def _counters_against_ledger() -> sa.Select[Any]:
     differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in (*names, "cost_nanos", "loss_nanos")))
     columns = [both.c[name] for name in keys]
     return sa.select(*columns).group_by(*columns).having(differ).order_by(*columns)
+
+
+def _wrong_costs() -> sa.Select[Any]:
+    """Dollars and their fractions apart: their product with the tokens would not fit the database's integers."""
+    prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
+        # PostgreSQL adds integers up to decimals.
+        sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger)
+        for name in (*_TOKENS, "revenue_nanos")
+    )
+    parts = (
+        (prompt_tokens - cached_tokens, prices.c.input_nanos_per_million),
+        (cached_tokens, prices.c.cached_input_nanos_per_million),
+        (completion_tokens, prices.c.output_nanos_per_million),
+    )
+    whole_nanos = sum((tokens * (price // MILLION) for tokens, price in parts), start=sa.literal(0, sa.BigInteger))
+    millionths = sum((tokens * (price % MILLION) for tokens, price in parts), start=sa.literal(0, sa.BigInteger))
+    cost_nanos = whole_nanos + (millionths + (MILLION - 1)) // MILLION
+    price_columns = [column for column in prices.c if column is not prices.c.class_id]
+    return (
+        sa.select(ledger.c.request_id, booked_nanos, cost_nanos)
+        .join(prices, _IS_ITS_PRICE)
+        .where(_IS_BILLED)
+        .group_by(ledger.c.request_id, ledger.c.class_id, *price_columns)
+        .having(booked_nanos != cost_nanos)
+        .order_by(ledger.c.request_id)
+    )
 
 
 # Account, balance and held, where not 0 <= held <= balance.
@@ -134,27 +161,27 @@ CLAIMS_WITHOUT_HOLDS: Final = (
 # Account, key, class and hour whose counters are not what its charges say.
 COUNTERS_AGAINST_LEDGER: Final = _counters_against_ledger()
 
-# Of every request: class, price version, all tokens that were billed, what was booked for them, and what was charged.
-BILLED_REQUESTS: Final = (
-    sa.select(
-        ledger.c.request_id,
-        ledger.c.class_id,
-        ledger.c.price_version,
-        *(
-            sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger).label(name)
-            for name in (*_TOKENS, "revenue_nanos", "customer_nanos")
-        ),
-    )
+# Request, and how much more it was charged than it cost.
+OVERCHARGED_REQUESTS: Final = (
+    sa.select(ledger.c.request_id, sa.func.sum(ledger.c.loss_nanos))
     .where(_IS_BILLED)
-    .group_by(ledger.c.request_id, ledger.c.class_id, ledger.c.price_version)
+    .group_by(ledger.c.request_id)
+    .having(sa.func.sum(ledger.c.loss_nanos) > 0)
+    .order_by(ledger.c.request_id)
 )
+
+# Kind, request, class and price version of entries by a price that does not exist.
+ENTRIES_WITHOUT_PRICE: Final = (
+    sa.select(ledger.c.kind, ledger.c.request_id, ledger.c.class_id, ledger.c.price_version)
+    .outerjoin(prices, _IS_ITS_PRICE)
+    .where(_IS_BILLED, prices.c.version.is_(None))
+    .order_by(ledger.c.request_id)
+)
+
+# Request, what was booked for it, and what its tokens cost by the price of its version, where that is not the same.
+WRONG_COSTS: Final = _wrong_costs()
 
 
 def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """In portions: the ledger need not fit into memory."""
     return iter(connection.execution_options(yield_per=1000).execute(check))
-
-
-def all_prices(connection: sa.Connection) -> dict[tuple[int, str], Price]:
-    rows = connection.execute(sa.select(prices).join(price_versions, prices.c.version == price_versions.c.version))
-    return {(version, class_id): Price(*amounts) for version, class_id, *amounts in rows}
