@@ -1,4 +1,6 @@
-"""What the tests ask."""
+"""What the tests ask, and what they are answered."""
+
+from typing import Any
 
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
@@ -18,3 +20,11 @@ WEATHER: ChatCompletionToolParam = {
         },
     },
 }
+
+CHAT: dict[str, Any] = {"model": "mezzo", "messages": QUESTION, "stream": True}
+# An answer of this class is streamed to us even when it is wanted whole.
+WHOLE_CHAT: dict[str, Any] = {"model": "fortissimo", "messages": QUESTION}
+
+# Three tokens, by our count too.
+RAIN = ["It", " rains", "."]
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7}

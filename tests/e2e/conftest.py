@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
+from tests.e2e.house import House
 from tests.service import Service, UpstreamThread
 from tests.upstream import Reply, Upstream
 
@@ -29,6 +30,21 @@ def service(shared_upstream: Upstream) -> Iterator[Service]:
     """At debug level, so that whatever a log could ever hold is written."""
     with Service(shared_upstream, {"LEGATO_DEBUG": "1"}) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def shared_house(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    failpoints = tmp_path_factory.mktemp("failpoints")
+    environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
+    with Service(shared_upstream, environ) as service:
+        yield House(service, shared_upstream, failpoints)
+
+
+@pytest.fixture
+def house(shared_house: House, upstream: Upstream) -> Iterator[House]:
+    """A service whose processes may be killed, as long as they are back at the end."""
+    yield shared_house
+    assert shared_house.service.audit() == []
 
 
 @pytest.fixture

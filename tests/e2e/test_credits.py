@@ -1,10 +1,14 @@
 """What a chat costs, and what happens when the credit ends."""
 
+import json
+from collections import Counter
+
 import openai
 import pytest
 
+from edge.chat import BYTES_PER_TOKEN, UNSEEN_PROMPT_TOKENS
 from tests.e2e.chats import QUESTION
-from tests.e2e.raw_http import post_chat
+from tests.e2e.raw_http import OpenChat, post_chat
 from tests.service import Service
 from tests.upstream import Reply, Upstream
 
@@ -63,9 +67,10 @@ def test_prompt_with_more_tokens_than_its_size_suggests_is_charged_whole(
     assert service.settled_balance_nanos(account) == 5 * DOLLAR_NANOS - cost_nanos
 
 
-def test_balance_is_the_credit_less_all_charges(
+def test_balance_is_the_credit_less_all_charges_litellm_30460(
     service: Service, client: openai.OpenAI, upstream: Upstream, account: str
 ) -> None:
+    """There, the counter that admitted requests said 50 where the database said 14."""
     service.legato("credits", "grant", account, "0.000000001")
     service.legato("credits", "adjust", account, "-1.25", "--reason", "a test")
     for model in PRICES:
@@ -109,4 +114,34 @@ def test_answer_ends_with_length_where_the_credit_ends(service: Service, upstrea
     assert refused.error["type"] == "insufficient_quota"
     assert len(upstream.requests) == 1
     assert service.settled_balance_nanos(account) == balance_nanos
+    assert service.audit() == []
+
+
+def test_of_500_at_once_as_many_are_served_as_the_credit_affords_litellm_26672(
+    service: Service, upstream: Upstream
+) -> None:
+    """There, 99 dollars were spent of a budget of 30. Also litellm#34732, #16011, one-api#2440 and new-api#6609: the
+    balance was looked at first and charged later, so that requests at once all found it sufficient."""
+    afforded, max_tokens = 37, 50
+    body = {"model": "mezzo", "messages": QUESTION, "stream": True, "max_tokens": max_tokens}
+    # What the edge holds for this: its guess of the prompt, and all that was asked for. The provider counts the same.
+    prompt_tokens = len(json.dumps(QUESTION)) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
+    upstream.default_reply = Reply(usage={"prompt_tokens": prompt_tokens, "completion_tokens": max_tokens})
+    cost_nanos = 100 * prompt_tokens + 210 * max_tokens
+    account = service.new_account(credits=f"{afforded * cost_nanos / DOLLAR_NANOS:.9f}")
+    service.legato("accounts", "set", account, "--requests-per-minute", "15000")
+    api_key = service.new_key(account)
+    chats = [OpenChat(service, api_key, body) for _ in range(500)]
+    for chat in chats:
+        chat.read_until(b"\r\n")
+    statuses = Counter(chat.received.split()[1] for chat in chats)
+    for chat in chats:
+        if chat.received.startswith(b"HTTP/1.1 200"):
+            chat.read_until(b"[DONE]")
+        chat.leave()
+    assert statuses.keys() <= {b"200", b"402", b"429"}
+    assert statuses[b"200"] == len(upstream.requests) == afforded
+    assert service.settled_balance_nanos(account) == 0
+    assert [entry.loss_nanos for entry in service.entries(account)] == [0] * afforded
+    assert {hold.amount_nanos for hold in service.holds(account) if hold.state == "settled"} == {cost_nanos}
     assert service.audit() == []

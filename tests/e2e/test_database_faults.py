@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
-from tests.e2e.chats import QUESTION
+from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import Charged, check_books, read_rules
 from tests.postgres import Postgres
@@ -20,7 +20,6 @@ from tests.upstream import Reply, Upstream
 RULES = read_rules("What failed of ours")
 CREDIT_NANOS = 5 * 10**9
 
-CHAT = {"model": "mezzo", "messages": QUESTION, "stream": True}
 SLOW = Reply(event_delay_s=0.25)
 CHARGED = Charged(11, 7)
 
@@ -78,11 +77,11 @@ class OnPostgresql:
             os.kill(connection.info.backend_pid, signal.SIGKILL)
 
 
-House = OnSqlite | OnPostgresql
+Faulty = OnSqlite | OnPostgresql
 
 
 @pytest.fixture(scope="module")
-def postgresql_house(shared_upstream: Upstream, postgres_server: Postgres) -> Iterator[OnPostgresql]:
+def faulty_postgresql(shared_upstream: Upstream, postgres_server: Postgres) -> Iterator[OnPostgresql]:
     url = postgres_server.create_database()
     with Service(shared_upstream, {"LEGATO_DATABASE_URL": url}) as service:
         yield OnPostgresql(service, url)
@@ -90,20 +89,21 @@ def postgresql_house(shared_upstream: Upstream, postgres_server: Postgres) -> It
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def house(request: pytest.FixtureRequest, service: Service, upstream: Upstream) -> House:
+def faulty(request: pytest.FixtureRequest, service: Service, upstream: Upstream) -> Faulty:
     if request.param == "sqlite":
         return OnSqlite(service)
-    house: OnPostgresql = request.getfixturevalue("postgresql_house")
-    return house
+    faulty: OnPostgresql = request.getfixturevalue("faulty_postgresql")
+    return faulty
 
 
-def test_locked_database_is_waited_for(house: House, upstream: Upstream) -> None:
-    service, running_account, waiting_account = house.service, house.service.new_account(), house.service.new_account()
+def test_locked_database_is_waited_for(faulty: Faulty, upstream: Upstream) -> None:
+    service = faulty.service
+    running_account, waiting_account = service.new_account(), service.new_account()
     waiting_key = service.new_key(waiting_account)
     upstream.replies.append(SLOW)
     running = OpenChat(service, service.new_key(running_account), CHAT)
     running.read_until(b'"Hello"')
-    with house.locked():
+    with faulty.locked():
         waiting = OpenChat(service, waiting_key, CHAT)
         running.read_until(b"[DONE]")
         [hold] = service.holds(running_account)
@@ -115,13 +115,14 @@ def test_locked_database_is_waited_for(house: House, upstream: Upstream) -> None
     assert service.audit() == []
 
 
-def test_full_database_takes_nothing_new_and_breaks_nothing(house: House, upstream: Upstream) -> None:
-    service, running_account, refused_account = house.service, house.service.new_account(), house.service.new_account()
+def test_full_database_takes_nothing_new_and_breaks_nothing(faulty: Faulty, upstream: Upstream) -> None:
+    service = faulty.service
+    running_account, refused_account = service.new_account(), service.new_account()
     refused_key = service.new_key(refused_account)
     upstream.replies.append(SLOW)
     running = OpenChat(service, service.new_key(running_account), CHAT)
     running.read_until(b'"Hello"')
-    with house.full():
+    with faulty.full():
         refused = post_chat(service, refused_key, CHAT)
         running.read_until(b"[DONE]")
         [hold] = service.holds(running_account)
@@ -135,8 +136,8 @@ def test_full_database_takes_nothing_new_and_breaks_nothing(house: House, upstre
     assert service.audit() == []
 
 
-def test_restarted_database_breaks_no_stream(postgresql_house: OnPostgresql, upstream: Upstream) -> None:
-    service = postgresql_house.service
+def test_restarted_database_breaks_no_stream(faulty_postgresql: OnPostgresql, upstream: Upstream) -> None:
+    service = faulty_postgresql.service
     accounts = [service.new_account() for _ in range(10)]
     upstream.default_reply = SLOW
     chats = [OpenChat(service, service.new_key(account), CHAT) for account in accounts]
@@ -144,7 +145,7 @@ def test_restarted_database_breaks_no_stream(postgresql_house: OnPostgresql, ups
         chat.read_until(b'"Hello"')
     new_account = service.new_account()
     new_key = service.new_key(new_account)
-    postgresql_house.restart()
+    faulty_postgresql.restart()
     new = post_chat(service, new_key, CHAT)
     for chat, account in zip(chats, accounts, strict=True):
         chat.read_until(b"[DONE]")

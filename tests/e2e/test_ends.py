@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from services.chassis.money import parse_usd
-from tests.e2e.chats import QUESTION
+from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE, WHOLE_CHAT
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
 from tests.e2e.rules import NONE, Rule, check_books, read_rules, usage_to_charge
 from tests.service import Service, wait_for_requests, wait_until
@@ -18,12 +18,6 @@ RULES = read_rules("What happened")
 # A provider that falls silent, and an answer that does not end, are given up after a moment.
 HASTY = {"LEGATO_UPSTREAM_FIRST_BYTE_S": "1", "LEGATO_UPSTREAM_IDLE_S": "1", "LEGATO_STREAM_LIFE_S": "3"}
 
-CHAT = {"model": "mezzo", "messages": QUESTION, "stream": True}
-# An answer of this class is streamed to us even when it is wanted whole.
-WHOLE_CHAT = {"model": "fortissimo", "messages": QUESTION}
-
-RAIN = ["It", " rains", "."]
-USAGE = {"prompt_tokens": 11, "completion_tokens": 7}
 BEGINNING = '{"choices":[{"delta":{"content":"It rains"}}]}'
 LITTLE = "0.0001"
 

@@ -49,9 +49,10 @@ AFTER_IT = {
 
 
 @pytest.mark.parametrize("failure", AFTER_IT)
-def test_failure_in_mid_stream_is_one_error_event_and_what_came_is_charged(
+def test_failure_in_mid_stream_is_one_error_event_and_what_came_is_charged_eliza_9904(
     service: Service, upstream: Upstream, account: str, api_key: str, failure: str
 ) -> None:
+    """There, a stream that failed never settled its hold."""
     upstream.default_reply = AFTER_IT[failure]
     answer = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True})
     assert answer.status == 200
