@@ -218,9 +218,8 @@ async def test_right_costs_are_found_right_also_where_they_are_largest(database:
     dearest = Price(LARGEST_PRICE_NANOS, LARGEST_PRICE_NANOS - 1, LARGEST_PRICE_NANOS - 999_999)
     prices = await database.write(lambda connection: adopt_prices(connection, {"forte": dearest}))
     writer = Writer(database, prices, LIFE_S, log)
-    await ask_each(writer, grant(LARGEST_BALANCE_NANOS))
     usages = ((1, 1, 1), (0, 0, 0), (7, 3, 10**4 - 1), (10**9, 10**9, 3), (10**9, 0, 0))
+    await ask_each(writer, grant(LARGEST_BALANCE_NANOS), *(reserve(number, output=1) for number in range(len(usages))))
     for number, (prompt, cached, completion) in enumerate(usages):
-        await ask_each(writer, reserve(number, output=1))
         await ask_each(writer, settle(number, prompt=prompt, cached=cached, completion=completion))
     assert await audit(database) == []
