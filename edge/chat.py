@@ -260,6 +260,9 @@ class Chat:
         self._over = True
         self._resolve(end)
         if not self._reply.delivered:
+            if self._claim is not None:
+                # Whoever repeats the request at once, at whatever edge, must find its key free.
+                await self._endpoint.metering.acknowledged(self._request_id)
             raise error
         await self._reply.fail(error)
 

@@ -33,7 +33,8 @@ class Metering:
         self._replicas = replicas
         self._clock = clock
         self._log = log
-        self._settlements: set[asyncio.Task[None]] = set()
+        # By request.
+        self._settlements: dict[str, asyncio.Task[None]] = {}
 
     async def admit(self, principal: Principal) -> pb.AdmitResponse:
         """Takes one request from the key's rate; raises RATE_LIMITED."""
@@ -55,8 +56,8 @@ class Metering:
         """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
         process, not to a client who may have left."""
         task = asyncio.create_task(self._resolve_until_answered(slot, acknowledged))
-        self._settlements.add(task)
-        task.add_done_callback(self._settlements.discard)
+        self._settlements[slot.request_id] = task
+        task.add_done_callback(lambda _: self._settlements.pop(slot.request_id))
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
         """What running requests have delivered so far, in one message to each replica."""
@@ -71,7 +72,12 @@ class Metering:
     async def settled(self) -> None:
         """Wait until every settlement that is under way was answered. One that is refused stays in its slot."""
         while self._settlements:
-            await asyncio.wait(self._settlements)
+            await asyncio.wait(self._settlements.values())
+
+    async def acknowledged(self, request_id: str) -> None:
+        """Wait a little for one settlement."""
+        if (task := self._settlements.get(request_id)) is not None:
+            await asyncio.wait({task}, timeout=PATIENCE_S)
 
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
         with errors_of("Metering"):

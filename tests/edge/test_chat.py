@@ -15,7 +15,7 @@ from edge.journal import OPEN, SEAL
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
 from edge.services import SHARED_STREAM_BYTES, RouterReplica
-from protos.metering.v1.metering_pb2 import Balance
+from protos.metering.v1.metering_pb2 import Balance, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
@@ -89,7 +89,9 @@ class Room:
                 await asyncio.sleep(0.01)
         return routers
 
-    def chat(self, *, stream: bool = True, life_s: float = 3600, messages_json: bytes = b"[]") -> Chat:
+    def chat(
+        self, *, stream: bool = True, life_s: float = 3600, messages_json: bytes = b"[]", key: bytes = b""
+    ) -> Chat:
         nothing: Any = None
         endpoint = ChatEndpoint(
             nothing,
@@ -104,7 +106,9 @@ class Room:
         )
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
-        return Chat(endpoint, ANN, body, "forte", f"{7:032x}", reply_type(self._send, "chatcmpl-7", 1, "forte", []))
+        reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
+        claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
+        return Chat(endpoint, ANN, body, "forte", f"{7:032x}", reply, claim)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)
@@ -232,6 +236,14 @@ async def test_chat_for_which_the_journal_has_no_room_is_refused_before_anything
     slots[0].free()
     await room.chat().run()
     assert room.text == "Hello"
+
+
+async def test_key_of_a_request_that_failed_is_free_before_the_failure_is_told(room: Room) -> None:
+    """A client asks again at once, perhaps at another edge."""
+    await room.add_routers(saying(Balance(account_id="no such response")))
+    with pytest.raises(LegatoError):
+        await room.chat(key=bytes(32)).run()
+    assert (await room.metering.read_hold(7)).state == "void"
 
 
 class FirstOneFails:
