@@ -5,12 +5,16 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
+from services.chassis.metrics import serve_metrics
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
+from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.limits import LocalLimiter, Rate
 from services.metering.prices import read_prices
@@ -53,11 +57,19 @@ async def main() -> None:
         metering = MeteringServicer(database, writer, limiter, rate, log)
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
+        registry = CollectorRegistry()
+        if settings.metering_metrics_listen:
+            metrics = opened.enter_context(serve_metrics(settings.metering_metrics_listen, registry))
+            log.info("metrics.started", listen=metrics)
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
         await server.start()
         sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
         opened.callback(sweeping.cancel)
+        if settings.audit_interval_s:
+            auditor = Auditor(database, settings.audit_interval_s, clock, log, registry)
+            auditing = asyncio.create_task(auditor.run())
+            opened.callback(auditing.cancel)
         log.info("service.started", listen=listen, price_version=prices.current_version)
         await wait_for_stop()
         with contextlib.suppress(TimeoutError):

@@ -32,7 +32,11 @@ _CHECKS: Final[tuple[tuple[Any, str], ...]] = (
 
 async def audit(database: Database) -> list[str]:
     """On one snapshot, so that what is written meanwhile does not look like a mistake."""
-    return await database.read(lambda connection: list(islice(_violations(connection), LINES_MOST)))
+    return await database.read(find_violations)
+
+
+def find_violations(connection: Any) -> list[str]:
+    return list(islice(_violations(connection), LINES_MOST))
 
 
 def _violations(connection: Any) -> Iterator[str]:

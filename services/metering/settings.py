@@ -9,6 +9,8 @@ from services.metering.limits import LARGEST_RATE
 
 _Rate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_RATE)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_SecondsOrNever = Annotated[float, msgspec.Meta(ge=0)]
+_HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,3 +32,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
     hold_grace_s: _Seconds = 60.0
     sweep_interval_s: _Seconds = 1.0
+    # 0: never.
+    audit_interval_s: _SecondsOrNever = 300.0
+    # HOST:PORT; without it, no metrics are served.
+    metering_metrics_listen: _HostAndPort = ""

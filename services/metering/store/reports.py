@@ -1,7 +1,7 @@
 """Reading the books: balances, usage, and holds that are past their time."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -63,3 +63,15 @@ def find_overdue(connection: sa.Connection, most: int) -> list[tuple[str, str]]:
         .limit(most)
     )
     return [(row.request_id, row.account_id) for row in connection.execute(query)]
+
+
+class HoldCounts(NamedTuple):
+    live: int
+    # Past their deadline.
+    overdue: int
+
+
+def count_holds(connection: sa.Connection) -> HoldCounts:
+    is_overdue = holds.c.deadline_at_us < read_now_us(connection)
+    query = sa.select(sa.func.count(), sa.func.count().filter(is_overdue)).where(holds.c.state == "held")
+    return HoldCounts(*connection.execute(query).one())

@@ -1,12 +1,18 @@
 """`python -m services.metering`, as a process."""
 
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from protos.metering.v1 import metering_pb2 as pb
@@ -56,11 +62,18 @@ def test_balances_outlive_an_orderly_end(socket_folder: Path, admin: CreditAdmin
 
 
 def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> None:
-    process = start(tmp_path / "data", LEGATO_REQUESTS_PER_MINUTE="0", LEGATO_SWEEP_INTERVAL_S="soon")
+    process = start(
+        tmp_path / "data",
+        LEGATO_REQUESTS_PER_MINUTE="0",
+        LEGATO_SWEEP_INTERVAL_S="soon",
+        LEGATO_AUDIT_INTERVAL_S="-1",
+        LEGATO_METERING_METRICS_LISTEN="9100",
+    )
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert [line.split(":")[0] for line in said.splitlines()] == [
-        "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_SWEEP_INTERVAL_S",
+        "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_SWEEP_INTERVAL_S", "LEGATO_AUDIT_INTERVAL_S",
+        "LEGATO_METERING_METRICS_LISTEN",
     ]  # fmt: skip
     assert not (tmp_path / "data").exists()
 
@@ -82,3 +95,52 @@ def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) ->
     assert said.splitlines() == [
         "metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)"
     ]
+
+
+def test_metrics_are_served_where_it_was_asked_to(socket_folder: Path, admin: CreditAdminServiceStub) -> None:
+    process = start(socket_folder, LEGATO_METERING_METRICS_LISTEN="127.0.0.1:0", LEGATO_AUDIT_INTERVAL_S="0.1")
+    address = next_event(process, "metrics.started")["listen"]
+    balance_after_grant(admin, "grant-1")
+    wait_until(lambda: "legato_audit_violations 0.0" in metrics_at(address))
+    with sqlite3.connect(socket_folder / "metering.db") as books:
+        books.execute("UPDATE accounts SET balance_nanos = 6")
+    books.close()
+    wait_until(lambda: "legato_audit_violations 1.0" in metrics_at(address))
+    code, said = stop(process)
+    assert code == 0
+    assert "account acct_a: balance is +1 nanos off the sum of its ledger" in said
+
+
+def test_audit_that_takes_long_is_in_the_way_of_neither_writes_nor_the_end(
+    socket_folder: Path, postgres_url: str, admin: CreditAdminServiceStub
+) -> None:
+    process = start(socket_folder, LEGATO_DATABASE_URL=postgres_url, LEGATO_AUDIT_INTERVAL_S="0.1")
+    next_event(process, "service.started")
+    with psycopg.connect(postgres_url) as locking, psycopg.connect(postgres_url, autocommit=True) as watching:
+        locking.execute("LOCK TABLE metering.prices IN ACCESS EXCLUSIVE MODE")
+        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ledger%'"
+        wait_until(lambda: watching.execute(waiting).fetchone() is not None)
+        assert balance_after_grant(admin, "grant-1") == 5
+        assert stop(process)[0] == 0
+
+
+def next_event(process: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
+    assert process.stderr is not None
+    for line in process.stderr:
+        said: dict[str, Any] = json.loads(line)
+        if said["event"] == event:
+            return said
+    raise AssertionError(f"{event} was never said")
+
+
+def metrics_at(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
+        text: str = response.read().decode()
+        return text
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
