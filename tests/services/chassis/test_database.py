@@ -2,7 +2,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -295,3 +297,34 @@ async def test_standby_that_takes_no_writes_is_unavailable_and_can_be_read(postg
         await database.write(add(2))
     assert await database.read(note_ids) == [1]
     database.close()
+
+
+async def test_full_database_is_unavailable_until_there_is_room(database: Database) -> None:
+    with no_room(database), pytest.raises(DatabaseAway):
+        await database.write(add(*range(2, 10_000)))
+    await database.write(add(2))
+
+    assert await database.read(note_ids) == [1, 2]
+
+
+@contextmanager
+def no_room(database: Database) -> Iterator[None]:
+    if database.is_sqlite:
+        sa.event.listen(database.engine, "checkout", keep_size)
+        yield
+        sa.event.remove(database.engine, "checkout", keep_size)
+        database.engine.dispose()
+        return
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION refuse_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$"
+        )
+        connection.exec_driver_sql("CREATE TRIGGER no_room BEFORE INSERT ON notes EXECUTE FUNCTION refuse_room()")
+    yield
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("DROP FUNCTION refuse_room CASCADE")
+
+
+def keep_size(connection: Any, record: object, proxy: object) -> None:
+    # Less than it has is taken for what it has.
+    connection.execute("PRAGMA max_page_count = 1")
