@@ -78,6 +78,10 @@ test: lint ## Check everything, on databases that the tests start themselves
 bench: .venv/dev ## Measure the service on this machine. Options: make bench ARGS="--seconds 20"
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: faults
+faults: .venv/dev ## Kill every process at every step, and compare the books (an hour). Options: make faults ARGS="--kills 5 --points edge"
+	@$(BIN)/python -m tests.faults $(ARGS)
+
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew
 	@for name in run dev; do \

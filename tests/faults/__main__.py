@@ -6,13 +6,18 @@ import logging
 import random
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from tests.faults import campaign
+from tests.faults.directed import SCENARIOS
 from tests.faults.forks import Forks
 from tests.faults.points import POINTS, Point
 from tests.faults.tally import Tally, table
+from tests.faults.trials import TRIALS, Result, try_directed, try_out
 from tests.postgres import Postgres
+
+PARTS = ["forked", "whole", "bugs"]
 
 
 def main() -> int:
@@ -30,19 +35,43 @@ async def _run(options: argparse.Namespace) -> bool:
         good &= _show("Forked services", await _run_forked(points, options, dice))
     if "whole" in options.only:
         good &= _show("The whole service", await campaign.whole(points, options.whole_kills, dice).run())
+    if "bugs" in options.only:
+        print("Seeded mistakes\n", flush=True)
+        async for result in _try_bugs(dice):
+            good &= result.is_good
     return good
 
 
 async def _run_forked(points: Sequence[Point], options: argparse.Namespace, dice: random.Random) -> list[Tally]:
+    async with Forks() as forks, _postgres() as postgres:
+        plan = campaign.forked(forks, points, options.kills, dice, postgres.create_database)
+        plan.replay = options.replay
+        return await plan.run()
+
+
+@asynccontextmanager
+async def _postgres() -> AsyncIterator[Postgres]:
     postgres = Postgres()
     postgres.start()
     try:
-        async with Forks() as forks:
-            plan = campaign.forked(forks, points, options.kills, dice, postgres.create_database)
-            plan.replay = options.replay
-            return await plan.run()
+        yield postgres
     finally:
         postgres.stop()
+
+
+async def _try_bugs(dice: random.Random) -> AsyncIterator[Result]:
+    async with Forks() as forks:
+        for trial in TRIALS:
+            yield _told(await try_out(forks, trial, dice))
+    for bug in SCENARIOS:
+        yield _told(await try_directed(bug))
+
+
+def _told(result: Result) -> Result:
+    print(f"  {result.bug}\n    {result.caught or 'NOT SEEN'}", flush=True)
+    if result.false_alarm:
+        print(f"    and WITHOUT it: {result.false_alarm}", flush=True)
+    return result
 
 
 def _show(title: str, tallies: Sequence[Tally]) -> bool:
@@ -62,16 +91,14 @@ def _chosen(names: Sequence[str]) -> list[Point]:
 
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="at each point, in forked services")
-    parser.add_argument("--whole-kills", type=int, default=20, help="at each point, with the whole service")
-    parser.add_argument("--points", nargs="*", default=[], help="only those whose names begin so")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
-    parser.add_argument("--replay", type=int, help="the seed of one round, to play it again and again")
+    parser.add_argument("--kills", type=int, default=200, help="at each point, in forked services (200)")
+    parser.add_argument("--whole-kills", type=int, default=20, help="at each point, with the whole service (20)")
+    parser.add_argument("--points", nargs="+", default=[], help="only those whose names begin so")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="of the three parts (all)")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of all dice")
+    parser.add_argument("--replay", type=int, help="play the forked round of this seed, again and again")
     return parser.parse_args()
 
-
-PARTS = ["forked", "whole"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,10 +1,17 @@
-"""A place for the bytecode of processes that are started again and again, whatever the environment says about it."""
+"""Bytecode for processes that are started again and again, also where the environment wants none to be written."""
 
 import atexit
 import shutil
+import sys
 import tempfile
+from functools import cache
 
-_FOLDER = tempfile.mkdtemp(prefix="lg-bytecode-")
-atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 
-WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": _FOLDER}
+@cache
+def with_bytecode() -> dict[str, str]:
+    """Variables for such a process."""
+    if not sys.dont_write_bytecode:
+        return {}
+    folder = tempfile.mkdtemp(prefix="lg-bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}

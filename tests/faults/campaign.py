@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.faults import parts
 from tests.faults.forked_house import ForkedHouse
 from tests.faults.forks import Forks
 from tests.faults.house import House
@@ -22,7 +21,6 @@ from tests.faults.whole_house import WholeHouse
 UNIT: Final = 10
 # A point that is missed this many times for each kill is not reached at all.
 MOST_MISSES: Final = 4
-CUSTOMERS: Final = 8
 # Holds are given up after seconds, for those who wait for it.
 SHORT_LIVES: Final = {"LEGATO_STREAM_LIFE_S": "2", "LEGATO_HOLD_GRACE_S": "0.5", "LEGATO_SWEEP_INTERVAL_S": "0.05"}
 
@@ -47,7 +45,11 @@ class Campaign:
     dice: random.Random
     # Play rounds with this seed only.
     replay: int | None = None
+    # Of each kind, however many it would have.
+    most_houses: int = 100
     tallies: dict[str, Tally] = field(default_factory=dict)
+    # Of every violation.
+    stories: list[str] = field(default_factory=list)
 
     async def run(self) -> list[Tally]:
         self.tallies = {point.name: Tally(point.name, self.kills) for point in self.points}
@@ -56,7 +58,7 @@ class Campaign:
         workers = [
             asyncio.create_task(self._work(kind, queues[kind.name]))
             for kind in self.kinds
-            for _ in range(min(kind.houses, len(queues[kind.name])))
+            for _ in range(min(kind.houses, len(queues[kind.name]), self.most_houses))
         ]
         try:
             await asyncio.gather(*workers)
@@ -70,11 +72,10 @@ class Campaign:
     def _share_out(self) -> Mapping[str, deque[tuple[Point, int]]]:
         """Each point's kills, divided among its kinds of house, in units."""
         queues: dict[str, deque[tuple[Point, int]]] = {kind.name: deque() for kind in self.kinds}
-        for point in self.points:
+        for at, point in enumerate(self.points):
             names = self.kinds_for(point)
-            for at, start in enumerate(range(0, self.kills, UNIT)):
-                kills = min(UNIT, self.kills - start)
-                queues[names[at % len(names)]].append((point, kills))
+            for turn, start in enumerate(range(0, self.kills, UNIT)):
+                queues[names[(at + turn) % len(names)]].append((point, min(UNIT, self.kills - start)))
         for queue in queues.values():
             # So that what is slow and what is wrong shows early at every point.
             self.dice.shuffle(queue)
@@ -94,12 +95,12 @@ class Campaign:
         """Until there is nothing left to do, or the house is not fit for more."""
         while queue:
             point, kills = queue.popleft()
-            stage = await Stage.prepare(house, CUSTOMERS)
+            stage = await Stage.prepare(house)
             left = await self._play(stage, kind, point, kills)
             violations = await house.ledger.audit()
             self.tallies[point.name].audit += len(violations)
             for violation in violations:
-                self._progress.say(f"AUDIT at {point.name} ({kind.name}): {violation}")
+                self._tell(f"AUDIT at {point.name} ({kind.name}): {violation}")
             if left:
                 queue.appendleft((point, left))
                 return
@@ -112,7 +113,7 @@ class Campaign:
             outcome = await stage.play(point, self.dice.getrandbits(32) if self.replay is None else self.replay)
             tally.add(outcome)
             for violation in outcome.violations:
-                self._progress.say(story(outcome, violation, kind.name))
+                self._tell(story(outcome, violation, kind.name))
             if outcome.reached:
                 kills -= 1
                 self._progress.advance(point.name)
@@ -123,6 +124,10 @@ class Campaign:
             if outcome.is_stuck:
                 return max(0, kills - 1)
         return 0
+
+    def _tell(self, story: str) -> None:
+        self.stories.append(story)
+        self._progress.say(story)
 
 
 def forked(
@@ -142,7 +147,7 @@ def forked(
         Kind("PostgreSQL", postgres),
         Kind("SQLite, slow answers", sqlite),
         Kind("PostgreSQL, slow answers", postgres),
-        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=2),
+        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=3),
     ]
     return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
 
@@ -157,17 +162,15 @@ def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
 
 
 def _kinds_of_forked(point: Point) -> Sequence[str]:
-    if point.how == "machine lost":
+    if point.waits_for_sweep:
         return ["SQLite, short lives"]
-    suffix = ", slow answers" if parts.SLOW in point.cast else ""
-    if point.process == "metering":
+    suffix = ", slow answers" if point.is_slow else ""
+    if point.process in ("metering", "everything"):
         return [f"SQLite{suffix}", f"PostgreSQL{suffix}"]
-    if point.process == "edge" and not suffix:
+    if point.process == "edge" and not point.is_slow:
         return ["SQLite", "two edges"]
     return [f"SQLite{suffix}"]
 
 
 def _kinds_of_whole(point: Point) -> Sequence[str]:
-    if point.how == "machine lost":
-        return ["short lives"]
-    return ["one edge", "two edges"]
+    return ["short lives"] if point.waits_for_sweep else ["one edge", "two edges"]

@@ -87,10 +87,11 @@ class Received:
 
 
 class Chat:
-    def __init__(self, part: Part, customer: Customer, tag: str) -> None:
+    def __init__(self, part: Part, customer: Customer, tag: str, idempotency_key: str = "") -> None:
         self.part = part
         self.customer = customer
         self.tag = tag
+        self.idempotency_key = idempotency_key
         self.prompt = f"{tag} How is the weather in Paris?" + " a b" * (part.dense_words // 2)
         self.received = Received()
         # The provider's book: each time that it was asked, by whatever router.
@@ -127,6 +128,10 @@ class Chat:
     def wants_to_leave(self) -> bool:
         after = self.part.leaves_after
         return after is not None and bool(self.asked) and self.received.tokens >= after * self.part.piece_tokens
+
+    def again(self) -> "Chat":
+        """The same request once more, byte for byte."""
+        return Chat(self.part, self.customer, self.tag, self.idempotency_key)
 
     def reply(self) -> Reply:
         part, usage = self.part, self.provider_usage

@@ -48,8 +48,9 @@ async def _leave(chat: Chat) -> None:
 
 def _request(chat: Chat) -> bytes:
     body = chat.body
+    name = f"Idempotency-Key: {chat.idempotency_key}\r\n" if chat.idempotency_key else ""
     head = (
         f"POST {CHAT_PATH} HTTP/1.1\r\nHost: faults\r\nAuthorization: Bearer {chat.customer.api_key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{name}Connection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from cli.connection import Services, running_services
 from services.chassis import failpoints
@@ -29,13 +30,13 @@ class ForkedHouse(House):
         edges: int = 1,
         database_url: str = "",
         settings: Mapping[str, str] | None = None,
-        bug: str = "",
+        changes: tuple[str, ...] = (),
     ) -> None:
-        """Without `database_url`, SQLite files. `bug` is a seeded mistake that every process is made with."""
+        """Without `database_url`, SQLite files. `changes` are made to the code of every process: see `bugs.py`."""
         super().__init__(provider, edges)
         self._forks = forks
         self._database_url = database_url
-        self._bug = bug
+        self._changes = changes
         self._listener = forks.borrow_listener()
         self.address = self._listener.getsockname()
         self.data.mkdir()
@@ -70,16 +71,15 @@ class ForkedHouse(House):
     def deaths(self) -> Counter[str]:
         return self._deaths.copy()
 
-    def kill(self, name: str) -> None:
+    def signal(self, name: str, number: signal.Signals) -> None:
         pid = self._pids.get(name)
         if pid is not None:
-            # It may be dead already, and nobody has heard of it yet.
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
-    async def replace(self, name: str) -> None:
+    async def replace(self, name: str, old_journals: Mapping[Path, bytes]) -> None:
         await self._end(name)
-        self.lose_journals()
+        self._lose_journals(old_journals)
         self._kept_down.discard(name)
         self._order(name)
 
@@ -90,7 +90,7 @@ class ForkedHouse(House):
         """It stays down, until it is ordered again."""
         self._kept_down.add(name)
         while name in self._pids:
-            self.kill(name)
+            self.signal(name, signal.SIGKILL)
             await asyncio.sleep(0.001)
 
     def _make_environ(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +120,7 @@ class ForkedHouse(House):
             environ={**self._environ, **health},
             output=str(self.folder / f"{name}.log"),
             keep_fd=self._listener.fileno() if number else None,
-            bug=self._bug,
+            changes=self._changes,
         )
         self._forks.order(order, lambda told: self._hear(name, told))
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from tests.faults.bytecode import WITH_BYTECODE
+from tests.faults.bytecode import with_bytecode
 from tests.faults.zygote import Order, Told
 
 # More than there are houses at any time. A process that runs cannot be handed another socket, so all are made before.
@@ -29,7 +29,7 @@ class Forks:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno() for listener in self._listeners],
-            env={**os.environ, **WITH_BYTECODE},
+            env={**os.environ, **with_bytecode()},
         )
         self._hearing = asyncio.create_task(self._hear())
         return self

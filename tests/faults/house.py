@@ -3,9 +3,11 @@
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from cli.accounts import create_account
@@ -19,7 +21,7 @@ from tests.faults.provider import Provider
 
 # In memory where that is to be had: what is killed here is processes, not machines.
 FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))
-CREDIT_NANOS = 5 * 10**9
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
 
 
 class House(ABC):
@@ -55,11 +57,14 @@ class House(ABC):
         ...
 
     @abstractmethod
-    def kill(self, name: str) -> None: ...
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """To a process that may be dead already."""
+        ...
 
     @abstractmethod
-    async def replace(self, name: str) -> None:
-        """Kill an edge and lose its journal, as if its machine were gone and another had taken its place."""
+    async def replace(self, name: str, old_journals: Mapping[Path, bytes]) -> None:
+        """Kill an edge and lose its journal, as if its machine were gone and another had taken its place. After a
+        reboot of the same one, old pages may be found."""
         ...
 
     @abstractmethod
@@ -74,8 +79,8 @@ class House(ABC):
         taken = {path.name: _taken(path) for path in self._journal_files()} if not holds else {}
         return "; ".join(holds + [f"{name} has {count} slots taken" for name, count in taken.items() if count])
 
-    async def new_customers(self, count: int) -> list[Customer]:
-        return await asyncio.to_thread(self._make_customers, count)
+    async def new_customers(self, count: int, credit_nanos: int) -> list[Customer]:
+        return await asyncio.to_thread(self._make_customers, count, credit_nanos)
 
     def arm(self, point: str, countdown: int) -> None:
         draft = self.failpoints / f".{point}"
@@ -89,17 +94,23 @@ class House(ABC):
         for path in self.failpoints.iterdir():
             path.unlink(missing_ok=True)
 
-    def lose_journals(self) -> None:
+    def pages(self) -> dict[Path, bytes]:
+        """The journals as they are now, and as another boot of the machine would find them."""
+        return {path: path.read_bytes().replace(BOOT_ID, bytes(len(BOOT_ID)), 1) for path in self._journal_files()}
+
+    def _lose_journals(self, old_journals: Mapping[Path, bytes]) -> None:
         for path in self._journal_files():
             path.unlink()
+        for path, pages in old_journals.items():
+            path.write_bytes(pages)
 
     def _journal_files(self) -> list[Path]:
         return sorted(self.journals.glob("*.journal"))
 
-    def _make_customers(self, count: int) -> list[Customer]:
+    def _make_customers(self, count: int, credit_nanos: int) -> list[Customer]:
         made = []
         for number in range(count):
-            account, _ = create_account(self.services, f"customer {number}", CREDIT_NANOS)
+            account, _ = create_account(self.services, f"customer {number}", credit_nanos)
             key = create_key(self.services, account.account_id, "faults", (), None)
             made.append(Customer(account.account_id, key.api_key))
         return made

@@ -27,8 +27,11 @@ class Circumstances:
     edge_died: bool = False
     # It may have been killed between a first delivery and the mark for it, so that one request may be free.
     mark_missed: bool = False
-    # Its journal went with it: only what metering knew before that, by account, is sure to be charged.
+    # Its journal went with it: only what metering knew before that is sure to be charged.
     journal_lost: bool = False
+    # It was away until its holds were given up; a settlement that comes later still counts.
+    was_away: bool = False
+    # That, by account.
     checkpoints: Mapping[str, Tokens] = field(default_factory=dict)
 
 
@@ -75,12 +78,17 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
 
 def _judge_amounts(chat: Chat, account: Account, price: Price, seen: Circumstances) -> list[Violation]:
     found: list[Violation] = []
-    if len(account.holds) > 1 or len(account.charges) > 1:
-        found.append(Violation("doubled", f"{len(account.holds)} holds and {len(account.charges)} charges", chat))
+    kinds = [entry.kind for entry in account.charges]
+    if len(account.holds) > 1 or len(kinds) > len(set(kinds)):
+        found.append(Violation("doubled", f"{len(account.holds)} holds and {kinds}", chat))
+    if len(chat.asked) > 1:
+        found.append(Violation("doubled", f"the provider was asked {len(chat.asked)} times", chat))
     cost_nanos = _cost(price, account.charged)
     if account.charged_nanos != cost_nanos:
         kind: Kind = "doubled" if account.charged_nanos > cost_nanos else "lost"
         found.append(Violation(kind, f"{account.charged_nanos} nanos for tokens that cost {cost_nanos}", chat))
+    if "late_charge" in kinds and not seen.was_away:
+        found.append(Violation("lost", "its credit was given up while it ran", chat))
     if account.losses and not seen.edge_died:
         found.append(Violation("lost", "a loss was booked, and no edge was killed", chat))
     return found

@@ -1,9 +1,9 @@
-"""One round: some chats at once, one death, everything back, and the books compared."""
+"""One round: some chats at once, one fault, everything back, and the books compared."""
 
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,20 +11,21 @@ from services.metering.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.character import load_character
 from services.router.prompt import compose_prompt
-from tests.faults.chat import Chat, Customer, Tokens
+from tests.faults.chat import Chat, Customer
 from tests.faults.client import converse
 from tests.faults.house import House
 from tests.faults.judge import Circumstances, Kind, Violation, judge
 from tests.faults.ledger import Account, first_request_id
 from tests.faults.parts import WHOLE
 from tests.faults.points import Point
+from tests.faults.reaper import Reaper, looks
 
 CHAT_PATIENCE_S: Final = 30.0
 # After the last chat has ended: nothing may be open for longer.
 QUIET_PATIENCE_S: Final = 30.0
-# Between two looks: first, and at most.
-POLL_S: Final = (0.005, 0.05)
-LONGEST_ROUND_S: Final = 0.08
+# Enough for any cast, each with more than all its rounds cost.
+CUSTOMERS: Final = 8
+CREDIT_NANOS: Final = 5 * 10**9
 
 _numbers = itertools.count(1)
 
@@ -38,6 +39,7 @@ class Outcome:
     point: Point
     seed: int
     passes: int
+    # The fault happened.
     reached: bool = False
     chats: list[Chat] = field(default_factory=list)
     accounts: Mapping[str, Account] = field(default_factory=dict)
@@ -50,19 +52,24 @@ class Outcome:
 class Stage:
     """A house, and the customers who chat in it round after round."""
 
-    def __init__(self, house: House, customers: list[Customer], guest: Customer) -> None:
+    def __init__(self, house: House, customers: list[Customer], guest: Customer, patience_s: float) -> None:
         """`guest` asks after every round whether the house serves."""
         self._house = house
         self._customers = customers
         self._guest = guest
+        self._patience_s = patience_s
         self._balances: dict[str, int] = {}
         self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices)
         self._character = load_character()
 
     @classmethod
-    async def prepare(cls, house: House, size: int) -> "Stage":
-        *customers, guest = await house.new_customers(size + 1)
-        stage = cls(house, customers, guest)
+    async def prepare(
+        cls, house: House, credit_nanos: int = CREDIT_NANOS, patience_s: float = QUIET_PATIENCE_S
+    ) -> "Stage":
+        """`patience_s` is how long anything may be open after the last chat has ended."""
+        customers = await house.new_customers(CUSTOMERS, credit_nanos)
+        [guest] = await house.new_customers(1, CREDIT_NANOS)
+        stage = cls(house, customers, guest, patience_s)
         found = house.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
         stage._balances = {account_id: account.balance_nanos for account_id, account in found.items()}
         await stage._probe()
@@ -70,26 +77,15 @@ class Stage:
 
     async def play(self, point: Point, seed: int) -> Outcome:
         house, dice = self._house, random.Random(seed)
-        passes = dice.randint(1, point.most_passes)
-        outcome = Outcome(point, seed, passes)
-        died_before = house.deaths()
-        cast = list(point.cast)
-        dice.shuffle(cast)
-        customers = dice.sample(self._customers, len(cast))
-        outcome.chats = [
-            Chat(part, customer, f"chat-{next(_numbers):08x}") for part, customer in zip(cast, customers, strict=True)
-        ]
+        outcome = Outcome(point, seed, passes=dice.randint(1, point.most_passes))
+        outcome.chats = self._cast(point, dice)
         house.provider.expect(outcome.chats)
-        since = first_request_id()
-        checkpoints: dict[str, Tokens] = {}
+        died_before, since = house.deaths(), first_request_id()
+        reaper = Reaper(house, point, outcome.passes, dice, outcome.chats, since)
+        reaping = asyncio.create_task(reaper.work(self._patience_s))
         try:
-            if point.place:
-                house.arm(point.place, passes)
-            if point.after:
-                house.arm(point.after, dice.randint(1, 8))
-            killing = asyncio.create_task(self._kill(point, dice, since, outcome.chats, checkpoints))
             await asyncio.gather(*(converse(chat, house.address, CHAT_PATIENCE_S) for chat in outcome.chats))
-            await killing
+            await reaping
             await self._quiet()
             outcome.reached = not house.is_armed(point.place)
             house.disarm()
@@ -99,33 +95,53 @@ class Stage:
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
         died = {name.partition("-")[0] for name in house.deaths() - died_before}
-        outcome.reached = outcome.reached and point.process in died
+        if point.how not in ("frozen", "paused", "nobody dies"):
+            outcome.reached = outcome.reached and bool(died) and point.process in (*died, "everything")
         edge_died = "edge" in died
-        seen = Circumstances(edge_died, edge_died and point.may_miss_mark, point.how == "machine lost", checkpoints)
+        seen = Circumstances(
+            edge_died=edge_died,
+            mark_missed=edge_died and point.may_miss_mark,
+            journal_lost=point.loses_journal,
+            was_away=point.waits_for_sweep,
+            checkpoints=reaper.checkpoints,
+        )
         await self._compare(outcome, since, seen)
+        if point.repeats and not outcome.violations:
+            await self._repeat(outcome)
         return outcome
 
-    async def _kill(
-        self, point: Point, dice: random.Random, since: str, chats: list[Chat], checkpoints: dict[str, Tokens]
-    ) -> None:
-        """From outside, where the point asks for that."""
-        victim = point.process if point.process != "edge" else dice.choice(self._house.edge_names)
-        if point.how == "any moment":
-            await asyncio.sleep(dice.uniform(0, LONGEST_ROUND_S))
-            self._house.kill(victim)
-        if point.how == "machine lost":
-            async for _ in _looks():
-                accounts = self._house.ledger.accounts_since(since, [chat.customer.account_id for chat in chats])
-                known = {name: tokens for name, account in accounts.items() if (tokens := _checkpoint(account))}
-                if all(chat.customer.account_id in known or chat.received.is_over for chat in chats):
-                    checkpoints.update(known)
-                    break
-            await self._house.replace(dice.choice(self._house.edge_names))
+    async def _repeat(self, outcome: Outcome) -> None:
+        """What was charged is not served again; what was not is free to be."""
+        charged = {name for name, account in outcome.accounts.items() if account.charges}
+        since = first_request_id()
+        repeats = [chat.again() for chat in outcome.chats]
+        self._house.provider.expect(repeats)
+        await asyncio.gather(*(converse(chat, self._house.address, CHAT_PATIENCE_S) for chat in repeats))
+        try:
+            await self._quiet()
+        except Stuck as stuck:
+            outcome.violations.append(Violation("stuck", str(stuck)))
+            outcome.is_stuck = True
+        for chat in repeats:
+            if (chat.received.status == 409) != (chat.customer.account_id in charged):
+                kind: Kind = "doubled" if chat.customer.account_id in charged else "stuck"
+                outcome.violations.append(Violation(kind, f"its repeat got status {chat.received.status}", chat))
+        outcome.chats = repeats
+        await self._compare(outcome, since, Circumstances())
+
+    def _cast(self, point: Point, dice: random.Random) -> list[Chat]:
+        parts = dice.sample(point.cast, len(point.cast))
+        customers = dice.sample(self._customers, len(parts))
+        tags = [_new_tag() for _ in parts]
+        return [
+            Chat(part, customer, tag, tag if point.repeats else "")
+            for part, customer, tag in zip(parts, customers, tags, strict=True)
+        ]
 
     async def _quiet(self) -> None:
         """Until every process serves, no credit is held and no slot is taken."""
         open_still = ""
-        async for _ in _looks():
+        async for _ in looks(self._patience_s):
             open_still = self._house.open_still()
             if not open_still:
                 return
@@ -134,8 +150,8 @@ class Stage:
     async def _probe(self) -> None:
         """The house serves again, from end to end."""
         said = b""
-        async for _ in _looks():
-            chat = Chat(WHOLE, self._guest, f"chat-{next(_numbers):08x}")
+        async for _ in looks(self._patience_s):
+            chat = Chat(WHOLE, self._guest, _new_tag())
             self._house.provider.expect_too(chat)
             await converse(chat, self._house.address, CHAT_PATIENCE_S)
             if chat.received.ending == "done":
@@ -151,7 +167,7 @@ class Stage:
         }
         verdict = judge(outcome.chats, outcome.accounts, prompts, self._prices, seen)
         outcome.violations += verdict.violations
-        outcome.free = verdict.free
+        outcome.free += verdict.free
         for chat in outcome.chats:
             account_id = chat.customer.account_id
             account = outcome.accounts[account_id]
@@ -162,18 +178,5 @@ class Stage:
             self._balances[account_id] = account.balance_nanos
 
 
-async def _looks() -> AsyncIterator[None]:
-    """One after the other, ever more seldom, until patience ends."""
-    now_s = asyncio.get_running_loop().time
-    give_up_at_s = now_s() + QUIET_PATIENCE_S
-    pause_s, longest_s = POLL_S
-    while now_s() < give_up_at_s:
-        yield
-        await asyncio.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, longest_s)
-
-
-def _checkpoint(account: Account) -> Tokens | None:
-    """What metering knows of a running request."""
-    told = [Tokens(hold.prompt_tokens, hold.completion_tokens) for hold in account.holds if hold.completion_tokens]
-    return told[0] if told else None
+def _new_tag() -> str:
+    return f"chat-{next(_numbers):08x}"

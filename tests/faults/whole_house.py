@@ -6,10 +6,11 @@ import signal
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from cli.connection import Services
 from services.chassis import failpoints
-from tests.faults.bytecode import WITH_BYTECODE
+from tests.faults.bytecode import with_bytecode
 from tests.faults.house import House
 from tests.faults.ledger import LedgerReader
 from tests.faults.provider import Provider
@@ -26,7 +27,7 @@ class WholeHouse(House):
     def __init__(self, provider: Provider, *, edges: int = 1, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(provider, edges)
         environ = {
-            **WITH_BYTECODE,
+            **with_bytecode(),
             **SETTINGS,
             "LEGATO_JOURNALS": str(self.journals),
             failpoints.VARIABLE: str(self.failpoints),
@@ -52,20 +53,19 @@ class WholeHouse(House):
     def deaths(self) -> Counter[str]:
         return Counter({name: state["restarts"] for name, state in self._service.states().items()})
 
-    def kill(self, name: str) -> None:
+    def signal(self, name: str, number: signal.Signals) -> None:
         pid = self._service.states()[name]["pid"]
         if pid is not None:
-            # It may be dead already, and nobody has heard of it yet.
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
-    async def replace(self, name: str) -> None:
+    async def replace(self, name: str, old_journals: Mapping[Path, bytes]) -> None:
         before = self.deaths()[name]
-        self.kill(name)
+        self.signal(name, signal.SIGKILL)
         while self.deaths()[name] == before:
             await asyncio.sleep(0.002)
         # The next one is still far from reading them: it takes a second to be loaded.
-        self.lose_journals()
+        self._lose_journals(old_journals)
 
     def log_of(self, name: str) -> str:
         return (self.data / "logs" / f"{name}.log").read_text(errors="replace")

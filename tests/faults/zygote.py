@@ -28,7 +28,7 @@ from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis import process
 from services.chassis.database import Database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
-from tests.faults.bugs import BUGS
+from tests.faults.bugs import BUGS, MISFORTUNES
 
 PR_SET_PDEATHSIG = 1
 
@@ -51,8 +51,8 @@ class Order(msgspec.Struct, frozen=True):
     output: str
     # A listening socket that it inherits.
     keep_fd: int | None = None
-    # A seeded mistake to make it with.
-    bug: str = ""
+    # Seeded mistakes and misfortunes to make it with, by name.
+    changes: tuple[str, ...] = ()
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -115,8 +115,8 @@ class Zygote:
             _redirect(order)
             os.environ.clear()
             os.environ.update(order.environ)
-            if order.bug:
-                BUGS[order.bug].apply()
+            for name in order.changes:
+                (BUGS | MISFORTUNES)[name].apply()
             process.run(order.service, MAINS[order.service])
             exit_code = 0
         except SystemExit as end:
