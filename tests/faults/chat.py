@@ -30,10 +30,12 @@ class Received:
     """The client's book."""
 
     raw: bytearray = field(default_factory=bytearray)
+    # Nothing more will come.
+    is_over: bool = False
     left: bool = False
     hung: bool = False
-    # Why the connection ended, where that was not in good order.
-    broken: str = ""
+    # How the connection broke, where it did.
+    error: str = ""
 
     @property
     def tokens(self) -> int:
@@ -63,12 +65,8 @@ class Received:
         return "hung" if self.hung else "broken"
 
     @property
-    def is_over(self) -> bool:
-        return self.ending != "broken" or bool(self.broken)
-
-    @property
     def ended_early(self) -> bool:
-        """Where the credit ended."""
+        """Where the credit ended, or the time that any answer may take."""
         return b'"finish_reason":"length"' in self.raw
 
     @property

@@ -14,7 +14,9 @@ async def converse(chat: Chat, address: tuple[str, int], patience_s: float) -> N
     except TimeoutError:
         chat.received.hung = True
     except OSError as error:
-        chat.received.broken = type(error).__name__
+        chat.received.error = type(error).__name__
+    finally:
+        chat.received.is_over = True
 
 
 async def _converse(chat: Chat, address: tuple[str, int]) -> None:

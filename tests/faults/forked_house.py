@@ -71,7 +71,7 @@ class ForkedHouse(House):
     def deaths(self) -> Counter[str]:
         return self._deaths.copy()
 
-    def signal(self, name: str, number: signal.Signals) -> None:
+    def send_signal(self, name: str, number: signal.Signals) -> None:
         pid = self._pids.get(name)
         if pid is not None:
             with suppress(ProcessLookupError):
@@ -90,7 +90,7 @@ class ForkedHouse(House):
         """It stays down, until it is ordered again."""
         self._kept_down.add(name)
         while name in self._pids:
-            self.signal(name, signal.SIGKILL)
+            self.send_signal(name, signal.SIGKILL)
             await asyncio.sleep(0.001)
 
     def _make_environ(self, settings: Mapping[str, str]) -> dict[str, str]:

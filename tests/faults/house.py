@@ -57,7 +57,7 @@ class House(ABC):
         ...
 
     @abstractmethod
-    def signal(self, name: str, number: signal.Signals) -> None:
+    def send_signal(self, name: str, number: signal.Signals) -> None:
         """To a process that may be dead already."""
         ...
 

@@ -27,11 +27,10 @@ class Circumstances:
     edge_died: bool = False
     # It may have been killed between a first delivery and the mark for it, so that one request may be free.
     mark_missed: bool = False
-    # Its journal went with it: only what metering knew before that is sure to be charged.
-    journal_lost: bool = False
     # It was away until its holds were given up; a settlement that comes later still counts.
     was_away: bool = False
-    # That, by account.
+    # Its journal went with it: only what metering knew before that, by account, is sure to be charged.
+    journal_lost: bool = False
     checkpoints: Mapping[str, Tokens] = field(default_factory=dict)
 
 
@@ -55,6 +54,7 @@ def judge(
         account, price = accounts[chat.customer.account_id], prices[chat.part.model]
         verdict.violations += _judge_ends(chat, account, seen)
         verdict.violations += _judge_amounts(chat, account, price, seen)
+        verdict.violations += _judge_answer(chat)
         if seen.mark_missed and not verdict.free and _is_free(chat, account):
             verdict.free += 1
             continue
@@ -74,6 +74,17 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
     if account.held_nanos or any(hold.state == "held" for hold in account.holds):
         found.append(Violation("stuck", f"{account.held_nanos} nanos are still held", chat))
     return found
+
+
+def _judge_answer(chat: Chat) -> list[Violation]:
+    """Whoever sees the end has all of the answer, and is told what it cost."""
+    received = chat.received
+    if received.ending != "done" or received.ended_early:
+        return []
+    if received.tokens == chat.part.tokens and received.usage == chat.provider_usage:
+        return []
+    what = f"the client has {received.tokens} of {chat.part.tokens} tokens, and was told {_told(received.usage)}"
+    return [Violation("doubled", what, chat)]
 
 
 def _judge_amounts(chat: Chat, account: Account, price: Price, seen: Circumstances) -> list[Violation]:

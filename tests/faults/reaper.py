@@ -101,7 +101,7 @@ class Reaper:
 
     def _signal(self, number: signal.Signals) -> None:
         for name in self._victims:
-            self._house.signal(name, number)
+            self._house.send_signal(name, number)
 
 
 async def looks(patience_s: float) -> AsyncIterator[None]:

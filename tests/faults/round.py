@@ -101,8 +101,8 @@ class Stage:
         seen = Circumstances(
             edge_died=edge_died,
             mark_missed=edge_died and point.may_miss_mark,
-            journal_lost=point.loses_journal,
             was_away=point.waits_for_sweep,
+            journal_lost=point.loses_journal,
             checkpoints=reaper.checkpoints,
         )
         await self._compare(outcome, since, seen)

@@ -56,7 +56,7 @@ def story(outcome: Outcome, violation: Violation, where: str) -> str:
         lines += [
             f"  request   {chat.part.name}, {chat.tag}, account {chat.customer.account_id}",
             f"  provider  asked {len(chat.asked)} times, sent {chat.sent_tokens} tokens, end sent: {chat.sent_end}",
-            f"  client    {received.ending} {received.broken}, status {received.status}, {received.tokens} tokens",
+            f"  client    {received.ending} {received.error}, status {received.status}, {received.tokens} tokens",
             f"            was told {received.usage}",
         ]
         for hold in account.holds if account else ():

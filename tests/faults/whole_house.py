@@ -53,7 +53,7 @@ class WholeHouse(House):
     def deaths(self) -> Counter[str]:
         return Counter({name: state["restarts"] for name, state in self._service.states().items()})
 
-    def signal(self, name: str, number: signal.Signals) -> None:
+    def send_signal(self, name: str, number: signal.Signals) -> None:
         pid = self._service.states()[name]["pid"]
         if pid is not None:
             with suppress(ProcessLookupError):
@@ -61,7 +61,7 @@ class WholeHouse(House):
 
     async def replace(self, name: str, old_journals: Mapping[Path, bytes]) -> None:
         before = self.deaths()[name]
-        self.signal(name, signal.SIGKILL)
+        self.send_signal(name, signal.SIGKILL)
         while self.deaths()[name] == before:
             await asyncio.sleep(0.002)
         # The next one is still far from reading them: it takes a second to be loaded.
