@@ -141,13 +141,18 @@ def forked(
     def postgres(provider: Provider) -> House:
         return ForkedHouse(forks, provider, database_url=postgres_url())
 
+    def replicas(provider: Provider, settings: Mapping[str, str] | None = None) -> House:
+        return ForkedHouse(forks, provider, meterings=2, database_url=postgres_url(), settings=settings)
+
     kinds = [
         Kind("SQLite", sqlite, houses=2),
-        Kind("two edges", lambda provider: ForkedHouse(forks, provider, edges=2)),
         Kind("PostgreSQL", postgres),
-        Kind("SQLite, slow answers", sqlite),
-        Kind("PostgreSQL, slow answers", postgres),
-        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=3),
+        Kind("two edges", lambda provider: ForkedHouse(forks, provider, edges=2)),
+        Kind("two meterings", replicas),
+        Kind("SQLite, slow", sqlite),
+        Kind("PostgreSQL, slow", postgres),
+        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=2),
+        Kind("two meterings, short lives", lambda provider: replicas(provider, SHORT_LIVES)),
     ]
     return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
 
@@ -163,13 +168,12 @@ def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
 
 def _kinds_of_forked(point: Point) -> Sequence[str]:
     if point.waits_for_sweep:
-        return ["SQLite, short lives"]
-    suffix = ", slow answers" if point.is_slow else ""
+        return ["SQLite, short lives", "SQLite, short lives", "two meterings, short lives"]
+    if point.is_slow:
+        return ["SQLite, slow"] if point.process == "edge" else ["SQLite, slow", "PostgreSQL, slow"]
     if point.process in ("metering", "everything"):
-        return [f"SQLite{suffix}", f"PostgreSQL{suffix}"]
-    if point.process == "edge" and not point.is_slow:
-        return ["SQLite", "two edges"]
-    return [f"SQLite{suffix}"]
+        return ["SQLite", "PostgreSQL", "two meterings"]
+    return ["SQLite", "two edges"] if point.process == "edge" else ["SQLite"]
 
 
 def _kinds_of_whole(point: Point) -> Sequence[str]:

@@ -28,12 +28,14 @@ class ForkedHouse(House):
         provider: Provider,
         *,
         edges: int = 1,
+        meterings: int = 1,
         database_url: str = "",
         settings: Mapping[str, str] | None = None,
         changes: tuple[str, ...] = (),
     ) -> None:
-        """Without `database_url`, SQLite files. `changes` are made to the code of every process: see `bugs.py`."""
-        super().__init__(provider, edges)
+        """Without `database_url`, SQLite files, which only one metering can have. `changes` are made to the code of every
+        process: see `bugs.py`."""
+        super().__init__(provider, edges, meterings)
         self._forks = forks
         self._database_url = database_url
         self._changes = changes
@@ -104,6 +106,7 @@ class ForkedHouse(House):
             "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
             "LEGATO_REQUESTS_PER_MINUTE": "1000000",
             "LEGATO_EDGE_FD": str(self._listener.fileno()),
+            "LEGATO_METERING_ADDRESS": ",".join(self._socket(name) for name in self.metering_names),
             failpoints.VARIABLE: str(self.failpoints),
             **settings,
         }
@@ -112,17 +115,24 @@ class ForkedHouse(House):
         return environ
 
     def _order(self, name: str) -> None:
-        service, _, number = name.partition("-")
-        health = {"LEGATO_EDGE_HEALTH_LISTEN": f"unix:{self.data}/run/{name}.sock"} if number else {}
+        service = name.partition("-")[0]
+        listen = {"LEGATO_EDGE_HEALTH_LISTEN": self._socket(name)}
+        if service == "metering":
+            # Where it makes the folder for its socket itself, it has but one name for it.
+            (self.data / "run").mkdir(mode=0o700, exist_ok=True)
+            listen = {"LEGATO_METERING_LISTEN": self._socket(name)}
         order = Order(
             name=f"{self.folder.name} {name}",
             service=service,
-            environ={**self._environ, **health},
+            environ={**self._environ, **listen},
             output=str(self.folder / f"{name}.log"),
-            keep_fd=self._listener.fileno() if number else None,
+            keep_fd=self._listener.fileno() if service == "edge" else None,
             changes=self._changes,
         )
         self._forks.order(order, lambda told: self._hear(name, told))
+
+    def _socket(self, name: str) -> str:
+        return f"unix:{self.data}/run/{name}.sock"
 
     def _hear(self, name: str, told: Told) -> None:
         if told.exit_code is None:

@@ -29,10 +29,11 @@ class House(ABC):
 
     ledger: LedgerReader
 
-    def __init__(self, provider: Provider, edges: int) -> None:
+    def __init__(self, provider: Provider, edges: int, meterings: int = 1) -> None:
         self.provider = provider
         self.edge_names = [f"edge-{number}" for number in range(1, edges + 1)]
-        self.names = ["auth", "metering", "router", *self.edge_names]
+        self.metering_names = ["metering", *(f"metering-{number}" for number in range(2, meterings + 1))]
+        self.names = ["auth", *self.metering_names, "router", *self.edge_names]
         # A short name: the path of a unix socket may have about a hundred characters.
         self.folder = Path(tempfile.mkdtemp(prefix="lg-", dir=FOLDER))
         self.data = self.folder / "data"

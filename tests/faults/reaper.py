@@ -32,7 +32,7 @@ class Reaper:
         self._dice = dice
         self._chats = chats
         self._since = since
-        self._edge = dice.choice(house.edge_names)
+        self._edge, self._metering = dice.choice(house.edge_names), dice.choice(house.metering_names)
         # What metering knew of each account's request when its edge and journal were lost.
         self.checkpoints: dict[str, Tokens] = {}
 
@@ -40,7 +40,8 @@ class Reaper:
     def _victims(self) -> list[str]:
         if self._point.process == "everything":
             return self._house.names
-        return [self._edge if self._point.process == "edge" else self._point.process]
+        one_of_many = {"edge": self._edge, "metering": self._metering}
+        return [one_of_many.get(self._point.process, self._point.process)]
 
     async def work(self, patience_s: float) -> None:
         """While the chats go on."""
