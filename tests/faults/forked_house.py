@@ -33,8 +33,8 @@ class ForkedHouse(House):
         settings: Mapping[str, str] | None = None,
         changes: tuple[str, ...] = (),
     ) -> None:
-        """Without `database_url`, SQLite files, which only one metering can have. `changes` are made to the code of every
-        process: see `bugs.py`."""
+        """Without `database_url`, SQLite files, which only one metering can have. `changes` are made to the code of
+        every process: see `bugs.py`."""
         super().__init__(provider, edges, meterings)
         self._forks = forks
         self._database_url = database_url

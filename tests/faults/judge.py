@@ -69,8 +69,6 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
         found.append(Violation("stuck", "the client was left without an end", chat))
     if chat.received.ending == "broken" and not seen.edge_died:
         found.append(Violation("stuck", "the connection ended without a word, and no edge was killed", chat))
-    if chat.still_asked:
-        found.append(Violation("stuck", "the provider's request was left open", chat))
     if account.held_nanos or any(hold.state == "held" for hold in account.holds):
         found.append(Violation("stuck", f"{account.held_nanos} nanos are still held", chat))
     return found

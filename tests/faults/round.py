@@ -86,11 +86,11 @@ class Stage:
         try:
             await asyncio.gather(*(converse(chat, house.address, CHAT_PATIENCE_S) for chat in outcome.chats))
             await reaping
-            await self._quiet()
+            await self._quiet(outcome.chats)
             outcome.reached = not house.is_armed(point.place)
             house.disarm()
             await self._probe()
-            await self._quiet()
+            await self._quiet(outcome.chats)
         except Stuck as stuck:
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
@@ -118,7 +118,7 @@ class Stage:
         self._house.provider.expect(repeats)
         await asyncio.gather(*(converse(chat, self._house.address, CHAT_PATIENCE_S) for chat in repeats))
         try:
-            await self._quiet()
+            await self._quiet(repeats)
         except Stuck as stuck:
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
@@ -138,11 +138,13 @@ class Stage:
             for part, customer, tag in zip(parts, customers, tags, strict=True)
         ]
 
-    async def _quiet(self) -> None:
-        """Until every process serves, no credit is held and no slot is taken."""
+    async def _quiet(self, chats: list[Chat]) -> None:
+        """Until every process serves, no credit is held, no slot is taken and the provider is left alone."""
         open_still = ""
         async for _ in looks(self._patience_s):
-            open_still = self._house.open_still()
+            open_still = self._house.open_still() or ", ".join(
+                f"the provider still answers {chat.tag}" for chat in chats if chat.still_asked
+            )
             if not open_still:
                 return
         raise Stuck(open_still)
