@@ -5,9 +5,11 @@ import asyncio
 import logging
 import random
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 
 from tests.faults import campaign
 from tests.faults.directed import SCENARIOS
@@ -29,6 +31,9 @@ def main() -> int:
 
 
 async def _run(options: argparse.Namespace) -> bool:
+    # Ended as by Ctrl-C, so that nothing is left behind.
+    this = cast("asyncio.Task[bool]", asyncio.current_task())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     points, dice = _chosen(options.points), random.Random(options.seed)
     good = True
     if "forked" in options.only:
