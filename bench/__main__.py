@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench import disk_sync, hot_account
+from bench import disk_sync, hot_account, journal
 from bench.progress import Progress
 from bench.report import doubts, table
 
@@ -22,8 +22,12 @@ from bench.report import doubts, table
 )
 def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
     """Measure the service on this machine."""
-    progress = Progress(sys.stderr, steps=1 + len(hot_account.CASES))
-    rows = [*disk_sync.measure(progress), *hot_account.measure(seconds, in_flight, progress)]
+    progress = Progress(sys.stderr, steps=1 + len(journal.CASES) + len(hot_account.CASES))
+    rows = [
+        *disk_sync.measure(progress),
+        *journal.measure(progress),
+        *hot_account.measure(seconds, in_flight, progress),
+    ]
     progress.clear()
     machine = {"processors": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version()}
     click.echo(table(rows))

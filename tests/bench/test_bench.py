@@ -28,7 +28,7 @@ def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(figures_file.read_text())["rows"]
     assert all(row["case"] in done.stdout for row in rows)
-    assert {row["measurement"] for row in rows} == {"disk sync", "hot account"}
+    assert {row["measurement"] for row in rows} == {"disk sync", "journal", "hot account"}
     on_hot_account = {row["case"]: row["figures"] for row in rows if row["measurement"] == "hot account"}
     assert list(on_hot_account) == [case.name for case in CASES]
     for name, figures in on_hot_account.items():
