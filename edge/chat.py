@@ -8,6 +8,7 @@ from typing import cast
 
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies, ClientGone
+from edge.delivery import Delivery
 from edge.hold import Hold
 from edge.idempotency import claim_in
 from edge.journal import Journal
@@ -21,7 +22,6 @@ from edge.responses import send_error
 from edge.services import ChatCall, RouterReplica
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
-from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
@@ -87,13 +87,11 @@ class Chat:
         self._claim = claim
         self._class_id = class_id
         self._request_id = request_id
-        self._reply = reply
         self._hold = Hold(endpoint.metering, endpoint.journal, principal, request_id, class_id)
+        self._delivery = Delivery(self._hold, reply)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
         self._began_at_s = endpoint.clock.elapsed_s()
-        # Of what the client was given, counted by the router.
-        self._counted = Usage()
         self._client_gone = False
         self._over = False
 
@@ -125,7 +123,7 @@ class Chat:
         try:
             end = await self._converse()
         except LegatoError as error:
-            end = metering_pb.END_UPSTREAM_CUT if self._reply.delivered else metering_pb.END_REFUSED
+            end = metering_pb.END_UPSTREAM_CUT if self._delivery.has_begun else metering_pb.END_REFUSED
             await self._break_off(error, end)
         except asyncio.CancelledError:
             if not self._client_gone:
@@ -139,7 +137,7 @@ class Chat:
             await self._break_off(internal_error(), end)
         finally:
             self._over = True
-            self._resolve(end)
+            self._delivery.settle(end)
             if self._growth is not None:
                 self._growth.cancel()
             if self._call is not None:
@@ -153,8 +151,8 @@ class Chat:
                 stream=self._body.stream,
                 tools=bool(self._body.tools_json),
                 end=metering_pb.End.Name(end).removeprefix("END_").lower(),
-                prompt_tokens=self._counted.prompt_tokens,
-                completion_tokens=self._counted.completion_tokens,
+                prompt_tokens=self._delivery.counted.prompt_tokens,
+                completion_tokens=self._delivery.counted.completion_tokens,
                 duration_ms=round(self._age_s() * 1000, 1),
             )
 
@@ -166,7 +164,7 @@ class Chat:
             if self._age_s() >= self._endpoint.life_s or not await self._is_covered(response):
                 return await self._end_early()
             if response.contents or response.tool_calls:
-                await self._deliver(response)
+                await self._delivery.add(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
             response = await self._next_response(call)
@@ -193,7 +191,7 @@ class Chat:
 
     async def _answer_need(self, call: ChatCall, need: router.Need) -> None:
         try:
-            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivered())
+            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivery.delivered)
         except LegatoError:
             # The router waits for an answer no longer than it should, and ends the chat.
             return
@@ -204,28 +202,17 @@ class Chat:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         if self._hold.covers(prompt_tokens, output_tokens) or response.HasField("finished"):
             return True
-        await self._hold.grow(prompt_tokens, output_tokens, self._delivered())
+        await self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
         return self._hold.covers(prompt_tokens, output_tokens)
-
-    async def _deliver(self, response: router.ChatResponse) -> None:
-        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
-        if not self._reply.is_streamed:
-            await self._reply.deliver(response)
-            return
-        is_first = not self._reply.delivered
-        self._hold.count(self._counted)
-        await self._reply.deliver(response)
-        if is_first:
-            self._hold.mark()
-        else:
-            failpoints.hit("edge.relayed")
 
     async def _end_early(self) -> "metering_pb.End.ValueType":
         """At the end of the credit, or of the time that any answer may take."""
-        if not self._counted.completion_tokens:
+        counted = self._delivery.counted
+        if not counted.completion_tokens:
             raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
-        await self._conclude("length", self._counted, metering_pb.BASIS_COUNTED, end)
+        self._over = True
+        await self._delivery.finish("length", counted, metering_pb.BASIS_COUNTED, end)
         return end
 
     async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
@@ -233,52 +220,24 @@ class Chat:
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
-        if not self._counted.completion_tokens and not finished.usage.completion_tokens:
-            # Nothing was said, so nothing is charged.
-            self._hold.void(end)
-        self._counted = finished.usage
-        await self._conclude(finished.finish_reason, finished.usage, basis, end)
-        return end
-
-    async def _conclude(
-        self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
-    ) -> None:
-        """The end is sealed before it is told. Where it is the beginning as well, as in an answer that is not streamed,
-        it is counted and marked like any first piece, so that nobody is charged who received nothing."""
         self._over = True
-        if self._reply.delivered:
-            self._hold.settle(usage, basis, end)
-        elif not self._hold.is_resolved:
-            self._hold.count(usage)
-        await self._reply.finish(finish_reason, usage)
-        if not self._hold.is_resolved:
-            self._hold.mark()
-            self._hold.settle(usage, basis, end)
-        failpoints.hit("edge.told")
+        await self._delivery.finish(finished.finish_reason, finished.usage, basis, end)
+        return end
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         self._over = True
-        self._resolve(end)
-        if not self._reply.delivered:
-            if self._claim is not None:
-                # Whoever repeats the request at once, at whatever edge, must find its key free.
-                await self._endpoint.metering.acknowledged(self._request_id)
-            raise error
-        await self._reply.fail(error)
-
-    def _resolve(self, end: "metering_pb.End.ValueType") -> None:
-        """Charge what was delivered; if that is nothing, charge nothing. A chat that was settled stays as it is."""
-        if self._reply.delivered:
-            self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
-        else:
-            self._hold.void(end)
+        self._delivery.settle(end)
+        if self._delivery.has_begun:
+            await self._delivery.fail(error)
+            return
+        if self._claim is not None:
+            # Whoever repeats the request at once, at whatever edge, must find its key free.
+            await self._endpoint.metering.acknowledged(self._request_id)
+        raise error
 
     def _age_s(self) -> float:
         """Counted from before credit was held."""
         return self._endpoint.clock.elapsed_s() - self._began_at_s
-
-    def _delivered(self) -> Usage:
-        return self._counted if self._reply.delivered else Usage()
 
     def _guess_prompt_tokens(self) -> int:
         prompt_bytes = len(self._body.messages_json) + len(self._body.tools_json)

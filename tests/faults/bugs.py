@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import edge.journal
 import edge.metering
 from edge.chat import Chat
+from edge.delivery import Delivery
 from edge.hold import Hold
 from edge.journal import OPEN, SEAL, Journal, Slot
 from edge.metering import Metering
@@ -63,12 +64,12 @@ def _seal_without_writing(_: Any) -> Any:
 
 def _deliver_then_count(_: Any) -> Any:
     async def deliver(self: Any, response: Any) -> None:
-        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+        self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
         is_first = not self._reply.delivered
         await self._reply.deliver(response)
         if self._reply.is_streamed:
             failpoints.hit("edge.relayed")
-            self._hold.count(self._counted)
+            self._hold.count(self.counted)
             if is_first:
                 self._hold.mark()
 
@@ -228,10 +229,10 @@ def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[st
 BUGS: Final = dict(
     [
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
-        _bug("journal after relay", (Chat, "_deliver", _deliver_then_count)),
+        _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
         _bug("extend reply not matched", (Hold, "_ask_for", _match_no_extend_reply)),
         _bug("void when settle is unanswered", (Metering, "_resolve_until_answered", _void_what_is_not_answered)),
-        _bug("void when the stream broke", (Chat, "_resolve", _void_what_broke)),
+        _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
         _bug("slot freed before ack", (Metering, "_resolve_until_answered", _free_then_resolve)),
         _bug("deadline shorter than stream life", (Writer, "__init__", _with_short_deadlines)),
         _bug("life counted from the reserve reply", (Chat, "_route", _live_from_the_reply)),

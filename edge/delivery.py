@@ -1,0 +1,68 @@
+"""Between the router and the client: nothing is handed over before it is counted, no end told before it is sealed."""
+
+from edge.hold import Hold
+from edge.replies import Reply
+from protos.metering.v1 import metering_pb2 as pb
+from protos.router.v1.router_pb2 import ChatResponse
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis import failpoints
+from services.chassis.errors import LegatoError
+
+
+class Delivery:
+    def __init__(self, hold: Hold, reply: Reply) -> None:
+        self._hold = hold
+        self._reply = reply
+        # Of what the client was given, or will be in one piece: counted by the router.
+        self.counted = Usage()
+
+    @property
+    def has_begun(self) -> bool:
+        return self._reply.delivered
+
+    @property
+    def delivered(self) -> Usage:
+        return self.counted if self._reply.delivered else Usage()
+
+    async def add(self, response: ChatResponse) -> None:
+        self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+        if not self._reply.is_streamed:
+            await self._reply.deliver(response)
+            return
+        is_first = not self._reply.delivered
+        self._hold.count(self.counted)
+        await self._reply.deliver(response)
+        if is_first:
+            self._hold.mark()
+        else:
+            failpoints.hit("edge.relayed")
+
+    async def finish(
+        self, finish_reason: str, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType"
+    ) -> None:
+        """The end is sealed before it is told. Where it is the beginning as well, as in an answer that is not streamed,
+        it is counted and marked like any first piece, so that nobody is charged who received nothing."""
+        if not self.counted.completion_tokens and not usage.completion_tokens:
+            # Nothing was said, so nothing is charged.
+            self._hold.void(end)
+        self.counted = usage
+        if self._reply.delivered:
+            self._hold.settle(usage, basis, end)
+        elif not self._hold.is_resolved:
+            self._hold.count(usage)
+        await self._reply.finish(finish_reason, usage)
+        if not self._hold.is_resolved:
+            self._hold.mark()
+            self._hold.settle(usage, basis, end)
+        failpoints.hit("edge.told")
+
+    async def fail(self, error: LegatoError) -> None:
+        """Once something was handed over: tell it, and end."""
+        await self._reply.fail(error)
+
+    def settle(self, end: "pb.End.ValueType") -> None:
+        """Charge what was delivered; if that is nothing, charge nothing. What was settled before stays as it is."""
+        if self._reply.delivered:
+            self._hold.settle(self.counted, pb.BASIS_COUNTED, end)
+        else:
+            self._hold.void(end)
