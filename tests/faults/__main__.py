@@ -27,7 +27,10 @@ def main() -> int:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     print(f"seed {options.seed}", flush=True)
-    return 0 if asyncio.run(_run(options)) else 1
+    try:
+        return 0 if asyncio.run(_run(options)) else 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
 
 
 async def _run(options: argparse.Namespace) -> bool:

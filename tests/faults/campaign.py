@@ -55,17 +55,12 @@ class Campaign:
         self.tallies = {point.name: Tally(point.name, self.kills) for point in self.points}
         self._progress = Progress(self.title, self.kills * len(self.points))
         queues = self._share_out()
-        workers = [
-            asyncio.create_task(self._work(kind, queues[kind.name]))
-            for kind in self.kinds
-            for _ in range(min(kind.houses, len(queues[kind.name]), self.most_houses))
-        ]
         try:
-            await asyncio.gather(*workers)
+            async with asyncio.TaskGroup() as workers:
+                for kind in self.kinds:
+                    for _ in range(min(kind.houses, len(queues[kind.name]), self.most_houses)):
+                        workers.create_task(self._work(kind, queues[kind.name]))
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
             self._progress.end()
         return list(self.tallies.values())
 
