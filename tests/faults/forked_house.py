@@ -44,7 +44,8 @@ class ForkedHouse(House):
         self.data.mkdir()
         self.ledger = LedgerReader(database_url) if database_url else LedgerReader.of_file(self.data)
         self._environ = self._make_environ(settings or {})
-        self._pids: dict[str, int] = {}
+        # Of every process that was ordered; None while it has not started.
+        self._pids: dict[str, int | None] = {}
         self._deaths: Counter[str] = Counter()
         self._kept_down: set[str] = set()
         self._services: Services | None = None
@@ -91,7 +92,7 @@ class ForkedHouse(House):
     async def _end(self, name: str) -> None:
         """It stays down, until it is ordered again."""
         self._kept_down.add(name)
-        while name in self._pids:
+        while name in self._pids and not self._forks.is_gone:
             self.send_signal(name, signal.SIGKILL)
             await asyncio.sleep(0.001)
 
@@ -129,6 +130,7 @@ class ForkedHouse(House):
             keep_fd=self._listener.fileno() if service == "edge" else None,
             changes=self._changes,
         )
+        self._pids[name] = None
         self._forks.order(order, lambda told: self._hear(name, told))
 
     def _socket(self, name: str) -> str:

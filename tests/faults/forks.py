@@ -30,6 +30,8 @@ class Forks:
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno() for listener in self._listeners],
             env={**os.environ, **with_bytecode()},
+            # It ends when its stdin does; Ctrl-C is for us.
+            start_new_session=True,
         )
         self._hearing = asyncio.create_task(self._hear())
         return self
@@ -43,6 +45,11 @@ class Forks:
         await asyncio.gather(self._hearing, return_exceptions=True)
         for listener in self._listeners:
             listener.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Ended, and all processes with it."""
+        return self._hearing.done()
 
     def borrow_listener(self) -> socket.socket:
         return self._listeners.pop()
