@@ -98,3 +98,6 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):
             yield f"request {hold.request_id}: charged more than its cost"
+    for entry in rows.entries:
+        if entry.loss_nanos and not entry.reason:
+            yield f"{entry}: lost, and nobody says why"

@@ -1,0 +1,243 @@
+"""Mistakes that the protocol rules out, each as a small patch: whoever checks the books must notice them.
+
+`RULES` and `STORE` are met by random stories. `RACES` need two replicas at the same place at the same time, so each
+patch also waits there. The other mistakes of the protocol's list are the edge's.
+
+What cannot be had here, and why:
+
+- Read, then write unguarded, or the amount from before the lock, on SQLite. BEGIN IMMEDIATE lets nobody else write from
+  before the first read until the commit; and a transaction that begins without it may not write once another one has
+  changed what it read.
+- A deadlock on SQLite: there is one lock.
+
+Where it is a constraint of the database that stops a mistake (`settle_without_the_guard`, and
+`late_settle_beyond_free_credit`), what is noticed is the consequence: an answer INTERNAL, which is not the model's.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from services.metering import ledger
+from services.metering.books import Books
+from services.metering.ledger import Effect, Scene
+from services.metering.operations import (
+    Checkpoint,
+    Checkpointed,
+    Extend,
+    Extended,
+    Operation,
+    Reserve,
+    Settle,
+    Settled,
+    Sweep,
+    Void,
+    Voided,
+)
+from services.metering.prices import Prices
+from services.metering.records import Account, Hold
+from services.metering.store import books
+from services.metering.store.sets import RowsStatement, among, insert_rows, update_rows
+from services.metering.store.tables import accounts, holds
+
+Rule = Callable[[Any, Scene], Effect[Any]]
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+# Longer than the other replica needs for a transaction of its own.
+RACE_S: Final = 0.05
+
+
+def extend_as_a_delta(rule: Rule, operation: Extend, scene: Scene) -> Effect[Any]:
+    if scene.hold is None:
+        return rule(operation, scene)
+    return rule(replace(operation, total_nanos=scene.hold.amount_nanos + operation.total_nanos), scene)
+
+
+def extend_that_shrinks(rule: Rule, operation: Extend, scene: Scene) -> Effect[Any]:
+    effect = rule(operation, scene)
+    if effect.hold is None or effect.account is None or operation.total_nanos >= effect.hold.amount_nanos:
+        return effect
+    shrunk_nanos = effect.hold.amount_nanos - operation.total_nanos
+    return Effect(
+        Extended(True, operation.total_nanos, operation.total_nanos, effect.answer.affordable_nanos),
+        replace(effect.account, held_nanos=effect.account.held_nanos - shrunk_nanos),
+        replace(effect.hold, amount_nanos=operation.total_nanos),
+    )
+
+
+def checkpoint_that_falls_back(rule: Rule, operation: Checkpoint, scene: Scene) -> Effect[Any]:
+    if scene.hold is None or scene.hold.state != "held":
+        return rule(operation, scene)
+    return Effect(Checkpointed(), hold=replace(scene.hold, completion_tokens=operation.delivered.completion_tokens))
+
+
+def settle_without_the_guard(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
+    if scene.hold is None or scene.hold.state != "settled":
+        return rule(operation, scene)
+    return rule(operation, scene._replace(hold=replace(scene.hold, state="held")))
+
+
+def late_settle_ignored(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
+    hold = scene.hold
+    if hold is None or hold.state != "swept":
+        return rule(operation, scene)
+    return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=replace(hold, state="settled"))
+
+
+def late_settle_beyond_free_credit(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
+    if scene.hold is None or scene.hold.state != "swept":
+        return rule(operation, scene)
+    much_nanos = 10**9
+    rich = replace(scene.account, balance_nanos=scene.account.balance_nanos + much_nanos)
+    effect = rule(operation, scene._replace(account=rich))
+    account: Account = effect.account or rich
+    return effect._replace(account=replace(account, balance_nanos=account.balance_nanos - much_nanos))
+
+
+def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, scene: Scene) -> Effect[Any]:
+    return Effect(Voided()) if scene.hold is None else rule(operation, scene)
+
+
+def reserve_that_is_not_idempotent(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
+    again = scene.hold is not None and scene.hold.state == "held"
+    return rule(operation, scene._replace(hold=None) if again else scene)
+
+
+def no_claim_on_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
+    return rule(replace(operation, claim=None), scene)
+
+
+def sweep_that_frees_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
+    swept = scene.claimant is not None and scene.claimant.state == "swept"
+    return rule(operation, scene._replace(claim=None, claimant=None) if swept else scene)
+
+
+def sweep_that_trusts_its_list(rule: Rule, operation: Sweep, scene: Scene) -> Effect[Any]:
+    if scene.hold is None or scene.hold.state == "void":
+        return rule(operation, scene)
+    return rule(operation, scene._replace(hold=replace(scene.hold, state="held", deadline_at_us=0)))
+
+
+def _break_rule(
+    kind: type[Operation[Any]], broken: Callable[..., Effect[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ledger._RULES, kind, partial(broken, ledger._RULES[kind]))
+
+
+RULES: Final[dict[str, Patch]] = {
+    broken.__name__: partial(_break_rule, kind, broken)
+    for kind, broken in (
+        (Extend, extend_as_a_delta),
+        (Extend, extend_that_shrinks),
+        (Checkpoint, checkpoint_that_falls_back),
+        (Settle, settle_without_the_guard),
+        (Settle, late_settle_ignored),
+        (Settle, late_settle_beyond_free_credit),
+        (Void, void_of_an_unknown_that_leaves_nothing),
+        (Reserve, reserve_that_is_not_idempotent),
+        (Reserve, no_claim_on_the_key),
+        (Reserve, sweep_that_frees_the_key),
+        (Sweep, sweep_that_trusts_its_list),
+    )
+}
+
+
+def claim_and_effect_in_two_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hold's new state is committed before what it stands for is booked."""
+    put = books._put
+
+    def commit_before_entries(connection: sa.Connection, statement: RowsStatement, rows: list[dict[str, Any]]) -> None:
+        if statement is books._INSERT_ENTRIES:
+            connection.exec_driver_sql("COMMIT")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        put(connection, statement, rows)
+
+    monkeypatch.setattr(books, "_put", commit_before_entries)
+
+
+def reserve_as_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INSERT .. ON CONFLICT DO NOTHING, with the account's UPDATE beside it."""
+    read, put = books._read, books._put
+    put_if_new = insert_rows(holds, Hold.__struct_fields__, "ON CONFLICT DO NOTHING")
+
+    def read_no_hold(
+        connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int
+    ) -> Books:
+        found = read(connection, operations, prices, life_us)
+        for operation in operations:
+            if isinstance(operation, Reserve):
+                found.found_holds.pop(operation.request_id, None)
+                found.holds.pop(operation.request_id, None)
+        return found
+
+    def ignore_conflicts(connection: sa.Connection, statement: RowsStatement, rows: list[dict[str, Any]]) -> None:
+        if statement is not books._INSERT_HOLDS:
+            put(connection, statement, rows)
+        elif rows:
+            put_if_new.run(connection, rows)
+
+    monkeypatch.setattr(books, "_read", read_no_hold)
+    monkeypatch.setattr(books, "_put", ignore_conflicts)
+
+
+def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lock, and no update names what it was computed from."""
+    read = books._read
+    unlocked = sa.select(accounts).where(among(accounts.c.account_id, sa.bindparam("ids", type_=sa.Text)))
+    any_account = update_rows(accounts, "account_id", ["balance_nanos", "held_nanos"], found=[])
+    any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
+
+    def read_and_wait(*arguments: Any) -> Books:
+        found = read(*arguments)
+        time.sleep(RACE_S)
+        return found
+
+    monkeypatch.setattr(books, "_LOCK_ACCOUNTS", unlocked)
+    monkeypatch.setattr(books, "_UPDATE_ACCOUNTS", any_account)
+    monkeypatch.setattr(books, "_UPDATE_HOLDS", any_hold)
+    monkeypatch.setattr(books, "_read", read_and_wait)
+
+
+def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = books._read
+
+    def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+        ids = [operation.request_id for operation in operations]
+        stale = [Hold(*row) for row in connection.execute(sa.select(holds).where(holds.c.request_id.in_(ids)))]
+        time.sleep(RACE_S)
+        found = read(connection, operations, *rest)
+        for hold in stale:
+            found.found_holds[hold.request_id] = found.holds[hold.request_id] = hold
+        return found
+
+    monkeypatch.setattr(books, "_read", read_holds_first)
+
+
+def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = books._read
+
+    def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+        for operation in operations:
+            for table, column, named in (
+                (holds, holds.c.request_id, operation.request_id),
+                (accounts, accounts.c.account_id, operation.account_id),
+            ):
+                connection.execute(sa.select(table).where(column == named).with_for_update())
+                time.sleep(RACE_S)
+        return read(connection, operations, *rest)
+
+    monkeypatch.setattr(books, "_read", lock_one_by_one)
+
+
+STORE: Final[dict[str, Patch]] = {
+    patch.__name__: patch for patch in (claim_and_effect_in_two_transactions, reserve_as_one_statement)
+}
+RACES: Final[dict[str, Patch]] = {
+    patch.__name__: patch
+    for patch in (read_then_write_unguarded, amount_from_before_the_lock, hold_locked_before_its_account)
+}

@@ -1,0 +1,72 @@
+"""That whoever checks the books can see: every seeded bug is caught, and nothing is without one."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import psycopg
+import pytest
+
+from tests.services.metering.machine import Machine
+from tests.services.metering.replicas import Replicas
+from tests.services.metering.samples import extend, grant, reserve, settle
+from tests.services.metering.seeded_bugs import RACES, RULES, STORE, Patch
+from tests.services.metering.stories import tell_story
+
+# The first few are enough, until somebody changes what they are made of.
+STORIES = 200
+
+
+class Caught(BaseException):
+    """Ends the stories at once: Hypothesis does not try again what is no ordinary exception."""
+
+
+class Impatient(Machine):
+    def _fail(self, violation: str) -> NoReturn:
+        raise Caught(violation)
+
+
+@pytest.mark.parametrize("patch", [*RULES.values(), *STORE.values()], ids=[*RULES, *STORE])
+def test_bug_in_the_rules_or_the_store_is_caught(patch: Patch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(Replicas(f"sqlite:///{tmp_path}/test.db")) as replicas:
+        patch(monkeypatch)
+        with pytest.raises(Caught):
+            tell_stories(replicas)
+
+
+def tell_stories(replicas: Replicas) -> None:
+    for number in range(STORIES):
+        tell_story(number, lambda: Impatient(replicas))
+
+
+@pytest.fixture
+def replicas(postgres_url: str) -> Iterator[Replicas]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        # A deadlock is found by waiting.
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET deadlock_timeout = '10ms'".encode())
+    replicas = Replicas(postgres_url)
+    yield replicas
+    replicas.close()
+
+
+def race(replicas: Replicas) -> list[str]:
+    """Both replicas do something with the same account, and with the same requests, at the same time."""
+    replicas.ask([grant(10_000)], [])
+    for first, second in ((1, 2), (3, 4)):
+        replicas.ask([reserve(first)], [reserve(second)])
+        replicas.ask([extend(first, 200), extend(second, 200)], [extend(second, 300), extend(first, 300)])
+        replicas.ask([extend(first, 400)], [settle(first, completion=3)])
+        replicas.ask([settle(second, completion=3)], [settle(second, completion=3)])
+    failures = [line for line in replicas.log_text().splitlines() if "failed" in line]
+    return failures + replicas.audit()
+
+
+def test_replicas_that_race_do_no_harm(replicas: Replicas) -> None:
+    assert race(replicas) == []
+
+
+@pytest.mark.parametrize("patch", RACES.values(), ids=RACES)
+def test_race_is_caught(patch: Patch, replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch(monkeypatch)
+    assert race(replicas) != []
