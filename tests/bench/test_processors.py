@@ -22,10 +22,10 @@ def test_work_of_a_child_is_its_groups_while_it_runs_and_after_its_end() -> None
 
 
 def test_work_of_processes_outside_the_family_is_that_of_others() -> None:
-    child = subprocess.Popen([sys.executable, "-c", WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     # A family of its own: what our child does is none of its work.
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     watch = Watch({}, family=stranger.pid)
+    child = subprocess.Popen([sys.executable, "-c", WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
     assert 0 < watch.spent().others_share <= 1
