@@ -1,7 +1,7 @@
 """Mistakes that the protocol rules out, each as a small patch: whoever checks the books must notice them.
 
 `RULES` and `STORE` are met by random stories. `RACES` need two replicas at the same place at the same time, so each
-patch also waits there. The other mistakes of the protocol's list are the edge's.
+patch also brings them together there. The other mistakes of the protocol's list are the edge's.
 
 What cannot be had here, and why:
 
@@ -14,7 +14,7 @@ Where it is a constraint of the database that stops a mistake (`settle_without_t
 `late_settle_beyond_free_credit`), what is noticed is the consequence: an answer INTERNAL, which is not the model's.
 """
 
-import time
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -48,8 +48,21 @@ from services.metering.store.tables import accounts, holds
 Rule = Callable[[Any, Scene], Effect[Any]]
 Patch = Callable[[pytest.MonkeyPatch], None]
 
-# Longer than the other replica needs for a transaction of its own.
-RACE_S: Final = 0.05
+# A batch that failed is tried again by one of them alone, and waits for nobody.
+ALONE_AFTER_S: Final = 0.3
+
+
+class Meeting:
+    """Two replicas that come to the same place go on together."""
+
+    def __init__(self) -> None:
+        self._both = threading.Barrier(2)
+
+    def wait(self) -> None:
+        try:
+            self._both.wait(ALONE_AFTER_S)
+        except threading.BrokenBarrierError:
+            self._both.reset()
 
 
 def extend_as_a_delta(rule: Rule, operation: Extend, scene: Scene) -> Effect[Any]:
@@ -192,9 +205,11 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     any_account = update_rows(accounts, "account_id", ["balance_nanos", "held_nanos"], found=[])
     any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
 
+    meeting = Meeting()
+
     def read_and_wait(*arguments: Any) -> Books:
         found = read(*arguments)
-        time.sleep(RACE_S)
+        meeting.wait()
         return found
 
     monkeypatch.setattr(books, "_LOCK_ACCOUNTS", unlocked)
@@ -204,12 +219,12 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = books._read
+    read, meeting = books._read, Meeting()
 
     def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
         ids = [operation.request_id for operation in operations]
         stale = [Hold(*row) for row in connection.execute(sa.select(holds).where(holds.c.request_id.in_(ids)))]
-        time.sleep(RACE_S)
+        meeting.wait()
         found = read(connection, operations, *rest)
         for hold in stale:
             found.found_holds[hold.request_id] = found.holds[hold.request_id] = hold
@@ -219,16 +234,15 @@ def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = books._read
+    read, meeting = books._read, Meeting()
 
     def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
-        for operation in operations:
-            for table, column, named in (
-                (holds, holds.c.request_id, operation.request_id),
-                (accounts, accounts.c.account_id, operation.account_id),
-            ):
-                connection.execute(sa.select(table).where(column == named).with_for_update())
-                time.sleep(RACE_S)
+        for number, operation in enumerate(operations):
+            connection.execute(sa.select(holds).where(holds.c.request_id == operation.request_id).with_for_update())
+            if number == 0:
+                meeting.wait()
+            its_account = accounts.c.account_id == operation.account_id
+            connection.execute(sa.select(accounts).where(its_account).with_for_update())
         return read(connection, operations, *rest)
 
     monkeypatch.setattr(books, "_read", lock_one_by_one)
@@ -237,7 +251,12 @@ def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
 STORE: Final[dict[str, Patch]] = {
     patch.__name__: patch for patch in (claim_and_effect_in_two_transactions, reserve_as_one_statement)
 }
-RACES: Final[dict[str, Patch]] = {
-    patch.__name__: patch
-    for patch in (read_then_write_unguarded, amount_from_before_the_lock, hold_locked_before_its_account)
+# Each with what it is known by: wrong books, or a batch that was stopped by a deadlock and had to be tried again.
+RACES: Final[dict[str, tuple[Patch, str]]] = {
+    patch.__name__: (patch, sign)
+    for patch, sign in (
+        (read_then_write_unguarded, "nanos off the sum of its live holds"),
+        (amount_from_before_the_lock, "nanos off the sum of its live holds"),
+        (hold_locked_before_its_account, "batch.failed"),
+    )
 }

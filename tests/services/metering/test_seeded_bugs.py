@@ -46,13 +46,13 @@ def replicas(postgres_url: str) -> Iterator[Replicas]:
         # A deadlock is found by waiting.
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET deadlock_timeout = '10ms'".encode())
     replicas = Replicas(postgres_url)
+    replicas.ask([grant(10_000)], [])
     yield replicas
     replicas.close()
 
 
 def race(replicas: Replicas) -> list[str]:
     """Both replicas do something with the same account, and with the same requests, at the same time."""
-    replicas.ask([grant(10_000)], [])
     for first, second in ((1, 2), (3, 4)):
         replicas.ask([reserve(first)], [reserve(second)])
         replicas.ask([extend(first, 200), extend(second, 200)], [extend(second, 300), extend(first, 300)])
@@ -66,7 +66,7 @@ def test_replicas_that_race_do_no_harm(replicas: Replicas) -> None:
     assert race(replicas) == []
 
 
-@pytest.mark.parametrize("patch", RACES.values(), ids=RACES)
-def test_race_is_caught(patch: Patch, replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("patch", "sign"), RACES.values(), ids=RACES)
+def test_race_is_caught(patch: Patch, sign: str, replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     patch(monkeypatch)
-    assert race(replicas) != []
+    assert any(sign in line for line in race(replicas))
