@@ -24,5 +24,9 @@ _SETTINGS: Final = settings(
 
 
 def tell_story(number: int, begin: Callable[[], Machine]) -> None:
-    """Raises what `Machine` raises; `begin` makes the machine of each example."""
-    run_state_machine_as_test(seed(number)(begin), settings=_SETTINGS)  # type: ignore[arg-type] # Any factory will do.
+    """Raises what a machine raises; `begin` makes that of each example."""
+    try:
+        run_state_machine_as_test(seed(number)(begin), settings=_SETTINGS)  # type: ignore[arg-type] # Any factory does.
+    except BaseException as error:
+        error.add_note(f"in story {number}")
+        raise

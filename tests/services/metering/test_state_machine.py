@@ -4,10 +4,10 @@ In the suite they are always the same few. `STATE_MACHINE_STEPS=100000 pytest -n
 time; one that fails names its number, and `STATE_MACHINE_FIRST_STORY` begins with it.
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "0"))
 FIRST_STORY = int(os.environ.get("STATE_MACHINE_FIRST_STORY", str(time.time_ns()) if STEPS else "0"))
 # The audit reads everything that is in the database, at every step.
 STORIES_A_DATABASE = 3
-
 
 LITTLE, MUCH = Usage(2, 1, 3), Usage(20, 0, 2_000)
 NEW, NEWEST = ("-1", "own"), ("0", "own")
@@ -54,7 +53,7 @@ def operations_on(request: Named) -> Iterator[Operation[Any]]:
 
 
 def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_again(database_url: str) -> None:
-    with contextlib.closing(Replicas(database_url)) as replicas:
+    with closing(Replicas(database_url)) as replicas:
         for bring_about in STATES.values():
             for operation in operations_on(NEWEST):
                 machine = Machine(replicas)
@@ -68,36 +67,44 @@ def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_
             machine.repeat(1, 1)
 
 
+FreshReplicas = Callable[[], AbstractContextManager[Replicas]]
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Gives the address of an empty database, each time of another."""
-    if request.param == "sqlite":
-        numbers = count(1)
-        return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
-    server: Postgres = request.getfixturevalue("postgres_server")
-    return server.create_database
+def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshReplicas:
+    """Each time on another database, which is empty."""
+    numbers = count(1)
+
+    @contextmanager
+    def open_replicas() -> Iterator[Replicas]:
+        if request.param == "sqlite":
+            with closing(Replicas(f"sqlite:///{tmp_path}/{next(numbers)}.db")) as replicas:
+                yield replicas
+            return
+        server: Postgres = request.getfixturevalue("postgres_server")
+        database_url = server.create_database()
+        with closing(Replicas(database_url)) as replicas:
+            yield replicas
+        server.drop_database(database_url)
+
+    return open_replicas
 
 
-def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(new_database: Callable[[], str]) -> None:
-    stories = max(STORIES_A_DATABASE, STEPS // STORY_STEPS)
-    for first in range(FIRST_STORY, FIRST_STORY + stories, STORIES_A_DATABASE):
-        tell_stories(range(first, first + STORIES_A_DATABASE), new_database)
+def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(fresh_replicas: FreshReplicas) -> None:
+    for first in range(FIRST_STORY, FIRST_STORY + max(1, STEPS // STORY_STEPS), STORIES_A_DATABASE):
+        tell_stories(range(first, first + STORIES_A_DATABASE), fresh_replicas)
 
 
-def tell_stories(numbers: range, new_database: Callable[[], str]) -> None:
-    with contextlib.ExitStack() as opened:
-        replicas = opened.enter_context(contextlib.closing(Replicas(new_database())))
+def tell_stories(numbers: range, fresh_replicas: FreshReplicas) -> None:
+    with ExitStack() as opened:
+        replicas = opened.enter_context(fresh_replicas())
 
         def begin() -> Machine:
             nonlocal replicas
             if replicas.spoiled:
                 # While a story that failed is made shorter.
-                replicas = opened.enter_context(contextlib.closing(Replicas(new_database())))
+                replicas = opened.enter_context(fresh_replicas())
             return Machine(replicas)
 
         for number in numbers:
-            try:
-                tell_story(number, begin)
-            except BaseException as error:
-                error.add_note(f"in story {number}")
-                raise
+            tell_story(number, begin)
