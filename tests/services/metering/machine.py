@@ -237,7 +237,8 @@ class Machine(RuleBasedStateMachine):
                     yield from self._orders(branch, [*queues[:number], queue[1:], *queues[number + 1 :]])
 
     def _predict(self, model: Model, operation: Operation[Any], replica: int) -> Any:
-        return model.answer(operation, self._replicas.both[replica].price_version, replica == 1)
+        asked = self._replicas.both[replica]
+        return model.answer(operation, asked.price_version, asked.makes_overdue)
 
     def _check(self, possible: Sequence[Model]) -> None:
         self._rows = self._replicas.rows(self._accounts)

@@ -148,6 +148,8 @@ def _killing(engine: sa.Engine, statements: int) -> Iterator[None]:
 
     for name in ("before_cursor_execute", "commit"):
         sa.event.listen(engine, name, count)
-    yield
-    for name in ("before_cursor_execute", "commit"):
-        sa.event.remove(engine, name, count)
+    try:
+        yield
+    finally:
+        for name in ("before_cursor_execute", "commit"):
+            sa.event.remove(engine, name, count)
