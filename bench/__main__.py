@@ -23,12 +23,16 @@ from bench.report import doubts, table
 def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
     """Measure the service on this machine."""
     progress = Progress(sys.stderr, steps=1 + len(journal.CASES) + len(hot_account.CASES))
-    rows = [
-        *disk_sync.measure(progress),
-        *journal.measure(progress),
-        *hot_account.measure(seconds, in_flight, progress),
-    ]
-    progress.clear()
+    try:
+        rows = [
+            *disk_sync.measure(progress),
+            *journal.measure(progress),
+            *hot_account.measure(seconds, in_flight, progress),
+        ]
+    except hot_account.BooksWrong as wrong:
+        raise click.ClickException(str(wrong)) from None
+    finally:
+        progress.clear()
     machine = {"processors": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version()}
     click.echo(table(rows))
     if (doubt := doubts(rows)) is not None:

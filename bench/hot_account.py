@@ -5,7 +5,6 @@ on disk. Beside metering as it is stands the same metering with one operation a 
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -69,28 +68,21 @@ def _postgres() -> Iterator[Postgres]:
 
 
 def _measure(case: Case, postgres: Postgres, seconds: float, in_flight: int, progress: Progress) -> Row:
-    # A short name: the path of a unix socket may have about a hundred characters.
-    folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     url = postgres.create_database() if case.on_postgresql else ""
-    settings = {"LEGATO_DATA": str(folder), "LEGATO_DATABASE_URL": url}
-    module = "services.metering" if case.by_group else "bench.one_by_one"
-    metering = _start(["-m", module], folder, settings)
-    try:
-        groups = {"metering": metering.pid}
-        if case.on_postgresql:
-            groups["PostgreSQL"] = postgres.process_id
-        warm_up_s = min(seconds, WARM_UP_MOST_S)
-        order = Order(f"unix:{folder}/run/metering.sock", in_flight, warm_up_s, seconds, groups)
-        outcome = _put_load(order, folder, progress)
-    finally:
-        metering.terminate()
-        metering.wait(PATIENCE_S)
-    check_books(outcome)
-    operations = 2 * outcome.all_pairs
-    database = open_database("metering", url, folder)
-    commits = _count_batches(database) if case.by_group else operations
-    database.close()
-    shutil.rmtree(folder)
+    # A short name: the path of a unix socket may have about a hundred characters.
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
+        folder = Path(name)
+        with _metering(case, folder, url) as metering:
+            groups = {"metering": metering.pid}
+            if case.on_postgresql:
+                groups["PostgreSQL"] = postgres.process_id
+            warm_up_s = min(seconds, WARM_UP_MOST_S)
+            order = Order(f"unix:{folder}/run/metering.sock", in_flight, warm_up_s, seconds, groups)
+            outcome = _put_load(order, folder, progress)
+        check_books(outcome)
+        database = open_database("metering", url, folder)
+        commits = _count_batches(database) if case.by_group else outcome.all_operations
+        database.close()
     return Row(
         NAME,
         case.name,
@@ -98,12 +90,23 @@ def _measure(case: Case, postgres: Postgres, seconds: float, in_flight: int, pro
             "pairs/s": outcome.pairs_per_s,
             "reserve p50 ms": outcome.reserve_p50_ms,
             "reserve p99 ms": outcome.reserve_p99_ms,
-            "ops a commit": operations / commits,
+            "ops a commit": outcome.all_operations / commits,
             # Of each kind of process, for a pair.
             **{f"CPU µs: {name}": _cpu_us_a_pair(outcome, name) for name in ("metering", "PostgreSQL", "load")},
         },
         outcome.spent.others_share,
     )
+
+
+@contextmanager
+def _metering(case: Case, folder: Path, url: str) -> "Iterator[subprocess.Popen[bytes]]":
+    module = "services.metering" if case.by_group else "bench.one_by_one"
+    process = _start(["-m", module], folder, {"LEGATO_DATA": str(folder), "LEGATO_DATABASE_URL": url})
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def _put_load(order: Order, folder: Path, progress: Progress) -> Outcome:
@@ -127,7 +130,7 @@ def _start(arguments: list[str], folder: Path, settings: dict[str, str]) -> "sub
 def check_books(outcome: Outcome) -> None:
     if outcome.balance_nanos != GRANT_NANOS - outcome.charged_nanos or outcome.held_nanos or outcome.violations:
         raise BooksWrong(
-            f"{outcome.all_pairs} pairs charged {outcome.charged_nanos} nanos; the balance fell by"
+            f"{outcome.all_operations} operations charged {outcome.charged_nanos} nanos; the balance fell by"
             f" {GRANT_NANOS - outcome.balance_nanos}, {outcome.held_nanos} are held; audit: {outcome.violations}"
         )
 
