@@ -175,7 +175,7 @@ def _relay_while_extending(_: Any) -> Any:
     async def is_covered(self: Any, response: Any) -> bool:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         if not self._hold.covers(prompt_tokens, output_tokens):
-            self._growth = asyncio.create_task(self._hold.grow(prompt_tokens, output_tokens, self._delivered()))
+            self._growth = asyncio.create_task(self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered))
         return True
 
     return is_covered

@@ -92,10 +92,7 @@ class Campaign:
             point, kills = queue.popleft()
             stage = await Stage.prepare(house)
             left = await self._play(stage, kind, point, kills)
-            violations = await house.ledger.audit()
-            self.tallies[point.name].audit += len(violations)
-            for violation in violations:
-                self._tell(f"AUDIT at {point.name} ({kind.name}): {violation}")
+            await self._inspect(house, kind, point)
             if left:
                 queue.appendleft((point, left))
                 return
@@ -120,6 +117,16 @@ class Campaign:
                 return max(0, kills - 1)
         return 0
 
+    async def _inspect(self, house: House, kind: Kind, point: Point) -> None:
+        """All books of the house, and its logs."""
+        tally = self.tallies[point.name]
+        for violation in await house.ledger.audit():
+            tally.audit += 1
+            self._tell(f"AUDIT at {point.name} ({kind.name}): {violation}")
+        for line in house.new_errors():
+            tally.errors += 1
+            self._tell(f"ERROR at {point.name} ({kind.name}): {line}")
+
     def _tell(self, story: str) -> None:
         self.stories.append(story)
         self._progress.say(story)
@@ -141,9 +148,9 @@ def forked(
 
     kinds = [
         Kind("SQLite", sqlite, houses=2),
-        Kind("PostgreSQL", postgres),
+        Kind("PostgreSQL", postgres, houses=2),
         Kind("two edges", lambda provider: ForkedHouse(forks, provider, edges=2)),
-        Kind("two meterings", replicas),
+        Kind("two meterings", replicas, houses=2),
         Kind("SQLite, slow", sqlite),
         Kind("PostgreSQL, slow", postgres),
         Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=2),

@@ -86,8 +86,8 @@ class ForkedHouse(House):
         self._kept_down.discard(name)
         self._order(name)
 
-    def log_of(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(errors="replace")
+    def log_of(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     async def _end(self, name: str) -> None:
         """It stays down, until it is ordered again."""
@@ -126,7 +126,7 @@ class ForkedHouse(House):
             name=f"{self.folder.name} {name}",
             service=service,
             environ={**self._environ, **listen},
-            output=str(self.folder / f"{name}.log"),
+            output=str(self.log_of(name)),
             keep_fd=self._listener.fileno() if service == "edge" else None,
             changes=self._changes,
         )

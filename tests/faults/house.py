@@ -41,6 +41,8 @@ class House(ABC):
         self.failpoints = self.folder / "failpoints"
         self.failpoints.mkdir()
         self.address = ("", 0)
+        # How far each process's log was looked at.
+        self._read_bytes: Counter[str] = Counter()
 
     @abstractmethod
     async def start(self) -> None: ...
@@ -69,7 +71,7 @@ class House(ABC):
         ...
 
     @abstractmethod
-    def log_of(self, name: str) -> str: ...
+    def log_of(self, name: str) -> Path: ...
 
     def open_still(self) -> str:
         """What keeps the house from being at rest. An edge listens here only when it has recovered."""
@@ -79,6 +81,19 @@ class House(ABC):
         holds = [f"request {hold.request_id} holds {hold.amount_nanos} nanos" for hold in self.ledger.live_holds()]
         taken = {path.name: _taken(path) for path in self._journal_files()} if not holds else {}
         return "; ".join(holds + [f"{name} has {count} slots taken" for name, count in taken.items() if count])
+
+    def new_errors(self) -> list[str]:
+        """Lines in the logs, since the last look, by which a process says that something in it broke."""
+        found: list[str] = []
+        for name in self.names:
+            with self.log_of(name).open("rb") as log:
+                log.seek(self._read_bytes[name])
+                lines = log.readlines()
+                self._read_bytes[name] = log.tell()
+            # What is no JSON is a traceback, or a library's last words.
+            broken = [line for line in lines if not line.startswith(b"{") or b'"level":"error"' in line]
+            found += [f"{name}: {line.decode(errors='replace').strip()}" for line in broken]
+        return found
 
     async def new_customers(self, count: int, credit_nanos: int) -> list[Customer]:
         return await asyncio.to_thread(self._make_customers, count, credit_nanos)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tests.faults.judge import Violation
 from tests.faults.round import Outcome
 
-COLUMNS = ("point", "kills", "lost", "doubled", "stuck", "audit", "requests", "free", "missed")
+COLUMNS = ("point", "kills", "lost", "doubled", "stuck", "audit", "errors", "requests", "free", "missed")
 
 
 @dataclass
@@ -19,6 +19,8 @@ class Tally:
     stuck: int = 0
     # Lines that `legato audit` has to say about the books.
     audit: int = 0
+    # Lines in the logs by which a process says that something in it broke.
+    errors: int = 0
     requests: int = 0
     # Requests that nobody paid for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
@@ -27,7 +29,7 @@ class Tally:
 
     @property
     def is_good(self) -> bool:
-        return self.kills >= self.wanted and not (self.lost or self.doubled or self.stuck or self.audit)
+        return self.kills >= self.wanted and not (self.lost or self.doubled or self.stuck or self.audit or self.errors)
 
     def add(self, outcome: Outcome) -> None:
         self.kills += outcome.reached

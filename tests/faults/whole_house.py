@@ -67,5 +67,5 @@ class WholeHouse(House):
         # The next one is still far from reading them: it takes a second to be loaded.
         self._lose_journals(old_journals)
 
-    def log_of(self, name: str) -> str:
-        return (self.data / "logs" / f"{name}.log").read_text(errors="replace")
+    def log_of(self, name: str) -> Path:
+        return self.data / "logs" / f"{name}.log"
