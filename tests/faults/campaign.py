@@ -93,15 +93,17 @@ class Campaign:
             stage = await Stage.prepare(house)
             left = await self._play(stage, kind, point, kills)
             await self._inspect(house, kind, point)
-            if left:
-                queue.appendleft((point, left))
+            if left is not None:
+                self._tell(house.last_words())
+                if left:
+                    queue.appendleft((point, left))
                 return
 
-    async def _play(self, stage: Stage, kind: Kind, point: Point, kills: int) -> int:
-        """How many kills are left to do in another house, since this one is stuck."""
+    async def _play(self, stage: Stage, kind: Kind, point: Point, kills: int) -> int | None:
+        """How many kills are left to do in another house, if this one is stuck."""
         tally = self.tallies[point.name]
         misses = 0
-        while kills:
+        while kills and misses <= MOST_MISSES * UNIT:
             outcome = await stage.play(point, self.dice.getrandbits(32) if self.replay is None else self.replay)
             tally.add(outcome)
             for violation in outcome.violations:
@@ -111,11 +113,10 @@ class Campaign:
                 self._progress.advance(point.name)
             else:
                 misses += 1
-                if misses > MOST_MISSES * UNIT:
-                    return 0
             if outcome.is_stuck:
-                return max(0, kills - 1)
-        return 0
+                # Where every round is stuck, the campaign comes to an end all the same.
+                return kills if outcome.reached else kills - 1
+        return None
 
     async def _inspect(self, house: House, kind: Kind, point: Point) -> None:
         """All books of the house, and its logs."""

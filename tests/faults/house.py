@@ -21,6 +21,7 @@ from tests.faults.provider import Provider
 
 # In memory where that is to be had: what is killed here is processes, not machines.
 FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))
+LAST_LINES = 5
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
 
 
@@ -94,6 +95,11 @@ class House(ABC):
             broken = [line for line in lines if not line.startswith(b"{") or b'"level":"error"' in line]
             found += [f"{name}: {line.decode(errors='replace').strip()}" for line in broken]
         return found
+
+    def last_words(self) -> str:
+        """The end of every log, for whoever wants to know why the house is stuck."""
+        ends = {name: self.log_of(name).read_text(errors="replace").splitlines()[-LAST_LINES:] for name in self.names}
+        return "\n".join(f"  {name:<10}{line}" for name, lines in ends.items() for line in lines)
 
     async def new_customers(self, count: int, credit_nanos: int) -> list[Customer]:
         return await asyncio.to_thread(self._make_customers, count, credit_nanos)

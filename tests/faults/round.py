@@ -19,10 +19,8 @@ from tests.faults.ledger import Account, first_request_id
 from tests.faults.parts import WHOLE
 from tests.faults.points import Point
 from tests.faults.reaper import Reaper, looks
+from tests.service import PATIENCE_S
 
-CHAT_PATIENCE_S: Final = 30.0
-# After the last chat has ended: nothing may be open for longer.
-QUIET_PATIENCE_S: Final = 30.0
 # Enough for any cast, each with more than all its rounds cost.
 CUSTOMERS: Final = 8
 CREDIT_NANOS: Final = 5 * 10**9
@@ -63,9 +61,7 @@ class Stage:
         self._character = load_character()
 
     @classmethod
-    async def prepare(
-        cls, house: House, credit_nanos: int = CREDIT_NANOS, patience_s: float = QUIET_PATIENCE_S
-    ) -> "Stage":
+    async def prepare(cls, house: House, credit_nanos: int = CREDIT_NANOS, patience_s: float = PATIENCE_S) -> "Stage":
         """`patience_s` is how long anything may be open after the last chat has ended."""
         customers = await house.new_customers(CUSTOMERS, credit_nanos)
         [guest] = await house.new_customers(1, CREDIT_NANOS)
@@ -84,7 +80,7 @@ class Stage:
         reaper = Reaper(house, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._patience_s))
         try:
-            await asyncio.gather(*(converse(chat, house.address, CHAT_PATIENCE_S) for chat in outcome.chats))
+            await asyncio.gather(*(converse(chat, house.address, PATIENCE_S) for chat in outcome.chats))
             await reaping
             await self._quiet(outcome.chats)
             outcome.reached = not house.is_armed(point.place)
@@ -116,7 +112,7 @@ class Stage:
         since = first_request_id()
         repeats = [chat.again() for chat in outcome.chats]
         self._house.provider.expect(repeats)
-        await asyncio.gather(*(converse(chat, self._house.address, CHAT_PATIENCE_S) for chat in repeats))
+        await asyncio.gather(*(converse(chat, self._house.address, PATIENCE_S) for chat in repeats))
         try:
             await self._quiet(repeats)
         except Stuck as stuck:
@@ -155,7 +151,7 @@ class Stage:
         async for _ in looks(self._patience_s):
             chat = Chat(WHOLE, self._guest, _new_tag())
             self._house.provider.expect_too(chat)
-            await converse(chat, self._house.address, CHAT_PATIENCE_S)
+            await converse(chat, self._house.address, PATIENCE_S)
             if chat.received.ending == "done":
                 return
             said = bytes(chat.received.raw)
