@@ -88,6 +88,7 @@ class Stage:
             await self._probe()
             await self._quiet(outcome.chats)
         except Stuck as stuck:
+            outcome.reached = not house.is_armed(point.place)
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
         died = {name.partition("-")[0] for name in house.deaths() - died_before}
