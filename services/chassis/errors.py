@@ -26,6 +26,7 @@ class Reason(StrEnum):
     KEY_INVALID = "KEY_INVALID"
     CREDITS_EXHAUSTED = "CREDITS_EXHAUSTED"
     SCOPE_MISSING = "SCOPE_MISSING"
+    ACCOUNT_SUSPENDED = "ACCOUNT_SUSPENDED"
     NOT_FOUND = "NOT_FOUND"
     MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
     ENDPOINT_NOT_OFFERED = "ENDPOINT_NOT_OFFERED"
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
     ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED"
     RATE_LIMITED = "RATE_LIMITED"
+    TOO_MANY_AT_ONCE = "TOO_MANY_AT_ONCE"
     CREDITS_HELD = "CREDITS_HELD"
     SATURATED = "SATURATED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
@@ -64,6 +66,7 @@ WIRE: dict[Reason, Wire] = {
         grpc.StatusCode.FAILED_PRECONDITION, 402, "insufficient_quota", "insufficient_quota"
     ),
     Reason.SCOPE_MISSING: Wire(grpc.StatusCode.PERMISSION_DENIED, 403, "permission_error", "missing_scope"),
+    Reason.ACCOUNT_SUSPENDED: Wire(grpc.StatusCode.PERMISSION_DENIED, 403, "permission_error", "account_suspended"),
     Reason.NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID),
     Reason.MODEL_NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID, "model_not_found"),
     Reason.ENDPOINT_NOT_OFFERED: Wire(grpc.StatusCode.UNIMPLEMENTED, 404, _INVALID, "endpoint_not_offered"),
@@ -75,6 +78,9 @@ WIRE: dict[Reason, Wire] = {
     Reason.BODY_TOO_LARGE: Wire(grpc.StatusCode.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"),
     Reason.ENCODING_NOT_SUPPORTED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"),
     Reason.RATE_LIMITED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
+    Reason.TOO_MANY_AT_ONCE: Wire(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "concurrency_limit_exceeded"
+    ),
     Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),

@@ -70,13 +70,17 @@ class Principal(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     DIGEST_KEY_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
     """What `auto` means for this account."""
     requests_per_minute: _builtins.int
-    """Absent: the service's own default."""
+    """The key's own limits, or else the account's. Absent: the service's own default."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
     digest_key: _builtins.bytes
     """For keyed digests of what must not be kept itself. The same for all keys of the account, on every replica."""
     @_builtins.property
@@ -94,15 +98,26 @@ class Principal(_message.Message):
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         preferred_class: _builtins.str = ...,
         requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
         digest_key: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___Principal: _TypeAlias = Principal  # noqa: Y015
 
@@ -155,18 +170,24 @@ class WatchRequest(_message.Message):
 
     PING_NO_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    USED_KEY_IDS_FIELD_NUMBER: _builtins.int
     ping_no: _builtins.int
     epoch: _builtins.int
     """The newest epoch that the caller has acted on."""
+    @_builtins.property
+    def used_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys that the caller has accepted, each told once an hour."""
+
     def __init__(
         self,
         *,
         ping_no: _builtins.int = ...,
         epoch: _builtins.int = ...,
+        used_key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "ping_no", b"ping_no"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "ping_no", b"ping_no", "used_key_ids", b"used_key_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,6 +201,7 @@ class WatchResponse(_message.Message):
     ECHOED_PING_NO_FIELD_NUMBER: _builtins.int
     CHANGED_KEY_IDS_FIELD_NUMBER: _builtins.int
     FORGET_ALL_FIELD_NUMBER: _builtins.int
+    REFUSED_KEY_IDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     echoed_ping_no: _builtins.int
     """The newest ping that had arrived before the epoch was read."""
@@ -189,6 +211,10 @@ class WatchResponse(_message.Message):
     def changed_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The keys that changed after the caller's epoch."""
 
+    @_builtins.property
+    def refused_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of the changed keys that are no longer good: answers that still run for them are to end."""
+
     def __init__(
         self,
         *,
@@ -196,14 +222,55 @@ class WatchResponse(_message.Message):
         echoed_ping_no: _builtins.int = ...,
         changed_key_ids: _abc.Iterable[_builtins.str] | None = ...,
         forget_all: _builtins.bool = ...,
+        refused_key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all", "refused_key_ids", b"refused_key_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class FindRefusedKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        key_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_ids", b"key_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindRefusedKeysRequest: _TypeAlias = FindRefusedKeysRequest  # noqa: Y015
+
+@_typing.final
+class FindRefusedKeysResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        key_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_ids", b"key_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindRefusedKeysResponse: _TypeAlias = FindRefusedKeysResponse  # noqa: Y015
 
 @_typing.final
 class Account(_message.Message):
@@ -214,13 +281,22 @@ class Account(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    SUSPEND_TIME_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
     requests_per_minute: _builtins.int
-    """Absent: the service's own default."""
+    """Of each key of the account, unless the key has its own. Absent: the service's own default."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def suspend_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent: not suspended."""
+
     def __init__(
         self,
         *,
@@ -229,14 +305,26 @@ class Account(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         preferred_class: _builtins.str = ...,
         requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
+        suspend_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "create_time", b"create_time", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___Account: _TypeAlias = Account  # noqa: Y015
 
@@ -370,30 +458,44 @@ class UpdateAccountRequest(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     preferred_class: _builtins.str
     """Absent: unchanged."""
     requests_per_minute: _builtins.int
     """Absent: unchanged. 0: back to the service's own default."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         preferred_class: _builtins.str | None = ...,
         requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
     _WhichOneofReturnType__preferred_class: _TypeAlias = _typing.Literal["preferred_class"]  # noqa: Y015
     _WhichOneofArgType__preferred_class: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class"]  # noqa: Y015
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_class) -> _WhichOneofReturnType__preferred_class | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___UpdateAccountRequest: _TypeAlias = UpdateAccountRequest  # noqa: Y015
 
@@ -418,6 +520,84 @@ class UpdateAccountResponse(_message.Message):
 Global___UpdateAccountResponse: _TypeAlias = UpdateAccountResponse  # noqa: Y015
 
 @_typing.final
+class SuspendAccountRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendAccountRequest: _TypeAlias = SuspendAccountRequest  # noqa: Y015
+
+@_typing.final
+class SuspendAccountResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def account(self) -> Global___Account: ...
+    def __init__(
+        self,
+        *,
+        account: Global___Account | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendAccountResponse: _TypeAlias = SuspendAccountResponse  # noqa: Y015
+
+@_typing.final
+class ResumeAccountRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAccountRequest: _TypeAlias = ResumeAccountRequest  # noqa: Y015
+
+@_typing.final
+class ResumeAccountResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def account(self) -> Global___Account: ...
+    def __init__(
+        self,
+        *,
+        account: Global___Account | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAccountResponse: _TypeAlias = ResumeAccountResponse  # noqa: Y015
+
+@_typing.final
 class Key(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -429,10 +609,18 @@ class Key(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     REVOKE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     name: _builtins.str
     state: Global___KeyState.ValueType
+    requests_per_minute: _builtins.int
+    """Absent: the account's."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -445,6 +633,10 @@ class Key(_message.Message):
     def revoke_time(self) -> _timestamp_pb2.Timestamp:
         """Absent: not revoked."""
 
+    @_builtins.property
+    def last_use_time(self) -> _timestamp_pb2.Timestamp:
+        """The hour in which the key was last accepted. Absent: never."""
+
     def __init__(
         self,
         *,
@@ -456,12 +648,27 @@ class Key(_message.Message):
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         revoke_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___KeyState.ValueType = ...,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
+        last_use_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "revoke_time", b"revoke_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "name", b"name", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___Key: _TypeAlias = Key  # noqa: Y015
 
@@ -568,6 +775,66 @@ class ListKeysResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListKeysResponse: _TypeAlias = ListKeysResponse  # noqa: Y015
+
+@_typing.final
+class UpdateKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    requests_per_minute: _builtins.int
+    """Absent: unchanged. 0: back to the account's."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
+
+Global___UpdateKeyRequest: _TypeAlias = UpdateKeyRequest  # noqa: Y015
+
+@_typing.final
+class UpdateKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateKeyResponse: _TypeAlias = UpdateKeyResponse  # noqa: Y015
 
 @_typing.final
 class RevokeKeyRequest(_message.Message):

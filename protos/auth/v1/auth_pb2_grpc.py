@@ -45,6 +45,11 @@ class AuthServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.WatchRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.FindRefusedKeys = channel.unary_unary(
+                '/legato.auth.v1.AuthService/FindRefusedKeys',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysResponse.FromString,
+                _registered_method=True)
 
 
 class AuthServiceServicer:
@@ -64,6 +69,13 @@ class AuthServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindRefusedKeys(self, request, context):
+        """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AuthServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -76,6 +88,11 @@ def add_AuthServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.WatchRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.WatchResponse.SerializeToString,
+            ),
+            'FindRefusedKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindRefusedKeys,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -143,6 +160,33 @@ class AuthService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def FindRefusedKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuthService/FindRefusedKeys',
+            protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.FindRefusedKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class AccountAdminServiceStub:
     """For the account's owner, by way of the command line.
@@ -173,6 +217,16 @@ class AccountAdminServiceStub:
                 '/legato.auth.v1.AccountAdminService/UpdateAccount',
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountResponse.FromString,
+                _registered_method=True)
+        self.SuspendAccount = channel.unary_unary(
+                '/legato.auth.v1.AccountAdminService/SuspendAccount',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.FromString,
+                _registered_method=True)
+        self.ResumeAccount = channel.unary_unary(
+                '/legato.auth.v1.AccountAdminService/ResumeAccount',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.FromString,
                 _registered_method=True)
 
 
@@ -205,6 +259,19 @@ class AccountAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SuspendAccount(self, request, context):
+        """All keys of the account are refused until it is resumed. Both return when that holds on every edge.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeAccount(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -227,6 +294,16 @@ def add_AccountAdminServiceServicer_to_server(servicer, server):
                     servicer.UpdateAccount,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateAccountResponse.SerializeToString,
+            ),
+            'SuspendAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendAccount,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.SerializeToString,
+            ),
+            'ResumeAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeAccount,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -348,6 +425,60 @@ class AccountAdminService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def SuspendAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AccountAdminService/SuspendAccount',
+            protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.SuspendAccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AccountAdminService/ResumeAccount',
+            protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.ResumeAccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class KeyAdminServiceStub:
     """Missing associated documentation comment in .proto file."""
@@ -367,6 +498,11 @@ class KeyAdminServiceStub:
                 '/legato.auth.v1.KeyAdminService/ListKeys',
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.FromString,
+                _registered_method=True)
+        self.UpdateKey = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/UpdateKey',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyResponse.FromString,
                 _registered_method=True)
         self.RevokeKey = channel.unary_unary(
                 '/legato.auth.v1.KeyAdminService/RevokeKey',
@@ -390,6 +526,13 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateKey(self, request, context):
+        """Returns when the change holds on every edge.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevokeKey(self, request, context):
         """Returns when the key is refused on every edge.
         """
@@ -409,6 +552,11 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     servicer.ListKeys,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.SerializeToString,
+            ),
+            'UpdateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateKey,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyResponse.SerializeToString,
             ),
             'RevokeKey': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeKey,
@@ -470,6 +618,33 @@ class KeyAdminService:
             '/legato.auth.v1.KeyAdminService/ListKeys',
             protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/UpdateKey',
+            protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.UpdateKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

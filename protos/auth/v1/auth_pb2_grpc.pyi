@@ -36,6 +36,8 @@ class AuthServiceStub:
     Verify: _grpc.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]
     Watch: _grpc.StreamStreamMultiCallable[_auth_pb2.WatchRequest, _auth_pb2.WatchResponse]
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
+    FindRefusedKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]
+    """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
 
 @_typing.type_check_only
 class AuthServiceAsyncStub(AuthServiceStub):
@@ -45,6 +47,8 @@ class AuthServiceAsyncStub(AuthServiceStub):
     Verify: _aio.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]  # type: ignore[assignment]
     Watch: _aio.StreamStreamMultiCallable[_auth_pb2.WatchRequest, _auth_pb2.WatchResponse]  # type: ignore[assignment]
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
+    FindRefusedKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]  # type: ignore[assignment]
+    """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
 
 class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the edge, and for internal callers that accept keys themselves."""
@@ -64,6 +68,14 @@ class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_auth_pb2.WatchResponse], _abc.AsyncIterator[_auth_pb2.WatchResponse]]:
         """Keeps a caller's cache of principals true: see docs/revocation.md."""
 
+    @_abc_1.abstractmethod
+    def FindRefusedKeys(
+        self,
+        request: _auth_pb2.FindRefusedKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.FindRefusedKeysResponse, _abc.Awaitable[_auth_pb2.FindRefusedKeysResponse]]:
+        """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
+
 def add_AuthServiceServicer_to_server(servicer: AuthServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class AccountAdminServiceStub:
@@ -78,6 +90,9 @@ class AccountAdminServiceStub:
     ListAccounts: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]
     UpdateAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]
     """Returns when the change holds on every edge."""
+    SuspendAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]
+    """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
+    ResumeAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]
 
 @_typing.type_check_only
 class AccountAdminServiceAsyncStub(AccountAdminServiceStub):
@@ -89,6 +104,9 @@ class AccountAdminServiceAsyncStub(AccountAdminServiceStub):
     ListAccounts: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]  # type: ignore[assignment]
     UpdateAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]  # type: ignore[assignment]
     """Returns when the change holds on every edge."""
+    SuspendAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]  # type: ignore[assignment]
+    """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
+    ResumeAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]  # type: ignore[assignment]
 
 class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the account's owner, by way of the command line."""
@@ -122,6 +140,21 @@ class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_auth_pb2.UpdateAccountResponse, _abc.Awaitable[_auth_pb2.UpdateAccountResponse]]:
         """Returns when the change holds on every edge."""
 
+    @_abc_1.abstractmethod
+    def SuspendAccount(
+        self,
+        request: _auth_pb2.SuspendAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.SuspendAccountResponse, _abc.Awaitable[_auth_pb2.SuspendAccountResponse]]:
+        """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
+
+    @_abc_1.abstractmethod
+    def ResumeAccount(
+        self,
+        request: _auth_pb2.ResumeAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.ResumeAccountResponse, _abc.Awaitable[_auth_pb2.ResumeAccountResponse]]: ...
+
 def add_AccountAdminServiceServicer_to_server(servicer: AccountAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class KeyAdminServiceStub:
@@ -131,6 +164,8 @@ class KeyAdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> KeyAdminServiceAsyncStub: ...
     CreateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]
     ListKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]
+    UpdateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.UpdateKeyRequest, _auth_pb2.UpdateKeyResponse]
+    """Returns when the change holds on every edge."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]
     """Returns when the key is refused on every edge."""
 
@@ -139,6 +174,8 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]  # type: ignore[assignment]
     ListKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]  # type: ignore[assignment]
+    UpdateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.UpdateKeyRequest, _auth_pb2.UpdateKeyResponse]  # type: ignore[assignment]
+    """Returns when the change holds on every edge."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     """Returns when the key is refused on every edge."""
 
@@ -156,6 +193,14 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.ListKeysRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.ListKeysResponse, _abc.Awaitable[_auth_pb2.ListKeysResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateKey(
+        self,
+        request: _auth_pb2.UpdateKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.UpdateKeyResponse, _abc.Awaitable[_auth_pb2.UpdateKeyResponse]]:
+        """Returns when the change holds on every edge."""
 
     @_abc_1.abstractmethod
     def RevokeKey(

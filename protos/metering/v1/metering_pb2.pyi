@@ -32,6 +32,8 @@ class _BasisEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Basis.ValueType
     BASIS_PROVIDER: _Basis.ValueType  # 1
     BASIS_COUNTED: _Basis.ValueType  # 2
     BASIS_JOURNAL: _Basis.ValueType  # 3
+    BASIS_CHECKPOINT: _Basis.ValueType  # 4
+    """What a request that nobody came back for had last said of itself; never sent with a settlement."""
 
 class Basis(_Basis, metaclass=_BasisEnumTypeWrapper):
     """Where the token counts of a settlement come from."""
@@ -40,6 +42,8 @@ BASIS_UNSPECIFIED: Basis.ValueType  # 0
 BASIS_PROVIDER: Basis.ValueType  # 1
 BASIS_COUNTED: Basis.ValueType  # 2
 BASIS_JOURNAL: Basis.ValueType  # 3
+BASIS_CHECKPOINT: Basis.ValueType  # 4
+"""What a request that nobody came back for had last said of itself; never sent with a settlement."""
 Global___Basis: _TypeAlias = Basis  # noqa: Y015
 
 class _End:
@@ -58,6 +62,8 @@ class _EndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_End.ValueType], _
     """Nothing was delivered, because somebody refused."""
     END_CRASHED: _End.ValueType  # 6
     """A process of ours died."""
+    END_KEY_REFUSED: _End.ValueType  # 7
+    """The key was revoked, or its account suspended, while the answer ran."""
 
 class End(_End, metaclass=_EndEnumTypeWrapper): ...
 
@@ -71,6 +77,8 @@ END_REFUSED: End.ValueType  # 5
 """Nothing was delivered, because somebody refused."""
 END_CRASHED: End.ValueType  # 6
 """A process of ours died."""
+END_KEY_REFUSED: End.ValueType  # 7
+"""The key was revoked, or its account suspended, while the answer ran."""
 Global___End: _TypeAlias = End  # noqa: Y015
 
 class _UsageBucket:
@@ -89,6 +97,31 @@ USAGE_BUCKET_UNSPECIFIED: UsageBucket.ValueType  # 0
 USAGE_BUCKET_HOUR: UsageBucket.ValueType  # 1
 USAGE_BUCKET_DAY: UsageBucket.ValueType  # 2
 Global___UsageBucket: _TypeAlias = UsageBucket  # noqa: Y015
+
+class _RequestState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RequestStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequestState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REQUEST_STATE_UNSPECIFIED: _RequestState.ValueType  # 0
+    REQUEST_STATE_RUNNING: _RequestState.ValueType  # 1
+    REQUEST_STATE_SETTLED: _RequestState.ValueType  # 2
+    REQUEST_STATE_VOID: _RequestState.ValueType  # 3
+    """Nothing was charged."""
+    REQUEST_STATE_SWEPT: _RequestState.ValueType  # 4
+    """Nobody came back for it: charged at its last checkpoint."""
+
+class RequestState(_RequestState, metaclass=_RequestStateEnumTypeWrapper): ...
+
+REQUEST_STATE_UNSPECIFIED: RequestState.ValueType  # 0
+REQUEST_STATE_RUNNING: RequestState.ValueType  # 1
+REQUEST_STATE_SETTLED: RequestState.ValueType  # 2
+REQUEST_STATE_VOID: RequestState.ValueType  # 3
+"""Nothing was charged."""
+REQUEST_STATE_SWEPT: RequestState.ValueType  # 4
+"""Nobody came back for it: charged at its last checkpoint."""
+Global___RequestState: _TypeAlias = RequestState  # noqa: Y015
 
 @_typing.final
 class ExchangeRequest(_message.Message):
@@ -137,24 +170,35 @@ class AdmitRequest(_message.Message):
     KEY_ID_FIELD_NUMBER: _builtins.int
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     requests_per_minute: _builtins.int
     """Absent: the service's own default."""
+    tokens_per_minute: _builtins.int
+    tokens: _builtins.int
     def __init__(
         self,
         *,
         key_id: _builtins.str = ...,
         account_id: _builtins.str = ...,
         requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        tokens: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "account_id", b"account_id", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens", b"tokens", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___AdmitRequest: _TypeAlias = AdmitRequest  # noqa: Y015
 
@@ -167,24 +211,93 @@ class AdmitResponse(_message.Message):
     LIMIT_REQUESTS_FIELD_NUMBER: _builtins.int
     REMAINING_REQUESTS_FIELD_NUMBER: _builtins.int
     RESET_REQUESTS_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_TOKENS_FIELD_NUMBER: _builtins.int
+    REMAINING_TOKENS_FIELD_NUMBER: _builtins.int
+    RESET_TOKENS_MS_FIELD_NUMBER: _builtins.int
     limit_requests: _builtins.int
     remaining_requests: _builtins.int
     reset_requests_ms: _builtins.int
     """Until the rate is whole again."""
+    limit_tokens: _builtins.int
+    """All zero where tokens are not limited."""
+    remaining_tokens: _builtins.int
+    reset_tokens_ms: _builtins.int
     def __init__(
         self,
         *,
         limit_requests: _builtins.int = ...,
         remaining_requests: _builtins.int = ...,
         reset_requests_ms: _builtins.int = ...,
+        limit_tokens: _builtins.int = ...,
+        remaining_tokens: _builtins.int = ...,
+        reset_tokens_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_requests", b"limit_requests", "remaining_requests", b"remaining_requests", "reset_requests_ms", b"reset_requests_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_requests", b"limit_requests", "limit_tokens", b"limit_tokens", "remaining_requests", b"remaining_requests", "remaining_tokens", b"remaining_tokens", "reset_requests_ms", b"reset_requests_ms", "reset_tokens_ms", b"reset_tokens_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AdmitResponse: _TypeAlias = AdmitResponse  # noqa: Y015
+
+@_typing.final
+class CorrectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    account_id: _builtins.str
+    requests_per_minute: _builtins.int
+    """As in the AdmitRequest."""
+    tokens_per_minute: _builtins.int
+    refused: _builtins.bool
+    """The request was refused after all: what it took is given back."""
+    tokens: _builtins.int
+    """What is still to be taken; below zero, what is to be given back."""
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        refused: _builtins.bool = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "key_id", b"key_id", "refused", b"refused", "requests_per_minute", b"requests_per_minute", "tokens", b"tokens", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
+
+Global___CorrectRequest: _TypeAlias = CorrectRequest  # noqa: Y015
+
+@_typing.final
+class CorrectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorrectResponse: _TypeAlias = CorrectResponse  # noqa: Y015
 
 @_typing.final
 class Price(_message.Message):
@@ -227,6 +340,7 @@ class ReserveRequest(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
@@ -236,6 +350,8 @@ class ReserveRequest(_message.Message):
     than the prompt and one token.
     """
     output_tokens: _builtins.int
+    concurrent_requests: _builtins.int
+    """How many holds of the key may live at once. Absent: the service's own default."""
     @_builtins.property
     def claim(self) -> Global___IdempotencyClaim:
         """Where the client names its request, so that a repeat of it is not served again."""
@@ -250,12 +366,15 @@ class ReserveRequest(_message.Message):
         prompt_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
         claim: Global___IdempotencyClaim | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "claim", b"claim", "concurrent_requests", b"concurrent_requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "claim", b"claim", "class_id", b"class_id", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
 
 Global___ReserveRequest: _TypeAlias = ReserveRequest  # noqa: Y015
 
@@ -705,6 +824,91 @@ class GetBalanceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBalanceResponse: _TypeAlias = GetBalanceResponse  # noqa: Y015
+
+@_typing.final
+class GetRequestRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRequestRequest: _TypeAlias = GetRequestRequest  # noqa: Y015
+
+@_typing.final
+class GetRequestResponse(_message.Message):
+    """One request that was reserved. A request of another account is not found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    RESERVE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    HELD_NANOS_FIELD_NUMBER: _builtins.int
+    CHARGED_NANOS_FIELD_NUMBER: _builtins.int
+    PRICE_VERSION_FIELD_NUMBER: _builtins.int
+    BASIS_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    key_id: _builtins.str
+    class_id: _builtins.str
+    state: Global___RequestState.ValueType
+    held_nanos: _builtins.int
+    charged_nanos: _builtins.int
+    price_version: _builtins.int
+    basis: Global___Basis.ValueType
+    """Unspecified where nothing was charged."""
+    end: Global___End.ValueType
+    """Unspecified while it runs."""
+    @_builtins.property
+    def reserve_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent while it runs."""
+
+    @_builtins.property
+    def usage(self) -> _usage_pb2.Usage:
+        """While it runs: what was delivered at the last checkpoint."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        class_id: _builtins.str = ...,
+        state: Global___RequestState.ValueType = ...,
+        reserve_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        usage: _usage_pb2.Usage | None = ...,
+        held_nanos: _builtins.int = ...,
+        charged_nanos: _builtins.int = ...,
+        price_version: _builtins.int = ...,
+        basis: Global___Basis.ValueType = ...,
+        end: Global___End.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRequestResponse: _TypeAlias = GetRequestResponse  # noqa: Y015
 
 @_typing.final
 class GrantCreditsRequest(_message.Message):

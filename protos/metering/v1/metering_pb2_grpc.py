@@ -40,6 +40,11 @@ class MeteringServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.AdmitRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.AdmitResponse.FromString,
                 _registered_method=True)
+        self.Correct = channel.unary_unary(
+                '/legato.metering.v1.MeteringService/Correct',
+                request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.CorrectRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.CorrectResponse.FromString,
+                _registered_method=True)
         self.Reserve = channel.unary_unary(
                 '/legato.metering.v1.MeteringService/Reserve',
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ReserveRequest.SerializeToString,
@@ -80,6 +85,11 @@ class MeteringServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceResponse.FromString,
                 _registered_method=True)
+        self.GetRequest = channel.unary_unary(
+                '/legato.metering.v1.MeteringService/GetRequest',
+                request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestResponse.FromString,
+                _registered_method=True)
 
 
 class MeteringServiceServicer:
@@ -87,7 +97,14 @@ class MeteringServiceServicer:
     """
 
     def Admit(self, request, context):
-        """Takes one request from the key's rate.
+        """Takes one request, and its tokens as far as they can be guessed, from the key's rates: both or neither.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Correct(self, request, context):
+        """What an admitted request turned out to use. It is a limit and no money, so it may be lost, but not repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +160,12 @@ class MeteringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRequest(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MeteringServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -150,6 +173,11 @@ def add_MeteringServiceServicer_to_server(servicer, server):
                     servicer.Admit,
                     request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.AdmitRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.AdmitResponse.SerializeToString,
+            ),
+            'Correct': grpc.unary_unary_rpc_method_handler(
+                    servicer.Correct,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.CorrectRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.CorrectResponse.SerializeToString,
             ),
             'Reserve': grpc.unary_unary_rpc_method_handler(
                     servicer.Reserve,
@@ -191,6 +219,11 @@ def add_MeteringServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceResponse.SerializeToString,
             ),
+            'GetRequest': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRequest,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'legato.metering.v1.MeteringService', rpc_method_handlers)
@@ -220,6 +253,33 @@ class MeteringService:
             '/legato.metering.v1.MeteringService/Admit',
             protos_dot_metering_dot_v1_dot_metering__pb2.AdmitRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_metering__pb2.AdmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Correct(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.MeteringService/Correct',
+            protos_dot_metering_dot_v1_dot_metering__pb2.CorrectRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_metering__pb2.CorrectResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -436,6 +496,33 @@ class MeteringService:
             '/legato.metering.v1.MeteringService/GetBalance',
             protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_metering__pb2.GetBalanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRequest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.MeteringService/GetRequest',
+            protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_metering__pb2.GetRequestResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,7 +34,9 @@ class MeteringServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MeteringServiceAsyncStub: ...
     Admit: _grpc.UnaryUnaryMultiCallable[_metering_pb2.AdmitRequest, _metering_pb2.AdmitResponse]
-    """Takes one request from the key's rate."""
+    """Takes one request, and its tokens as far as they can be guessed, from the key's rates: both or neither."""
+    Correct: _grpc.UnaryUnaryMultiCallable[_metering_pb2.CorrectRequest, _metering_pb2.CorrectResponse]
+    """What an admitted request turned out to use. It is a limit and no money, so it may be lost, but not repeated."""
     Reserve: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ReserveRequest, _metering_pb2.ReserveResponse]
     Extend: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ExtendRequest, _metering_pb2.ExtendResponse]
     Settle: _grpc.UnaryUnaryMultiCallable[_metering_pb2.SettleRequest, _metering_pb2.SettleResponse]
@@ -45,6 +47,7 @@ class MeteringServiceStub:
     """Any number of the calls above, multiplexed."""
     ListUsage: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]
     GetBalance: _grpc.UnaryUnaryMultiCallable[_metering_pb2.GetBalanceRequest, _metering_pb2.GetBalanceResponse]
+    GetRequest: _grpc.UnaryUnaryMultiCallable[_metering_pb2.GetRequestRequest, _metering_pb2.GetRequestResponse]
 
 @_typing.type_check_only
 class MeteringServiceAsyncStub(MeteringServiceStub):
@@ -52,7 +55,9 @@ class MeteringServiceAsyncStub(MeteringServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Admit: _aio.UnaryUnaryMultiCallable[_metering_pb2.AdmitRequest, _metering_pb2.AdmitResponse]  # type: ignore[assignment]
-    """Takes one request from the key's rate."""
+    """Takes one request, and its tokens as far as they can be guessed, from the key's rates: both or neither."""
+    Correct: _aio.UnaryUnaryMultiCallable[_metering_pb2.CorrectRequest, _metering_pb2.CorrectResponse]  # type: ignore[assignment]
+    """What an admitted request turned out to use. It is a limit and no money, so it may be lost, but not repeated."""
     Reserve: _aio.UnaryUnaryMultiCallable[_metering_pb2.ReserveRequest, _metering_pb2.ReserveResponse]  # type: ignore[assignment]
     Extend: _aio.UnaryUnaryMultiCallable[_metering_pb2.ExtendRequest, _metering_pb2.ExtendResponse]  # type: ignore[assignment]
     Settle: _aio.UnaryUnaryMultiCallable[_metering_pb2.SettleRequest, _metering_pb2.SettleResponse]  # type: ignore[assignment]
@@ -63,6 +68,7 @@ class MeteringServiceAsyncStub(MeteringServiceStub):
     """Any number of the calls above, multiplexed."""
     ListUsage: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]  # type: ignore[assignment]
     GetBalance: _aio.UnaryUnaryMultiCallable[_metering_pb2.GetBalanceRequest, _metering_pb2.GetBalanceResponse]  # type: ignore[assignment]
+    GetRequest: _aio.UnaryUnaryMultiCallable[_metering_pb2.GetRequestRequest, _metering_pb2.GetRequestResponse]  # type: ignore[assignment]
 
 class MeteringServiceServicer(metaclass=_abc_1.ABCMeta):
     """Money is in nano-dollars. Reserve, Extend, Settle and Void may be repeated: the request id makes each of them count once."""
@@ -73,7 +79,15 @@ class MeteringServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.AdmitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.AdmitResponse, _abc.Awaitable[_metering_pb2.AdmitResponse]]:
-        """Takes one request from the key's rate."""
+        """Takes one request, and its tokens as far as they can be guessed, from the key's rates: both or neither."""
+
+    @_abc_1.abstractmethod
+    def Correct(
+        self,
+        request: _metering_pb2.CorrectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metering_pb2.CorrectResponse, _abc.Awaitable[_metering_pb2.CorrectResponse]]:
+        """What an admitted request turned out to use. It is a limit and no money, so it may be lost, but not repeated."""
 
     @_abc_1.abstractmethod
     def Reserve(
@@ -132,6 +146,13 @@ class MeteringServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.GetBalanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.GetBalanceResponse, _abc.Awaitable[_metering_pb2.GetBalanceResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetRequest(
+        self,
+        request: _metering_pb2.GetRequestRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metering_pb2.GetRequestResponse, _abc.Awaitable[_metering_pb2.GetRequestResponse]]: ...
 
 def add_MeteringServiceServicer_to_server(servicer: MeteringServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -124,6 +124,7 @@ class ChatOpen(_message.Message):
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     GRANT_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -140,6 +141,8 @@ class ChatOpen(_message.Message):
     """The client's limit on output. Absent: what fits."""
     parameters_json: _builtins.bytes
     """The sampling settings and the like: a JSON object of fields that go upstream as they are."""
+    key_id: _builtins.str
+    """Whose share of a busy model this is."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
@@ -158,10 +161,11 @@ class ChatOpen(_message.Message):
         max_tokens: _builtins.int | None = ...,
         parameters_json: _builtins.bytes = ...,
         grant: Global___Grant | None = ...,
+        key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "grant", b"grant", "max_tokens", b"max_tokens", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "stream", b"stream", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "stream", b"stream", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
