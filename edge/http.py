@@ -10,6 +10,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from edge.app import new_request_id
+from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
 from edge.errors import error_body
 from services.chassis.errors import LegatoError, Reason
 
@@ -44,6 +45,7 @@ class HttpServer(uvicorn.Server):
 
 class EdgeProtocol(HttpToolsProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
+    unread_timeout_s = BODY_TIMEOUT_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -51,10 +53,13 @@ class EdgeProtocol(HttpToolsProtocol):
         # what has left this process by more than one piece.
         transport.set_write_buffer_limits(0)
         self._headers_bytes = 0
+        self._unread_bytes = 0
+        self._unread_due: asyncio.TimerHandle | None = None
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_due.cancel()
+        self._stop_passing_over()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -74,6 +79,30 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._headers_due.cancel()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+            # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
+            # passed over, and not cut off; but neither for ever nor without end.
+            self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
+
+    def on_body(self, body: bytes) -> None:
+        if self._unread_due is not None:
+            self._unread_bytes += len(body)
+            if self._unread_bytes > LARGEST_BODY_BYTES:
+                self.transport.close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._stop_passing_over()
+        super().on_message_complete()
+
+    def _stop_passing_over(self) -> None:
+        self._unread_bytes = 0
+        if self._unread_due is not None:
+            self._unread_due.cancel()
+            self._unread_due = None
 
     def send_400_response(self, msg: str) -> None:
         """For what is not HTTP; the parser's own words are not passed on."""

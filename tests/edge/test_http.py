@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edge.bodies import LARGEST_BODY_BYTES
 from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
 
 PIECE = bytes(1000)
@@ -121,6 +122,38 @@ async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, mon
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
         await asyncio.sleep(0.1)
     writer.close()
+
+
+async def test_client_that_is_refused_early_may_finish_what_it_says(port: int) -> None:
+    body_bytes = LARGEST_BODY_BYTES // 2
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % body_bytes)
+    async with asyncio.timeout(10):
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+        writer.write(bytes(body_bytes))
+        await writer.drain()
+        # The connection is as good as before.
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
+    async with asyncio.timeout(30):
+        await reader.readuntil(b"hello")
+        with pytest.raises(ConnectionError):
+            while True:
+                writer.write(bytes(1024 * 1024))
+                await writer.drain()
+    writer.close()
+
+
+async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EdgeProtocol, "unread_timeout_s", 0.05)
+    head, body = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
+    assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")
 
 
 async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
