@@ -49,6 +49,8 @@ class Principal:
     requests_per_minute: int | None
     # For digests of what the account says and nobody may keep.
     digest_key: bytes = field(repr=False)
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
 
     def require(self, scope: "pb.Scope.ValueType") -> None:
         if self.scopes and scope not in self.scopes:
@@ -206,4 +208,6 @@ def _principal(principal: pb.Principal) -> Principal:
         preferred_class=principal.preferred_class,
         requests_per_minute=principal.requests_per_minute if principal.HasField("requests_per_minute") else None,
         digest_key=principal.digest_key,
+        tokens_per_minute=principal.tokens_per_minute if principal.HasField("tokens_per_minute") else None,
+        concurrent_requests=principal.concurrent_requests if principal.HasField("concurrent_requests") else None,
     )
