@@ -84,6 +84,11 @@ class Metering:
             stub = self._replicas.for_account(request.account_id).stub
             return await stub.ListUsage(request, timeout=ASK_TIMEOUT_S)
 
+    async def request(self, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
+        with errors_of("Metering"):
+            stub = self._replicas.for_account(request.account_id).stub
+            return await stub.GetRequest(request, timeout=ASK_TIMEOUT_S)
+
     async def balance_nanos(self, account_id: str) -> int:
         with errors_of("Metering"):
             stub = self._replicas.for_account(account_id).stub
