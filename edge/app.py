@@ -12,9 +12,11 @@ from starlette.exceptions import HTTPException
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import ClientGone
 from edge.chat import ChatEndpoint
+from edge.cors import Cors
 from edge.errors import error_body, error_headers
 from edge.principals import Principal, Scope
-from edge.responses import send_error
+from edge.receipts import receipt
+from edge.responses import send_error, send_nothing
 from edge.usage import usage_page
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.log import Log
@@ -26,8 +28,9 @@ class Edge:
     """Stands before FastAPI: gives every request its id, sends chats straight to their endpoint, and sees to it that
     whatever is raised leaves in the error shape."""
 
-    def __init__(self, chat: ChatEndpoint, log: Log) -> None:
+    def __init__(self, chat: ChatEndpoint, cors: Cors, log: Log) -> None:
         self._chat = chat
+        self._cors = cors
         self._log = log
         self._others = make_app(chat)
 
@@ -41,11 +44,14 @@ class Edge:
             nonlocal response_started
             if not response_started:
                 response_started = True
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                identity = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message["headers"], identity, *self._cors.headers(scope)]
             await send(message)
 
         try:
-            if scope["path"] == CHAT_PATH:
+            if scope["method"] == "OPTIONS":
+                await send_nothing(send_identified, self._cors.preflight(scope))
+            elif scope["path"] == CHAT_PATH:
                 if scope["method"] != "POST":
                     raise _method_not_allowed()
                 await self._chat(scope, receive, send_identified, request_id)
@@ -95,6 +101,11 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
         principal = await admit(request, Scope.SCOPE_USAGE)
         parameters = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         return _json(await usage_page(chat.metering, chat.clock, principal, parameters))
+
+    @app.get("/v1/usage/requests/{request_id}")
+    async def get_request(request: Request, request_id: str) -> Response:
+        principal = await admit(request, Scope.SCOPE_USAGE)
+        return _json(await receipt(chat.metering, principal, request_id))
 
     @app.post("/v1/embeddings")
     @app.post("/v1/completions")

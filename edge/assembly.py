@@ -9,6 +9,7 @@ from edge.app import Edge
 from edge.bodies import Bodies
 from edge.chat import ChatEndpoint
 from edge.checkpoints import Checkpoints
+from edge.cors import Cors
 from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principals
@@ -52,7 +53,7 @@ async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIter
     models.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        yield Assembly(Edge(chat, log), journals, metering, models, principals)
+        yield Assembly(Edge(chat, Cors(settings.cors_origins), log), journals, metering, models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):

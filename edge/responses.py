@@ -11,5 +11,10 @@ async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> N
     await send({"type": "http.response.body", "body": body})
 
 
+async def send_nothing(send: Send, headers: Headers) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def send_error(send: Send, error: LegatoError, headers: Headers | None = None) -> None:
     await send_json(send, error.wire.http_status, error_body(error), [*error_headers(error), *(headers or [])])

@@ -20,6 +20,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_life_s: float = 3600.0
     # How long running answers may go on after the process was asked to end.
     drain_s: float = 30.0
+    # Whose pages may call from a browser: origins with commas between, or all of them.
+    cors_origins: str = "*"
     insecure_tcp: bool = False
     debug: bool = False
 
