@@ -1,9 +1,12 @@
 """settings -> services -> application -> serve."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Coroutine
 from typing import Any
+
+from prometheus_client import CollectorRegistry
 
 from edge.assembly import assembled
 from edge.http import HttpServer
@@ -11,6 +14,7 @@ from edge.settings import EdgeSettings
 from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
+from services.chassis.metrics import serve_metrics
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
@@ -26,7 +30,12 @@ async def main() -> None:
         log,
         insecure_tcp=settings.insecure_tcp,
     )
-    async with assembled(settings, SystemClock(), log) as edge:
+    registry = CollectorRegistry()
+    async with contextlib.AsyncExitStack() as opened:
+        edge = await opened.enter_async_context(assembled(settings, SystemClock(), log, registry))
+        if settings.edge_metrics_listen:
+            metrics = opened.enter_context(serve_metrics(settings.edge_metrics_listen, registry))
+            log.info("metrics.started", listen=metrics)
         if await _done_before(stop, edge.recover()):
             server = HttpServer(edge.app, settings.drain_s)
             serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
+
 from edge.app import Edge
 from edge.bodies import Bodies
 from edge.chat import ChatEndpoint
@@ -39,9 +41,11 @@ class Assembly:
 
 
 @contextlib.asynccontextmanager
-async def assembled(settings: EdgeSettings, clock: Clock, log: Log) -> AsyncIterator[Assembly]:
+async def assembled(
+    settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry
+) -> AsyncIterator[Assembly]:
     services = Services(settings.address("auth"), settings.address("router"), settings.address("metering"), clock, log)
-    principals = Principals(services.auth, clock, log)
+    principals = Principals(services.auths, clock, log, registry)
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)

@@ -4,7 +4,8 @@ from typing import Any
 
 import grpc.aio
 
-from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
+from edge.auth import NAME as AUTH
+from edge.auth import AuthReplica
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.channel import open_channel
@@ -75,8 +76,9 @@ class MeteringReplica(_Replica):
 
 class Services:
     def __init__(self, auth_address: str, router_address: str, metering_address: str, clock: Clock, log: Log) -> None:
-        self._auth_channel = open_channel(auth_address)
-        self.auth = AuthServiceStub(self._auth_channel)
+        self.auths: Replicas[AuthReplica] = Replicas(
+            AUTH, auth_address, lambda address: AuthReplica(address, clock), log
+        )
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router", router_address, lambda address: RouterReplica(address, clock, log), log
         )
@@ -85,10 +87,11 @@ class Services:
         )
 
     async def start(self) -> None:
+        await self.auths.start()
         await self.routers.start()
         await self.meterings.start()
 
     async def close(self) -> None:
         await self.routers.close()
         await self.meterings.close()
-        await self._auth_channel.close()
+        await self.auths.close()

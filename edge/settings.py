@@ -1,6 +1,9 @@
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+
+from services.chassis.gcra import LARGEST_RATE
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,6 +14,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_fd: int | None = None
     # Where gRPC health is told.
     edge_health_listen: str = ""
+    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    edge_metrics_listen: str = ""
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
@@ -22,6 +27,10 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: float = 30.0
     # Whose pages may call from a browser: origins with commas between, or all of them.
     cors_origins: str = "*"
+    # Addresses and networks of proxies, with commas between, whose X-Forwarded-For is believed.
+    trusted_proxies: str = ""
+    # From one address; 0: any number.
+    wrong_keys_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_RATE)] = 600
     insecure_tcp: bool = False
     debug: bool = False
 

@@ -51,6 +51,10 @@ class Replicas(Generic[ReplicaT]):
             raise unavailable(self._service)
         return min(usable, key=lambda replica: replica.load)
 
+    def in_order(self) -> list[ReplicaT]:
+        """All of them: the usable ones first, and of those the least loaded."""
+        return sorted(self._replicas.values(), key=lambda replica: (not replica.usable, replica.load))
+
     def for_account(self, account_id: str) -> ReplicaT:
         """The same replica from every edge, so that what one account does meets in one batch. When replicas come or
         go, only the accounts of those move."""

@@ -1,20 +1,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from edge.principals import LEASE_S, Principals, Scope
+from edge.auth import NAME, Auth, AuthReplica
+from edge.principals import Principals, Scope
+from edge.remembered import LEASE_S
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, AuthServiceStub, KeyAdminServiceStub
 from services.auth.keys import Peppers
-from services.auth.service import MIGRATIONS, Auth
+from services.auth.service import MIGRATIONS
+from services.auth.service import Auth as AuthService
 from services.chassis.channel import open_channel
 from services.chassis.clock import Clock, SystemClock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.replicas import Replicas
 from services.chassis.server import Server
 from tests.fakes import FakeClock
 
@@ -28,23 +32,29 @@ class House:
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
         self._database.migrate(MIGRATIONS)
-        self._auth = Auth(self._database, Peppers({1: b"a pepper for tests, 32 bytes long"}), clock, log)
+        self._auth = AuthService(self._database, Peppers({1: b"a pepper for tests, 32 bytes long"}), clock, log)
         self._channel = open_channel(self._address)
-        self._edge_channel = open_channel(self._address)
+        self._replicas = Replicas(NAME, self._address, lambda address: AuthReplica(address, clock), log)
         self._accounts = AccountAdminServiceStub(self._channel)
         self._keys = KeyAdminServiceStub(self._channel)
-        self.principals = Principals(AuthServiceStub(self._edge_channel), clock, log)
+        self.registry = CollectorRegistry()
+        self.principals = Principals(self._replicas, clock, log, self.registry)
 
     async def open(self) -> None:
         self._server = Server(self._address, self._auth.registrations, self._log)
         await self._server.start()
+
+    async def start(self) -> None:
+        await self.open()
+        await self._replicas.start()
+        self.principals.start()
 
     async def shut(self) -> None:
         await self._server.stop(0)
 
     async def close(self) -> None:
         await self.principals.close()
-        await self._edge_channel.close()
+        await self._replicas.close()
         await self._channel.close()
         await self.shut()
         self._database.close()
@@ -64,12 +74,12 @@ class House:
     async def leased(self) -> None:
         """The watch has spoken since the clock last moved."""
         async with asyncio.timeout(5):
-            while self._clock.elapsed_s() - self.principals._lease_from_s >= LEASE_S:
+            while self.principals._remembered.lag_s >= LEASE_S:
                 await asyncio.sleep(0.01)
 
     async def heard_of(self, epoch: int) -> None:
         async with asyncio.timeout(5):
-            while self.principals._epoch < epoch:
+            while self.principals._remembered.epoch < epoch:
                 await asyncio.sleep(0.01)
 
 
@@ -80,8 +90,7 @@ def bearer(api_key: str) -> list[tuple[bytes, bytes]]:
 @pytest.fixture
 async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[House]:
     house = House(socket_folder, tmp_path, clock, log)
-    await house.open()
-    house.principals.start()
+    await house.start()
     yield house
     await house.close()
 
@@ -90,8 +99,7 @@ async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log)
 async def real_time_house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[House]:
     """Where the lease really runs out, as it must for a change to hold in time on a slow machine too."""
     house = House(socket_folder, tmp_path, SystemClock(), log)
-    await house.open()
-    house.principals.start()
+    await house.start()
     yield house
     await house.close()
 
@@ -211,23 +219,19 @@ async def test_answer_from_before_a_change_is_not_believed(real_time_house: Hous
     house = real_time_house
     created = await house.new_key()
     await house.leased()
-    stub: Any = house.principals._auth
-    stale = await stub.Verify(pb.VerifyRequest(api_key=created.api_key))
+    stale = await AuthServiceStub(house._channel).Verify(pb.VerifyRequest(api_key=created.api_key))
     await house.revoke(created.key)
     await house.heard_of(1)
-    house.principals._auth = StaleAuth(stale, stub)  # type: ignore[assignment]
+    house.principals._auth = StaleAuth(stale, house.principals._auth)  # type: ignore[assignment]
     assert (await refused(house, bearer(created.api_key))).reason is Reason.KEY_INVALID
 
 
 class StaleAuth:
     """Gives an old answer first, as a slow network would."""
 
-    def __init__(self, stale: pb.VerifyResponse, auth: Any) -> None:
+    def __init__(self, stale: pb.VerifyResponse, auth: Auth) -> None:
         self._answers = [stale]
         self._auth = auth
 
-    async def Verify(self, request: pb.VerifyRequest, **options: Any) -> pb.VerifyResponse:
-        if self._answers:
-            return self._answers.pop()
-        answer: pb.VerifyResponse = await self._auth.Verify(request, **options)
-        return answer
+    async def verify(self, api_key: str) -> pb.VerifyResponse:
+        return self._answers.pop() if self._answers else await self._auth.verify(api_key)

@@ -1,0 +1,96 @@
+"""Whether a key is still good while its answers run.
+
+A key is looked at when a request comes. What has begun by then goes on for minutes, so whoever delivers it asks again
+at each piece. That must cost nothing: it is a look at one attribute, which is set when auth has named the key.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
+
+from services.chassis.errors import LegatoError, Reason
+
+# As many as auth looks up at once.
+ASKED_AT_ONCE = 1_000
+ASK_AGAIN_AFTER_S = 0.2
+
+
+class Standing:
+    """Of the key of one running answer; to be left when that has ended."""
+
+    __slots__ = ("_standings", "is_refused", "key_id")
+
+    def __init__(self, standings: "Standings", key_id: str) -> None:
+        self._standings = standings
+        self.key_id = key_id
+        self.is_refused = False
+
+    def raise_if_refused(self) -> None:
+        if self.is_refused:
+            raise LegatoError(
+                Reason.KEY_INVALID, "The API key was revoked, or its account suspended, while the answer was under way."
+            )
+
+    def __enter__(self) -> "Standing":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._standings.leave(self)
+
+
+class Standings:
+    """Of all answers that run; nothing is kept of keys that have none."""
+
+    def __init__(self, find_refused: Callable[[Sequence[str]], Awaitable[Iterable[str]]]) -> None:
+        """`find_refused` asks auth which of some keys are no longer good."""
+        self._find_refused = find_refused
+        self._by_key_id: dict[str, set[Standing]] = {}
+        self._doubted: set[str] = set()
+        self._asking: asyncio.Task[None] | None = None
+
+    def enter(self, key_id: str) -> Standing:
+        standing = Standing(self, key_id)
+        self._by_key_id.setdefault(key_id, set()).add(standing)
+        return standing
+
+    def leave(self, standing: Standing) -> None:
+        running = self._by_key_id.get(standing.key_id)
+        if running is not None:
+            running.discard(standing)
+            if not running:
+                del self._by_key_id[standing.key_id]
+
+    def running(self, key_id: str) -> int:
+        return len(self._by_key_id.get(key_id, ()))
+
+    def refuse(self, key_ids: Iterable[str]) -> None:
+        for key_id in key_ids:
+            for standing in self._by_key_id.get(key_id, ()):
+                standing.is_refused = True
+
+    def doubt(self, key_ids: Iterable[str]) -> None:
+        """Auth may have had something to say about these keys that we have missed."""
+        self._doubted |= self._by_key_id.keys() & key_ids
+        if self._doubted and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._ask())
+
+    def doubt_all(self) -> None:
+        self.doubt(list(self._by_key_id))
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self) -> None:
+        """Until there is an answer for every key that still runs: nobody will name these keys by himself again."""
+        while self._doubted:
+            asked = list(islice(self._doubted, ASKED_AT_ONCE))
+            # Whoever doubts a key from now on wants an answer to a question that has not been sent yet.
+            self._doubted.difference_update(asked)
+            try:
+                self.refuse(await self._find_refused(asked))
+            except LegatoError:
+                self._doubted.update(asked)
+                await asyncio.sleep(ASK_AGAIN_AFTER_S)
+                self._doubted &= self._by_key_id.keys()
