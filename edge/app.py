@@ -49,14 +49,7 @@ class Edge:
             await send(message)
 
         try:
-            if scope["method"] == "OPTIONS":
-                await send_nothing(send_identified, self._cors.preflight(scope))
-            elif scope["path"] == CHAT_PATH:
-                if scope["method"] != "POST":
-                    raise _method_not_allowed()
-                await self._chat(scope, receive, send_identified, request_id)
-            else:
-                await self._others(scope, receive, send_identified)  # type: ignore[arg-type]
+            await self._answer(scope, receive, send_identified, request_id)
         except ClientGone:
             pass
         except LegatoError as error:
@@ -65,6 +58,16 @@ class Edge:
             self._log.failure("request.failed", error, request_id=request_id)
             if not response_started:
                 await send_error(send_identified, internal_error())
+
+    async def _answer(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
+        if scope["method"] == "OPTIONS":
+            await send_nothing(send, self._cors.preflight(scope))
+        elif scope["path"] != CHAT_PATH:
+            await self._others(scope, receive, send)  # type: ignore[arg-type]
+        elif scope["method"] != "POST":
+            raise _method_not_allowed()
+        else:
+            await self._chat(scope, receive, send, request_id)
 
 
 def new_request_id() -> str:
@@ -80,11 +83,8 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     """Everything but the chats."""
     app = FastAPI(openapi_url=None, redirect_slashes=False)
 
-    async def admit(request: Request, scope: "Scope.ValueType") -> Principal:
-        principal = await chat.principals.authenticate(request.scope["headers"])
-        principal.require(scope)
-        await chat.metering.admit(principal)
-        return principal
+    async def admit(request: Request, needed: "Scope.ValueType") -> Principal:
+        return await chat.entrance.admit(request.scope, needed)  # type: ignore[arg-type]
 
     @app.get("/v1/models")
     async def list_models(request: Request) -> Response:
@@ -112,6 +112,11 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     async def refuse() -> Response:
         raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
 
+    _tell_errors(app)
+    return app
+
+
+def _tell_errors(app: FastAPI) -> None:
     @app.exception_handler(LegatoError)
     async def tell(request: Request, error: LegatoError) -> Response:
         return _error(error)
@@ -125,8 +130,6 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     @app.exception_handler(Exception)
     async def hide(request: Request, error: Exception) -> Response:
         return _error(internal_error())
-
-    return app
 
 
 def _method_not_allowed() -> LegatoError:

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from edge.addresses import Addresses
 from edge.app import Edge
 from edge.bodies import Bodies
 from edge.chat import ChatEndpoint
 from edge.checkpoints import Checkpoints
 from edge.cors import Cors
+from edge.entrance import Entrance
 from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principals
 from edge.recovery import Journals
 from edge.services import Services
 from edge.settings import EdgeSettings
+from edge.strangers import Strangers
 from services.chassis.clock import Clock
 from services.chassis.log import Log
 
@@ -49,8 +52,17 @@ async def assembled(
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
+    strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     chat = ChatEndpoint(
-        principals, metering, journals.own, services.routers, models, Bodies(), settings.stream_life_s, clock, log
+        Entrance(principals, strangers, metering),
+        metering,
+        journals.own,
+        services.routers,
+        models,
+        Bodies(),
+        settings.stream_life_s,
+        clock,
+        log,
     )
     await services.start()
     principals.start()

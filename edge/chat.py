@@ -9,12 +9,13 @@ from typing import cast
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies, ClientGone
 from edge.delivery import Delivery
+from edge.entrance import Entrance
 from edge.hold import Hold
 from edge.idempotency import claim_in
 from edge.journal import Journal
 from edge.metering import Metering
 from edge.models import Models
-from edge.principals import Principal, Principals, Scope
+from edge.principals import Principal, Scope
 from edge.rates import rate_headers
 from edge.replies import Reply, StreamedReply, WholeReply
 from edge.requests import ChatBody, decode_chat
@@ -36,7 +37,7 @@ UNSEEN_PROMPT_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class ChatEndpoint:
-    principals: Principals
+    entrance: Entrance
     metering: Metering
     journal: Journal
     routers: Replicas[RouterReplica]
@@ -48,8 +49,7 @@ class ChatEndpoint:
     log: Log
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
-        principal = await self.principals.authenticate(scope["headers"])
-        principal.require(Scope.SCOPE_INFERENCE)
+        principal = await self.entrance.identify(scope, Scope.SCOPE_INFERENCE)
         headers = rate_headers(await self.metering.admit(principal))
         try:
             body, claim = await self._read(scope, receive, principal)

@@ -1,7 +1,7 @@
 """Lets pages of other origins call the service from a browser.
 
-Keys travel in a header that the page sets itself and never in a cookie, so there is nothing of the visitor's that a page
-could borrow: every origin may ask, unless the settings name some.
+Keys travel in a header that the page sets itself and never in a cookie, so there is nothing of the visitor's that a
+page could borrow: every origin may ask, unless the settings name some.
 """
 
 from edge.asgi import Headers, HttpScope

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED"
     RATE_LIMITED = "RATE_LIMITED"
     TOO_MANY_AT_ONCE = "TOO_MANY_AT_ONCE"
+    TOO_MANY_WRONG_KEYS = "TOO_MANY_WRONG_KEYS"
     CREDITS_HELD = "CREDITS_HELD"
     SATURATED = "SATURATED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
@@ -80,6 +81,9 @@ WIRE: dict[Reason, Wire] = {
     Reason.RATE_LIMITED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
     Reason.TOO_MANY_AT_ONCE: Wire(
         grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "concurrency_limit_exceeded"
+    ),
+    Reason.TOO_MANY_WRONG_KEYS: Wire(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "too_many_wrong_keys"
     ),
     Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),

@@ -5,7 +5,7 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask
-from tests.service import Service
+from tests.service import Service, wait_until
 from tests.upstream import Upstream
 
 CLASSES = ["auto", "mezzo", "forte", "fortissimo"]
@@ -81,3 +81,52 @@ def test_usage_parameters_are_checked(service: Service, api_key: str) -> None:
     assert answer.status == 400
     assert answer.error["type"] == "invalid_request_error"
     assert answer.error["param"] == "bucket_width"
+
+
+def test_one_request_says_what_it_cost_and_how_it_ended(service: Service, client: openai.OpenAI, api_key: str) -> None:
+    answer = client.chat.completions.create(model="mezzo", messages=QUESTION)
+    wait_until(lambda: ask(service, "GET", f"/v1/usage/requests/{answer.id}", api_key).json["ended"])
+
+    receipt = ask(service, "GET", f"/v1/usage/requests/{answer._request_id}", api_key).json
+
+    assert answer.usage is not None
+    assert (receipt["prompt_tokens"], receipt["completion_tokens"]) == (
+        answer.usage.prompt_tokens,
+        answer.usage.completion_tokens,
+    )
+    assert (receipt["state"], receipt["end"], receipt["basis"]) == ("settled", "complete", "provider")
+    assert (receipt["model"], receipt["held_nanos"]) == ("mezzo", 0)
+    usage = ask(service, "GET", "/v1/usage", api_key).json
+    assert receipt["cost_nanos"] == usage["data"][-1]["results"][0]["cost_nanos"]
+
+
+def test_request_that_was_never_made_or_is_another_accounts_is_not_found(
+    service: Service, client: openai.OpenAI, api_key: str
+) -> None:
+    answer = client.chat.completions.create(model="mezzo", messages=QUESTION)
+    stranger = service.new_key(service.new_account())
+
+    for key, request_id in [(stranger, answer.id), (api_key, f"{7:032x}"), (api_key, "nonsense")]:
+        refusal = ask(service, "GET", f"/v1/usage/requests/{request_id}", key)
+        assert refusal.status == 404
+        assert refusal.error["type"] == "invalid_request_error"
+
+
+def test_page_in_a_browser_may_ask_and_read_the_answer(service: Service, api_key: str) -> None:
+    page = {"Origin": "https://app.example"}
+    asked = "authorization,content-type,x-stainless-os"
+    question = {**page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}
+
+    preflight = ask(service, "OPTIONS", "/v1/chat/completions", headers=question)
+    answers = [
+        ask(service, "GET", "/v1/models", api_key, headers=page),
+        ask(service, "GET", "/v1/models", "wrong", headers=page),
+        ask(service, "GET", "/nowhere", headers=page),
+    ]
+
+    assert preflight.status == 204
+    assert preflight.headers["access-control-allow-headers"] == asked
+    assert [answer.status for answer in answers] == [200, 401, 404]
+    for answer in [preflight, *answers]:
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]

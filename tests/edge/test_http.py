@@ -52,6 +52,12 @@ async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
     return head, body
 
 
+async def write_for_ever(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(bytes(1024 * 1024))
+        await writer.drain()
+
+
 def is_error_shape(body: bytes) -> bool:
     return set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
 
@@ -144,9 +150,7 @@ async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) 
     async with asyncio.timeout(30):
         await reader.readuntil(b"hello")
         with pytest.raises(ConnectionError):
-            while True:
-                writer.write(bytes(1024 * 1024))
-                await writer.drain()
+            await write_for_ever(writer)
     writer.close()
 
 
