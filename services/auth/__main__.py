@@ -41,6 +41,7 @@ async def main() -> None:
         await wait_for_stop()
         auth.watches.end()
         await server.stop(STOP_GRACE_S)
+        await auth.key_uses.written()
         log.info("service.stopped")
     finally:
         database.close()

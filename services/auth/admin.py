@@ -3,11 +3,13 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, Generic, TypeVar
 
-from services.auth import checks, keys, store
-from services.auth.records import Account, Key, Position, Scope, to_micros
+from services.auth import checks, keys
+from services.auth.records import Account, Key, Limits, PepperUse, Position, Scope, to_micros
+from services.auth.store import accounts as stored_accounts
+from services.auth.store import keys as stored_keys
 from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.log import Log
@@ -38,6 +40,21 @@ class IssuedKey:
     secret: keys.ApiKey
 
 
+@dataclass(frozen=True, slots=True)
+class GivenLimits:
+    """What an owner asked for. None leaves a limit as it is, 0 takes it away."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
+
+    def checked(self) -> Callable[[Limits], Limits]:
+        """What to do with the limits that are there."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept = {name: checks.limit(name, value) for name, value in given.items() if value is not None}
+        return lambda limits: replace(limits, **kept)
+
+
 class AccountAdmin:
     def __init__(self, database: Database, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep) -> None:
         self._database = database
@@ -51,42 +68,60 @@ class AccountAdmin:
             name=checks.name(name),
             created_at_us=to_micros(self._clock.now()),
             preferred_class=checks.DEFAULT_CLASS,
-            requests_per_minute=None,
         )
-        await self._database.write(lambda connection: store.add_account(connection, account))
+        await self._database.write(lambda connection: stored_accounts.add_account(connection, account))
         self._log.info("account.created", account_id=account.account_id)
         return account
 
     async def get(self, account_id: str) -> Account:
         checks.id_of("account", account_id)
-        account = await self._database.read(lambda connection: store.find_account(connection, account_id))
+        account = await self._database.read(lambda connection: stored_accounts.find_account(connection, account_id))
         if account is None:
             raise checks.not_found("account")
         return account
 
     async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
         size, after = checks.page_size(page_size), checks.page_token(page_token)
-        found = await self._database.read(lambda connection: store.list_accounts(connection, after, size + 1))
+        found = await self._database.read(lambda connection: stored_accounts.list_accounts(connection, after, size + 1))
         return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
-    async def update(self, account_id: str, preferred_class: str | None, requests_per_minute: int | None) -> Account:
+    async def update(self, account_id: str, preferred_class: str | None, limits: GivenLimits) -> Account:
         """None leaves a field as it is. Returns when the change holds on every edge."""
-        checks.id_of("account", account_id)
         if preferred_class is not None:
             checks.preferred_class(preferred_class)
-        new_rate = checks.requests_per_minute(requests_per_minute) if requests_per_minute is not None else None
+        change_limits = limits.checked()
 
         def change(account: Account) -> Account:
             return replace(
                 account,
                 preferred_class=account.preferred_class if preferred_class is None else preferred_class,
-                requests_per_minute=account.requests_per_minute if requests_per_minute is None else new_rate,
+                limits=change_limits(account.limits),
             )
 
-        account = await self._database.write(lambda connection: store.change_account(connection, account_id, change))
+        return await self._change("account.updated", account_id, change)
+
+    async def suspend(self, account_id: str) -> Account:
+        """Returns when every key of the account is refused on every edge. An account that was suspended before keeps
+        its time."""
+        now_us = to_micros(self._clock.now())
+
+        def suspended(account: Account) -> Account:
+            return account if account.suspended_at_us is not None else replace(account, suspended_at_us=now_us)
+
+        return await self._change("account.suspended", account_id, suspended)
+
+    async def resume(self, account_id: str) -> Account:
+        """Returns when the account's keys are good again on every edge."""
+        return await self._change("account.resumed", account_id, lambda account: replace(account, suspended_at_us=None))
+
+    async def _change(self, event: str, account_id: str, change: Callable[[Account], Account]) -> Account:
+        checks.id_of("account", account_id)
+        account = await self._database.write(
+            lambda connection: stored_accounts.change_account(connection, account_id, change)
+        )
         if account is None:
             raise checks.not_found("account")
-        self._log.info("account.updated", account_id=account_id)
+        self._log.info(event, account_id=account_id)
         # Also when nothing changed: the change may be another caller's, made a moment ago.
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
         return account
@@ -107,6 +142,7 @@ class KeyAdmin:
     ) -> IssuedKey:
         now = self._clock.now()
         secret = keys.mint()
+        digest = self._peppers.digest(secret)
         key = Key(
             key_id=secret.key_id,
             account_id=checks.id_of("account", account_id),
@@ -115,10 +151,9 @@ class KeyAdmin:
             created_at_us=to_micros(now),
             expires_at_us=checks.expires_at_us(now, expires_after_days),
             revoked_at_us=None,
+            pepper_version=digest.pepper_version,
         )
-
-        digest = self._peppers.digest(secret)
-        if not await self._database.write(lambda connection: store.add_key(connection, key, digest)):
+        if not await self._database.write(lambda connection: stored_keys.add_key(connection, key, digest)):
             raise checks.not_found("account")
         self._log.info("key.created", account_id=account_id, key_id=key.key_id)
         return IssuedKey(key, secret)
@@ -126,20 +161,39 @@ class KeyAdmin:
     async def list_page(self, account_id: str, page_size: int, page_token: str) -> Page[Key]:
         checks.id_of("account", account_id)
         size, after = checks.page_size(page_size), checks.page_token(page_token)
-        found = await self._database.read(lambda connection: store.list_keys(connection, account_id, after, size + 1))
+        found = await self._database.read(
+            lambda connection: stored_keys.list_keys(connection, account_id, after, size + 1)
+        )
         if found is None:
             raise checks.not_found("account")
         return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
 
+    async def update(self, key_id: str, limits: GivenLimits) -> Key:
+        """Returns when the change holds on every edge."""
+        change_limits = limits.checked()
+        return await self._change("key.updated", key_id, lambda key: replace(key, limits=change_limits(key.limits)))
+
     async def revoke(self, key_id: str) -> Key:
-        """Returns when the key is refused on every edge."""
-        checks.id_of("key", key_id)
+        """Returns when the key is refused on every edge. A key that was revoked before keeps its time."""
         now_us = to_micros(self._clock.now())
-        key = await self._database.write(lambda connection: store.revoke_key(connection, key_id, now_us))
+
+        def revoked(key: Key) -> Key:
+            return key if key.revoked_at_us is not None else replace(key, revoked_at_us=now_us)
+
+        return await self._change("key.revoked", key_id, revoked)
+
+    async def count_by_pepper(self) -> list[PepperUse]:
+        """Of the keys that work."""
+        now_us = to_micros(self._clock.now())
+        return await self._database.read(lambda connection: stored_keys.count_by_pepper(connection, now_us))
+
+    async def _change(self, event: str, key_id: str, change: Callable[[Key], Key]) -> Key:
+        checks.id_of("key", key_id)
+        key = await self._database.write(lambda connection: stored_keys.change_key(connection, key_id, change))
         if key is None:
             raise checks.not_found("key")
-        self._log.info("key.revoked", account_id=key.account_id, key_id=key_id)
-        # Also for a key that was revoked before: it may have been another caller's doing, a moment ago.
+        self._log.info(event, account_id=key.account_id, key_id=key_id)
+        # Also for a key that was as it should be: it may have been another caller's doing, a moment ago.
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
         return key
 

@@ -4,19 +4,20 @@ import base64
 import binascii
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from services.auth.records import Position, Scope, to_micros
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.gcra import LARGEST_RATE
 
 DEFAULT_CLASS: Final = "forte"
 CLASSES: Final = ("mezzo", "forte", "fortissimo")
 EXPIRY_DAYS: Final = (30, 90, 365)
 
 NAME_LENGTH_MOST: Final = 100
-REQUESTS_PER_MINUTE_MOST: Final = 1_000_000
+KEYS_AT_ONCE_MOST: Final = 1_000
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
 
@@ -28,9 +29,13 @@ _ID: Final = re.compile("[0-9A-Za-z_]{1,100}")
 
 def id_of(what: str, given: str) -> str:
     """Asks the database for no id that we cannot have made."""
-    if not _ID.fullmatch(given):
+    if not is_id(given):
         raise not_found(what)
     return given
+
+
+def is_id(given: str) -> bool:
+    return _ID.fullmatch(given) is not None
 
 
 def not_found(what: str) -> LegatoError:
@@ -57,10 +62,10 @@ def preferred_class(given: str) -> str:
     return given
 
 
-def requests_per_minute(given: int) -> int | None:
-    """0 goes back to the service's own default."""
-    if not 0 <= given <= REQUESTS_PER_MINUTE_MOST:
-        raise _refusal("requests_per_minute", f"Requests per minute are from 0 to {REQUESTS_PER_MINUTE_MOST:,}.")
+def limit(param: str, given: int) -> int | None:
+    """0 goes back to what stands above: the account for a key, the service for an account."""
+    if not 0 <= given <= LARGEST_RATE:
+        raise _refusal(param, f"A limit is from 0 to {LARGEST_RATE:,}.")
     return given or None
 
 
@@ -78,6 +83,12 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
     if after_days not in EXPIRY_DAYS:
         raise _refusal("expires_after_days", f"A key expires after {', '.join(map(str, EXPIRY_DAYS))} days, or never.")
     return to_micros(created + timedelta(days=after_days))
+
+
+def key_ids(given: Sequence[str]) -> list[str]:
+    if len(given) > KEYS_AT_ONCE_MOST:
+        raise _refusal("key_ids", f"At most {KEYS_AT_ONCE_MOST:,} keys are looked up at once.")
+    return list(dict.fromkeys(given))
 
 
 def page_size(given: int) -> int:

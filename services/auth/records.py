@@ -26,14 +26,35 @@ class KeyState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """None: whatever stands above decides, the account for a key and the service for an account."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
+
+    def or_else(self, others: "Limits") -> "Limits":
+        return Limits(*(other if own is None else own for own, other in zip(self.values, others.values, strict=True)))
+
+    @property
+    def values(self) -> tuple[int | None, int | None, int | None]:
+        return self.requests_per_minute, self.tokens_per_minute, self.concurrent_requests
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     account_id: str
     name: str
     created_at_us: int
     # What `auto` means for this account.
     preferred_class: str
-    # None: the service's own default.
-    requests_per_minute: int | None
+    # Of each of its keys, unless the key has its own.
+    limits: Limits = NO_LIMITS
+    # None: not suspended.
+    suspended_at_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +69,11 @@ class Key:
     expires_at_us: int | None
     # None: not revoked.
     revoked_at_us: int | None
+    # Of the pepper that its digest was made with.
+    pepper_version: int
+    limits: Limits = NO_LIMITS
+    # The beginning of the hour in which it was last accepted. None: never.
+    last_used_hour_us: int | None = None
 
     def state_at(self, now_us: int) -> KeyState:
         if self.revoked_at_us is not None:
@@ -64,7 +90,9 @@ class Holder:
     key: Key
     digest: StoredDigest
     preferred_class: str
-    requests_per_minute: int | None
+    # The key's own, or else the account's.
+    limits: Limits
+    is_suspended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +101,8 @@ class Changes:
 
     epoch: int
     key_ids: tuple[str, ...] = ()
+    # Those of them that are no longer good.
+    refused_key_ids: tuple[str, ...] = ()
     # Too much has changed for a list: whatever was learned before `epoch` is to be forgotten.
     has_gap: bool = False
 
@@ -83,3 +113,13 @@ class Position:
 
     created_at_us: int
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PepperUse:
+    """How many keys need one version of the pepper: those that are neither revoked nor expired."""
+
+    pepper_version: int
+    keys: int
+    # The newest use of any of them.
+    last_used_hour_us: int | None

@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from services.auth import store
 from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.records import Changes
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
+from services.auth.store.epochs import changes_since
+from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
 from services.auth.watch import Watches
 from services.chassis.clock import Clock
@@ -22,9 +23,10 @@ class Auth:
         self, database: Database, peppers: Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
     ) -> None:
         async def read_changes(since_epoch: int) -> Changes:
-            return await database.read(lambda connection: store.changes_since(connection, since_epoch))
+            return await database.read(lambda connection: changes_since(connection, since_epoch))
 
-        self.watches = Watches(read_changes, log)
+        self.key_uses = KeyUses(database, clock, log)
+        self.watches = Watches(read_changes, self.key_uses.note, log)
         self.registrations = [
             register_auth(Verifier(database, peppers, clock, log), self.watches),
             register_account_admin(AccountAdmin(database, clock, log, sleep)),

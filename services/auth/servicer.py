@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
-from services.auth.admin import AccountAdmin, KeyAdmin
+from services.auth.admin import AccountAdmin, GivenLimits, KeyAdmin
 from services.auth.records import Account, Key, KeyState, Scope, to_micros
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
@@ -41,6 +41,9 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
         verified = await self._verifier.verify(request.api_key)
         return pb.VerifyResponse(principal=_to_principal(verified), epoch=verified.epoch)
 
+    async def FindRefusedKeys(self, request: pb.FindRefusedKeysRequest, context: Context) -> pb.FindRefusedKeysResponse:
+        return pb.FindRefusedKeysResponse(key_ids=await self._verifier.find_refused(request.key_ids))
+
     async def Watch(
         self, request_iterator: AsyncIterator[pb.WatchRequest], context: Context
     ) -> AsyncIterator[pb.WatchResponse]:
@@ -69,9 +72,15 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
         account = await self._accounts.update(
             request.account_id,
             request.preferred_class if request.HasField("preferred_class") else None,
-            request.requests_per_minute if request.HasField("requests_per_minute") else None,
+            _given_limits(request),
         )
         return pb.UpdateAccountResponse(account=_to_account(account))
+
+    async def SuspendAccount(self, request: pb.SuspendAccountRequest, context: Context) -> pb.SuspendAccountResponse:
+        return pb.SuspendAccountResponse(account=_to_account(await self._accounts.suspend(request.account_id)))
+
+    async def ResumeAccount(self, request: pb.ResumeAccountRequest, context: Context) -> pb.ResumeAccountResponse:
+        return pb.ResumeAccountResponse(account=_to_account(await self._accounts.resume(request.account_id)))
 
 
 class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
@@ -92,8 +101,22 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         page = await self._keys.list_page(request.account_id, request.page_size, request.page_token)
         return pb.ListKeysResponse(keys=[self._to_key(key) for key in page.items], next_page_token=page.next_token)
 
+    async def UpdateKey(self, request: pb.UpdateKeyRequest, context: Context) -> pb.UpdateKeyResponse:
+        return pb.UpdateKeyResponse(key=self._to_key(await self._keys.update(request.key_id, _given_limits(request))))
+
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
         return pb.RevokeKeyResponse(key=self._to_key(await self._keys.revoke(request.key_id)))
+
+    async def CountKeysByPepper(
+        self, request: pb.CountKeysByPepperRequest, context: Context
+    ) -> pb.CountKeysByPepperResponse:
+        counts = [
+            pb.PepperCount(
+                pepper_version=use.pepper_version, keys=use.keys, last_use_time=_to_timestamp(use.last_used_hour_us)
+            )
+            for use in await self._keys.count_by_pepper()
+        ]
+        return pb.CountKeysByPepperResponse(counts=counts)
 
     def _to_key(self, key: Key) -> pb.Key:
         return pb.Key(
@@ -105,6 +128,11 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             expire_time=_to_timestamp(key.expires_at_us),
             revoke_time=_to_timestamp(key.revoked_at_us),
             state=_STATE_TO_PROTO[key.state_at(to_micros(self._clock.now()))],
+            requests_per_minute=key.limits.requests_per_minute,
+            tokens_per_minute=key.limits.tokens_per_minute,
+            concurrent_requests=key.limits.concurrent_requests,
+            last_use_time=_to_timestamp(key.last_used_hour_us),
+            pepper_version=key.pepper_version,
         )
 
 
@@ -140,7 +168,9 @@ def _to_principal(verified: Verified) -> pb.Principal:
         scopes=[_SCOPE_TO_PROTO[scope] for scope in holder.key.scopes],
         expire_time=_to_timestamp(holder.key.expires_at_us),
         preferred_class=holder.preferred_class,
-        requests_per_minute=holder.requests_per_minute,
+        requests_per_minute=holder.limits.requests_per_minute,
+        tokens_per_minute=holder.limits.tokens_per_minute,
+        concurrent_requests=holder.limits.concurrent_requests,
         digest_key=verified.digest_key,
     )
 
@@ -148,7 +178,7 @@ def _to_principal(verified: Verified) -> pb.Principal:
 async def _to_pings(requests: AsyncIterator[pb.WatchRequest]) -> AsyncIterator[Ping]:
     # Not a generator expression: that would begin to receive here and now, and gRPC minds if nobody goes on with it.
     async for request in requests:
-        yield Ping(request.ping_no, request.epoch)
+        yield Ping(request.ping_no, request.epoch, request.used_key_ids)
 
 
 def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
@@ -157,6 +187,7 @@ def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
         echoed_ping_no=heartbeat.echoed_ping_no,
         changed_key_ids=heartbeat.changes.key_ids,
         forget_all=heartbeat.changes.has_gap,
+        refused_key_ids=heartbeat.changes.refused_key_ids,
     )
 
 
@@ -166,7 +197,18 @@ def _to_account(account: Account) -> pb.Account:
         name=account.name,
         create_time=_to_timestamp(account.created_at_us),
         preferred_class=account.preferred_class,
-        requests_per_minute=account.requests_per_minute,
+        requests_per_minute=account.limits.requests_per_minute,
+        tokens_per_minute=account.limits.tokens_per_minute,
+        concurrent_requests=account.limits.concurrent_requests,
+        suspend_time=_to_timestamp(account.suspended_at_us),
+    )
+
+
+def _given_limits(request: pb.UpdateAccountRequest | pb.UpdateKeyRequest) -> GivenLimits:
+    return GivenLimits(
+        request.requests_per_minute if request.HasField("requests_per_minute") else None,
+        request.tokens_per_minute if request.HasField("tokens_per_minute") else None,
+        request.concurrent_requests if request.HasField("concurrent_requests") else None,
     )
 
 

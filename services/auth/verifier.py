@@ -1,10 +1,13 @@
 """Answers whose key this is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.auth import keys, store
+from services.auth import checks, keys
 from services.auth.records import Holder, KeyState, to_micros
+from services.auth.store.epochs import find_refused_keys
+from services.auth.store.keys import find_holder
 from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -12,6 +15,8 @@ from services.chassis.log import Log
 
 # One message for keys that are malformed, unknown, revoked, expired or guessed: the answer helps nobody to guess.
 REFUSAL: Final = "This API key is not valid."
+
+SUSPENDED: Final = "This account is suspended."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,24 @@ class Verifier:
         if key is None:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
         key_id = key.key_id
-        holder, epoch = await self._database.read(lambda connection: store.find_holder(connection, key_id))
+        holder, epoch = await self._database.read(lambda connection: find_holder(connection, key_id))
         is_genuine = self._peppers.recognise(key, holder.digest if holder else None)
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
             # Not the caller's fault: every key of that version is refused until its pepper is in the settings again.
             self._log.warning("key.pepper_missing", key_id=key_id, version=holder.digest.pepper_version)
         if holder is None or not is_genuine or self._state(holder) is not KeyState.ACTIVE:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
+        if holder.is_suspended:
+            # Told to whoever has the key, and to nobody else: all that makes a key bad was looked at before.
+            raise LegatoError(Reason.ACCOUNT_SUSPENDED, SUSPENDED)
         return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id))
+
+    async def find_refused(self, key_ids: Sequence[str]) -> list[str]:
+        """Those that are revoked or unknown, or whose account is suspended."""
+        asked = checks.key_ids(key_ids)
+        possible = [key_id for key_id in asked if checks.is_id(key_id)]
+        refused = await self._database.read(lambda connection: find_refused_keys(connection, possible))
+        return [*refused, *(key_id for key_id in asked if not checks.is_id(key_id))]
 
     def _state(self, holder: Holder) -> KeyState:
         return holder.key.state_at(to_micros(self._clock.now()))

@@ -6,7 +6,7 @@ let a caller that is cut off from a revocation go on trusting its cache. See doc
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,8 @@ class Ping:
     number: int
     # The newest epoch that the caller has acted on.
     epoch: int
+    # Keys that the caller has accepted lately.
+    used_key_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,13 @@ class _NewestPing:
         ping, self._ping = self._ping, None
         return ping
 
-    async def fill_from(self, pings: AsyncIterator[Ping]) -> None:
+    async def fill_from(self, pings: AsyncIterator[Ping], note_uses: Callable[[Sequence[str]], None]) -> None:
         try:
             async for ping in pings:
                 self.put(ping)
+                # Of every ping, also where a newer one takes its place before it is answered.
+                if ping.used_key_ids:
+                    note_uses(ping.used_key_ids)
         finally:
             self.end()
 
@@ -67,10 +72,17 @@ class Watches:
     """Every caller that watches through this process."""
 
     def __init__(
-        self, read_changes: Callable[[int], Awaitable[Changes]], log: Log, *, silence_s: float = SILENCE_S
+        self,
+        read_changes: Callable[[int], Awaitable[Changes]],
+        note_uses: Callable[[Sequence[str]], None],
+        log: Log,
+        *,
+        silence_s: float = SILENCE_S,
     ) -> None:
-        """`read_changes(epoch)` reads from the primary database, each time, what changed after that epoch."""
+        """`read_changes(epoch)` reads from the primary database, each time, what changed after that epoch. `note_uses`
+        is told of used keys and returns at once: no heartbeat waits for it."""
         self._read_changes = read_changes
+        self._note_uses = note_uses
         self._log = log
         self._silence_s = silence_s
         self._open: set[_NewestPing] = set()
@@ -87,7 +99,7 @@ class Watches:
         newest = _NewestPing()
         self._open.add(newest)
         # Pings are received while a read or a send is under way: they are told apart by when they came.
-        receiving = asyncio.create_task(newest.fill_from(pings))
+        receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses))
         try:
             while (ping := await self._next_ping(newest)) is not None:
                 changes = await self._changes_for(ping)

@@ -613,6 +613,7 @@ class Key(_message.Message):
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     LAST_USE_TIME_FIELD_NUMBER: _builtins.int
+    PEPPER_VERSION_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     name: _builtins.str
@@ -621,6 +622,8 @@ class Key(_message.Message):
     """Absent: the account's."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
+    pepper_version: _builtins.int
+    """Of the pepper without which the key does not work."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -652,10 +655,11 @@ class Key(_message.Message):
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         last_use_time: _timestamp_pb2.Timestamp | None = ...,
+        pepper_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "pepper_version", b"pepper_version", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -874,3 +878,70 @@ class RevokeKeyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeKeyResponse: _TypeAlias = RevokeKeyResponse  # noqa: Y015
+
+@_typing.final
+class CountKeysByPepperRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountKeysByPepperRequest: _TypeAlias = CountKeysByPepperRequest  # noqa: Y015
+
+@_typing.final
+class CountKeysByPepperResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PepperCount]:
+        """The oldest version first."""
+
+    def __init__(
+        self,
+        *,
+        counts: _abc.Iterable[Global___PepperCount] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountKeysByPepperResponse: _TypeAlias = CountKeysByPepperResponse  # noqa: Y015
+
+@_typing.final
+class PepperCount(_message.Message):
+    """Of keys that are neither revoked nor expired."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEPPER_VERSION_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    LAST_USE_TIME_FIELD_NUMBER: _builtins.int
+    pepper_version: _builtins.int
+    keys: _builtins.int
+    @_builtins.property
+    def last_use_time(self) -> _timestamp_pb2.Timestamp:
+        """The hour in which any of them was last accepted. Absent: never."""
+
+    def __init__(
+        self,
+        *,
+        pepper_version: _builtins.int = ...,
+        keys: _builtins.int = ...,
+        last_use_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_use_time", b"last_use_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "last_use_time", b"last_use_time", "pepper_version", b"pepper_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PepperCount: _TypeAlias = PepperCount  # noqa: Y015

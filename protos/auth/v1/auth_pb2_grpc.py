@@ -509,6 +509,11 @@ class KeyAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyResponse.FromString,
                 _registered_method=True)
+        self.CountKeysByPepper = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/CountKeysByPepper',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.FromString,
+                _registered_method=True)
 
 
 class KeyAdminServiceServicer:
@@ -540,6 +545,13 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountKeysByPepper(self, request, context):
+        """How many keys need which version of the pepper: see docs/keys.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KeyAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -562,6 +574,11 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeKey,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyResponse.SerializeToString,
+            ),
+            'CountKeysByPepper': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountKeysByPepper,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -672,6 +689,33 @@ class KeyAdminService:
             '/legato.auth.v1.KeyAdminService/RevokeKey',
             protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_auth__pb2.RevokeKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountKeysByPepper(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/CountKeysByPepper',
+            protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -168,6 +168,8 @@ class KeyAdminServiceStub:
     """Returns when the change holds on every edge."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]
     """Returns when the key is refused on every edge."""
+    CountKeysByPepper: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]
+    """How many keys need which version of the pepper: see docs/keys.md."""
 
 @_typing.type_check_only
 class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
@@ -178,6 +180,8 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     """Returns when the change holds on every edge."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     """Returns when the key is refused on every edge."""
+    CountKeysByPepper: _aio.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]  # type: ignore[assignment]
+    """How many keys need which version of the pepper: see docs/keys.md."""
 
 class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -209,5 +213,13 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.RevokeKeyResponse, _abc.Awaitable[_auth_pb2.RevokeKeyResponse]]:
         """Returns when the key is refused on every edge."""
+
+    @_abc_1.abstractmethod
+    def CountKeysByPepper(
+        self,
+        request: _auth_pb2.CountKeysByPepperRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.CountKeysByPepperResponse, _abc.Awaitable[_auth_pb2.CountKeysByPepperResponse]]:
+        """How many keys need which version of the pepper: see docs/keys.md."""
 
 def add_KeyAdminServiceServicer_to_server(servicer: KeyAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -44,18 +44,18 @@ def test_other_class_cannot_be_preferred(name: str) -> None:
 
 
 def test_rate_of_zero_is_the_default() -> None:
-    assert checks.requests_per_minute(0) is None
+    assert checks.limit("requests_per_minute", 0) is None
 
 
-@pytest.mark.parametrize("rate", [1, 1_000_000])
+@pytest.mark.parametrize("rate", [1, 1_000_000_000])
 def test_rate_within_bounds_is_taken(rate: int) -> None:
-    assert checks.requests_per_minute(rate) == rate
+    assert checks.limit("requests_per_minute", rate) == rate
 
 
-@pytest.mark.parametrize("rate", [-1, 1_000_001])
+@pytest.mark.parametrize("rate", [-1, 1_000_000_001])
 def test_rate_out_of_bounds_is_refused(rate: int) -> None:
     with pytest.raises(LegatoError) as caught:
-        checks.requests_per_minute(rate)
+        checks.limit("requests_per_minute", rate)
     assert caught.value.param == "requests_per_minute"
 
 

@@ -1,7 +1,7 @@
 """Watch on a real server. Reads are real too, except where a test must decide when one ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 import grpc.aio
@@ -48,8 +48,8 @@ class Pings:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Ping | None] = asyncio.Queue()
 
-    def send(self, number: int, epoch: int = 1) -> None:
-        self._queue.put_nowait(Ping(number, epoch))
+    def send(self, number: int, epoch: int = 1, used_key_ids: Sequence[str] = ()) -> None:
+        self._queue.put_nowait(Ping(number, epoch, used_key_ids))
 
     def end(self) -> None:
         self._queue.put_nowait(None)
@@ -70,8 +70,14 @@ async def pings() -> Pings:
 
 
 @pytest.fixture
-async def watches(slow: SlowDatabase, log: Log) -> Watches:
-    return Watches(slow.read_changes, log)
+async def used() -> list[str]:
+    """The keys that callers have told of."""
+    return []
+
+
+@pytest.fixture
+async def watches(slow: SlowDatabase, used: list[str], log: Log) -> Watches:
+    return Watches(slow.read_changes, used.extend, log)
 
 
 async def let_others_run() -> None:
@@ -163,8 +169,26 @@ async def test_database_that_is_behind_the_caller_gives_no_heartbeat(
     await heartbeats.aclose()
 
 
+async def test_used_keys_are_heard_of_every_ping_though_only_the_newest_is_answered(
+    watches: Watches, slow: SlowDatabase, pings: Pings, used: list[str]
+) -> None:
+    heartbeats = watches.serve(aiter(pings))
+    first = asyncio.ensure_future(anext(heartbeats))
+    pings.send(1)
+    await slow.wait_for_read()
+    pings.send(2, used_key_ids=["key_a"])
+    pings.send(3, used_key_ids=["key_b"])
+    await let_others_run()
+    assert used == ["key_a", "key_b"]
+    slow.end_read()
+    await first
+    slow.end_read()
+    assert (await anext(heartbeats)).echoed_ping_no == 3
+    await heartbeats.aclose()
+
+
 async def test_caller_that_falls_silent_is_let_go(slow: SlowDatabase, pings: Pings, log: Log) -> None:
-    watches = Watches(slow.read_changes, log, silence_s=0.01)
+    watches = Watches(slow.read_changes, [].extend, log, silence_s=0.01)
     assert [heartbeat async for heartbeat in watches.serve(aiter(pings))] == []
     assert watches.count == 0
 
@@ -193,7 +217,9 @@ async def test_revoked_key_is_in_the_next_heartbeat(client: AuthClient) -> None:
     call = client.watch()
     await ping(call, 1, epoch=1)
     await client.revoke_key(key.key_id)
-    assert await ping(call, 2, epoch=1) == pb.WatchResponse(epoch=2, echoed_ping_no=2, changed_key_ids=[key.key_id])
+    assert await ping(call, 2, epoch=1) == pb.WatchResponse(
+        epoch=2, echoed_ping_no=2, changed_key_ids=[key.key_id], refused_key_ids=[key.key_id]
+    )
     # Until the caller says that it acted on the change, it is told again.
     assert (await ping(call, 3, epoch=1)).changed_key_ids == [key.key_id]
     assert (await ping(call, 4, epoch=2)).changed_key_ids == []

@@ -1,0 +1,81 @@
+"""Accounts as they are kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.records import Account, Limits, Position
+from services.auth.store import epochs
+from services.auth.store.tables import accounts, keys
+
+
+def add_account(connection: sa.Connection, account: Account) -> None:
+    values = {"name": account.name, "created_at_us": account.created_at_us, **_to_values(account)}
+    connection.execute(accounts.insert().values(account_id=account.account_id, **values))
+
+
+def find_account(connection: sa.Connection, account_id: str) -> Account | None:
+    row = connection.execute(sa.select(accounts).where(accounts.c.account_id == account_id)).one_or_none()
+    return _to_account(row) if row is not None else None
+
+
+def list_accounts(connection: sa.Connection, after: Position | None, limit: int) -> list[Account]:
+    query = sa.select(accounts).order_by(accounts.c.created_at_us, accounts.c.account_id).limit(limit)
+    if after is not None:
+        query = query.where(behind(accounts.c.created_at_us, accounts.c.account_id, after))
+    return [_to_account(row) for row in connection.execute(query)]
+
+
+def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account | None:
+    """The account as it is now; None when there is none. `change` is given it as it was."""
+    before = lock_account(connection, account_id)
+    if before is None:
+        return None
+    after = change(before)
+    if after != before:
+        connection.execute(accounts.update().where(accounts.c.account_id == account_id).values(**_to_values(after)))
+        key_ids = sa.select(keys.c.key_id).where(keys.c.account_id == account_id).limit(epochs.LISTED_KEYS_MOST + 1)
+        epochs.raise_epoch(connection, connection.execute(key_ids).scalars().all())
+    return after
+
+
+def lock_account(connection: sa.Connection, account_id: str) -> Account | None:
+    """Until the commit nobody else changes the account or adds a key to it.
+
+    A key that were added while its account changes would be missing from the list of the change, and could stay cached
+    with what the account had decided before.
+    """
+    query = sa.select(accounts).where(accounts.c.account_id == account_id).with_for_update()
+    row = connection.execute(query).one_or_none()
+    return _to_account(row) if row is not None else None
+
+
+def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position) -> sa.ColumnElement[bool]:
+    """What comes later in a list, in order of creation and then of id."""
+    return sa.or_(
+        created_at_us > position.created_at_us,
+        sa.and_(created_at_us == position.created_at_us, id > position.id),
+    )
+
+
+def _to_values(account: Account) -> dict[str, Any]:
+    """Of all that may change."""
+    return {
+        "preferred_class": account.preferred_class,
+        "requests_per_minute": account.limits.requests_per_minute,
+        "tokens_per_minute": account.limits.tokens_per_minute,
+        "concurrent_requests": account.limits.concurrent_requests,
+        "suspended_at_us": account.suspended_at_us,
+    }
+
+
+def _to_account(row: sa.Row[Any]) -> Account:
+    return Account(
+        account_id=row.account_id,
+        name=row.name,
+        created_at_us=row.created_at_us,
+        preferred_class=row.preferred_class,
+        limits=Limits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
+        suspended_at_us=row.suspended_at_us,
+    )

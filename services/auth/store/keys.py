@@ -1,0 +1,140 @@
+"""Keys as they are kept: by their digests."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.keys import StoredDigest
+from services.auth.records import Holder, Key, Limits, PepperUse, Position, Scope
+from services.auth.store import epochs
+from services.auth.store.accounts import behind, find_account, lock_account
+from services.auth.store.tables import accounts, epoch, keys
+
+
+def add_key(connection: sa.Connection, key: Key, digest: StoredDigest) -> bool:
+    """False when there is no such account. Nobody has cached a key that is new: the epoch stays."""
+    if lock_account(connection, key.account_id) is None:
+        return False
+    connection.execute(
+        keys.insert().values(
+            key_id=key.key_id,
+            account_id=key.account_id,
+            name=key.name,
+            scopes=",".join(key.scopes),
+            digest=digest.digest,
+            pepper_version=digest.pepper_version,
+            created_at_us=key.created_at_us,
+            expires_at_us=key.expires_at_us,
+            **_to_values(key),
+        )
+    )
+    return True
+
+
+def list_keys(connection: sa.Connection, account_id: str, after: Position | None, limit: int) -> list[Key] | None:
+    """None when there is no such account."""
+    if find_account(connection, account_id) is None:
+        return None
+    query = (
+        sa.select(keys)
+        .where(keys.c.account_id == account_id)
+        .order_by(keys.c.created_at_us, keys.c.key_id)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(behind(keys.c.created_at_us, keys.c.key_id, after))
+    return [_to_key(row) for row in connection.execute(query)]
+
+
+def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], Key]) -> Key | None:
+    """The key as it is now; None when there is none. `change` is given it as it was."""
+    query = sa.select(keys).where(keys.c.key_id == key_id).with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    before = _to_key(row)
+    after = change(before)
+    if after != before:
+        connection.execute(keys.update().where(keys.c.key_id == key_id).values(**_to_values(after)))
+        epochs.raise_epoch(connection, [key_id])
+    return after
+
+
+def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, int]:
+    """Who holds the key, and the epoch, read by one statement: neither is older than the other."""
+    query = (
+        sa.select(
+            epoch.c.value,
+            keys,
+            accounts.c.preferred_class,
+            accounts.c.requests_per_minute.label("account_requests_per_minute"),
+            accounts.c.tokens_per_minute.label("account_tokens_per_minute"),
+            accounts.c.concurrent_requests.label("account_concurrent_requests"),
+            accounts.c.suspended_at_us,
+        )
+        .select_from(epoch)
+        .outerjoin(keys, keys.c.key_id == key_id)
+        .outerjoin(accounts, accounts.c.account_id == keys.c.account_id)
+    )
+    row = connection.execute(query).one()
+    if row.key_id is None:
+        return None, row.value
+    key = _to_key(row)
+    of_account = Limits(row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests)
+    holder = Holder(
+        key=key,
+        digest=StoredDigest(row.digest, row.pepper_version),
+        preferred_class=row.preferred_class,
+        limits=key.limits.or_else(of_account),
+        is_suspended=row.suspended_at_us is not None,
+    )
+    return holder, row.value
+
+
+def note_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -> None:
+    """These keys were accepted within this hour. What is noted never goes back, whoever comes late."""
+    is_news = sa.or_(keys.c.last_used_hour_us.is_(None), keys.c.last_used_hour_us < hour_us)
+    # In one order, since replicas that note the same keys at once would otherwise wait for each other.
+    found = sa.select(keys.c.key_id).where(keys.c.key_id.in_(key_ids), is_news).order_by(keys.c.key_id)
+    connection.execute(
+        keys.update().where(keys.c.key_id.in_(found.with_for_update()), is_news).values(last_used_hour_us=hour_us)
+    )
+
+
+def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
+    """The oldest version first."""
+    query = (
+        sa.select(
+            keys.c.pepper_version, sa.func.count().label("keys"), sa.func.max(keys.c.last_used_hour_us).label("last")
+        )
+        .where(keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us))
+        .group_by(keys.c.pepper_version)
+        .order_by(keys.c.pepper_version)
+    )
+    return [PepperUse(row.pepper_version, row[1], row.last) for row in connection.execute(query)]
+
+
+def _to_values(key: Key) -> dict[str, Any]:
+    """Of all that may change, except for its use."""
+    return {
+        "revoked_at_us": key.revoked_at_us,
+        "requests_per_minute": key.limits.requests_per_minute,
+        "tokens_per_minute": key.limits.tokens_per_minute,
+        "concurrent_requests": key.limits.concurrent_requests,
+    }
+
+
+def _to_key(row: sa.Row[Any]) -> Key:
+    return Key(
+        key_id=row.key_id,
+        account_id=row.account_id,
+        name=row.name,
+        scopes=tuple(Scope(name) for name in row.scopes.split(",") if name),
+        created_at_us=row.created_at_us,
+        expires_at_us=row.expires_at_us,
+        revoked_at_us=row.revoked_at_us,
+        pepper_version=row.pepper_version,
+        limits=Limits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
+        last_used_hour_us=row.last_used_hour_us,
+    )

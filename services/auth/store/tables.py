@@ -1,0 +1,55 @@
+"""The tables of auth, in SQLite and PostgreSQL alike. Times are microseconds since 1970."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("preferred_class", sa.Text, nullable=False),
+    sa.Column("requests_per_minute", sa.BigInteger),
+    sa.Column("tokens_per_minute", sa.BigInteger),
+    sa.Column("concurrent_requests", sa.BigInteger),
+    sa.Column("suspended_at_us", sa.BigInteger),
+    sa.Index("accounts_by_age", "created_at_us", "account_id"),
+)
+
+keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # Names with commas between them. None of them means all of them.
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("pepper_version", sa.Integer, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger),
+    sa.Column("revoked_at_us", sa.BigInteger),
+    sa.Column("requests_per_minute", sa.BigInteger),
+    sa.Column("tokens_per_minute", sa.BigInteger),
+    sa.Column("concurrent_requests", sa.BigInteger),
+    sa.Column("last_used_hour_us", sa.BigInteger),
+    sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
+)
+
+# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`.
+epoch = sa.Table(
+    "epoch",
+    metadata,
+    sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("value", sa.BigInteger, nullable=False),
+    sa.Column("forgotten", sa.BigInteger, nullable=False),
+)
+
+key_changes = sa.Table(
+    "key_changes",
+    metadata,
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("key_id", sa.Text, primary_key=True),
+)

@@ -1,0 +1,61 @@
+"""Notes in which hour a key was last used, as callers tell it with their pings.
+
+Whoever tells of it never waits for it. What is told while a write is under way shares the next one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from services.auth.checks import KEYS_AT_ONCE_MOST, is_id
+from services.auth.records import to_micros
+from services.auth.store.keys import note_uses
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.log import Log
+
+HOUR_US: Final = 3_600_000_000
+# While the database is away no more than this is kept for later: it is worth less than the memory.
+WAITING_MOST: Final = 100_000
+
+
+class KeyUses:
+    def __init__(self, database: Database, clock: Clock, log: Log) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._waiting: set[str] = set()
+        self._can_write = True
+        self._writing: asyncio.Task[None] | None = None
+
+    def note(self, key_ids: Sequence[str]) -> None:
+        if len(self._waiting) < WAITING_MOST:
+            self._waiting.update(filter(is_id, key_ids))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+
+    async def written(self) -> None:
+        """Returns when what was noted is written, or cannot be."""
+        if self._writing is not None:
+            await self._writing
+
+    async def _write(self) -> None:
+        """What cannot be written waits until the next use of any key is noted."""
+        while self._waiting:
+            key_ids = list(islice(self._waiting, KEYS_AT_ONCE_MOST))
+            hour_us = to_micros(self._clock.now()) // HOUR_US * HOUR_US
+            self._waiting.difference_update(key_ids)
+            try:
+                await self._note(key_ids, hour_us)
+            except Exception as error:
+                self._waiting.update(key_ids)
+                if self._can_write:
+                    # Once an outage.
+                    self._log.failure("key_uses.not_written", error)
+                self._can_write = False
+                return
+            self._can_write = True
+
+    async def _note(self, key_ids: list[str], hour_us: int) -> None:
+        await self._database.write(lambda connection: note_uses(connection, key_ids, hour_us))
