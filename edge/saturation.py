@@ -1,0 +1,60 @@
+"""Whether this process can take on another chat, by how late it runs already.
+
+Two queues are measured: that of the event loop, where everything that this process does waits for its turn, and that
+before metering, which shows in how long it takes to hold credit. Neither says anything while there is no queue.
+"""
+
+import asyncio
+from typing import Final
+
+from services.chassis.admission import Gate, Place, Signal
+from services.chassis.clock import Clock
+
+# As in DAGOR, which has decided by this figure for all of WeChat.
+LATENESS_TOLERATED_S: Final = 0.02
+RESERVE_TOLERATED_S: Final = 0.25
+SAMPLE_EACH_S: Final = 0.05
+# So few chats do not keep a processor busy, so it is not they who make the loop late.
+LEAST_CHATS: Final = 32
+
+
+class Saturation:
+    def __init__(self, clock: Clock, tolerated_s: float = LATENESS_TOLERATED_S) -> None:
+        """Where no time is tolerated, none is measured: then everybody is let in."""
+        self._clock = clock
+        self._tolerated_s = tolerated_s
+        self._gate = Gate("The service", clock, least=LEAST_CHATS)
+        self._lateness = Signal(self._gate, clock)
+        self._reserving = Signal(self._gate, clock)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def running(self) -> int:
+        return self._gate.running
+
+    def enter(self, key_id: str) -> Place:
+        """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
+        return self._gate.enter(key_id)
+
+    def note_reserve(self, took_s: float) -> None:
+        if self._tolerated_s:
+            self._reserving.note(took_s / RESERVE_TOLERATED_S, self._clock.elapsed_s() - took_s)
+
+    def note_lateness(self, late_s: float) -> None:
+        self._lateness.note(late_s / self._tolerated_s, self._clock.elapsed_s() - late_s)
+
+    def start(self) -> None:
+        if self._tolerated_s:
+            self._sample_later()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sample_later(self) -> None:
+        due_s = self._clock.elapsed_s() + SAMPLE_EACH_S
+        self._timer = asyncio.get_running_loop().call_later(SAMPLE_EACH_S, self._sample, due_s)
+
+    def _sample(self, due_s: float) -> None:
+        self.note_lateness(max(0.0, self._clock.elapsed_s() - due_s))
+        self._sample_later()

@@ -1,0 +1,83 @@
+"""An edge that runs late takes on no further chat."""
+
+import asyncio
+import time
+
+import pytest
+
+from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, Saturation
+from services.chassis.admission import LEAST_SAMPLES
+from services.chassis.clock import SystemClock
+from services.chassis.errors import LegatoError, Reason
+from tests.fakes import FakeClock
+
+PATIENCE_S = 60
+
+
+def fill(saturation: Saturation, chats: int, key_id: str = "greedy") -> None:
+    for _ in range(chats):
+        saturation.enter(key_id)
+
+
+def is_refused(saturation: Saturation, key_id: str = "greedy") -> bool:
+    try:
+        saturation.enter(key_id).leave()
+    except LegatoError:
+        return True
+    return False
+
+
+def run_late(saturation: Saturation, clock: FakeClock, late_s: float) -> None:
+    for _ in range(2 * LEAST_SAMPLES):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_lateness(late_s)
+
+
+def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 2 * LEAST_CHATS)
+    run_late(saturation, clock, 1.1 * LATENESS_TOLERATED_S)
+    with pytest.raises(LegatoError) as refused:
+        saturation.enter("greedy")
+    assert refused.value.reason is Reason.SATURATED
+    assert refused.value.retry_after_s is not None
+    assert not is_refused(saturation, "small")
+
+
+def test_edge_that_is_in_time_refuses_nobody(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 2 * LEAST_CHATS)
+    run_late(saturation, clock, 0.9 * LATENESS_TOLERATED_S)
+    assert not is_refused(saturation)
+
+
+def test_credit_that_is_held_late_is_a_queue_too(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 2 * LEAST_CHATS)
+    for _ in range(2 * LEAST_SAMPLES):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_reserve(1.1 * RESERVE_TOLERATED_S)
+    assert is_refused(saturation)
+
+
+def test_nothing_is_refused_where_it_is_switched_off(clock: FakeClock) -> None:
+    saturation = Saturation(clock, tolerated_s=0)
+    fill(saturation, 2 * LEAST_CHATS)
+    for _ in range(2 * LEAST_SAMPLES):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_reserve(10.0)
+    assert not is_refused(saturation)
+
+
+async def test_lateness_of_a_real_loop_is_noticed() -> None:
+    saturation = Saturation(SystemClock())
+    saturation.start()
+    fill(saturation, 2 * LEAST_CHATS)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_refused(saturation):
+                # Whatever falls due meanwhile is run late.
+                time.sleep(SAMPLE_EACH_S + 2 * LATENESS_TOLERATED_S)  # noqa: ASYNC251
+                await asyncio.sleep(0)
+    finally:
+        saturation.close()
