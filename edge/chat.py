@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: the story of one request."""
+"""The story of one chat: reserve, route, relay, settle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,20 +6,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from edge.asgi import HttpScope, Receive, Send
-from edge.bodies import Bodies, ClientGone
+from edge.asgi import Receive
+from edge.bodies import BYTES_PER_TOKEN, ClientGone
 from edge.delivery import Delivery
-from edge.entrance import Entrance
+from edge.entrance import Visit
 from edge.hold import Hold
-from edge.idempotency import claim_in
 from edge.journal import Journal
 from edge.metering import Metering
-from edge.models import Models
-from edge.principals import Principal, Scope
-from edge.rates import rate_headers
-from edge.replies import Reply, StreamedReply, WholeReply
-from edge.requests import ChatBody, decode_chat
-from edge.responses import send_error
+from edge.replies import Reply
+from edge.requests import ChatBody
+from edge.saturation import Saturation
 from edge.services import ChatCall, RouterReplica
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
@@ -31,67 +27,45 @@ from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 
 # The edge counts no tokens. It guesses, and the router, who counts, asks for more where that is too low.
-BYTES_PER_TOKEN = 4
 UNSEEN_PROMPT_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class ChatEndpoint:
-    entrance: Entrance
+class Surroundings:
+    """What all chats of an edge share."""
+
     metering: Metering
     journal: Journal
     routers: Replicas[RouterReplica]
-    models: Models
-    bodies: Bodies
+    saturation: Saturation
     # How long an answer may go on: metering gives up its hold a little later.
     life_s: float
     clock: Clock
     log: Log
 
-    async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
-        principal = await self.entrance.identify(scope, Scope.SCOPE_INFERENCE)
-        headers = rate_headers(await self.metering.admit(principal))
-        try:
-            body, claim = await self._read(scope, receive, principal)
-            class_id = self.models.class_for(body.model, principal)
-            reply_type = StreamedReply if body.stream else WholeReply
-            created_s = int(self.clock.now().timestamp())
-            reply = reply_type(send, f"chatcmpl-{request_id}", created_s, class_id, headers)
-            chat = Chat(self, principal, body, class_id, request_id, reply, claim)
-            async with chat.given_up_when_gone(receive):
-                await chat.run()
-        except LegatoError as error:
-            await send_error(send, error, headers)
-
-    async def _read(
-        self, scope: HttpScope, receive: Receive, principal: Principal
-    ) -> tuple[ChatBody, metering_pb.IdempotencyClaim | None]:
-        given = await self.bodies.read(scope, receive)
-        return decode_chat(given), claim_in(scope["headers"], given, principal)
-
 
 class Chat:
     def __init__(
         self,
-        endpoint: ChatEndpoint,
-        principal: Principal,
+        surroundings: Surroundings,
+        visit: Visit,
         body: ChatBody,
         class_id: str,
         request_id: str,
         reply: Reply,
         claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
-        self._endpoint = endpoint
-        self._principal = principal
+        self._surroundings = surroundings
+        self._visit = visit
         self._body = body
         self._claim = claim
         self._class_id = class_id
         self._request_id = request_id
-        self._hold = Hold(endpoint.metering, endpoint.journal, principal, request_id, class_id)
+        self._hold = Hold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
-        self._began_at_s = endpoint.clock.elapsed_s()
+        self._began_at_s = surroundings.clock.elapsed_s()
         self._client_gone = False
         self._over = False
 
@@ -123,7 +97,7 @@ class Chat:
         try:
             end = await self._converse()
         except LegatoError as error:
-            end = metering_pb.END_UPSTREAM_CUT if self._delivery.has_begun else metering_pb.END_REFUSED
+            end = self._end_by_error()
             await self._break_off(error, end)
         except asyncio.CancelledError:
             if not self._client_gone:
@@ -132,36 +106,39 @@ class Chat:
                 await self._break_off(unavailable("The service"), end)
             raise
         except Exception as error:
-            self._endpoint.log.failure("chat.failed", error, request_id=self._request_id)
+            self._surroundings.log.failure("chat.failed", error, request_id=self._request_id)
             end = metering_pb.END_CRASHED
             await self._break_off(internal_error(), end)
         finally:
             self._over = True
             self._delivery.settle(end)
+            counted = self._delivery.counted
+            self._visit.admission.use(counted.prompt_tokens + counted.completion_tokens)
             if self._growth is not None:
                 self._growth.cancel()
             if self._call is not None:
                 self._call.cancel()
-            self._endpoint.log.info(
+            self._surroundings.log.info(
                 "chat.ended",
                 request_id=self._request_id,
-                account_id=self._principal.account_id,
-                key_id=self._principal.key_id,
+                account_id=self._visit.principal.account_id,
+                key_id=self._visit.principal.key_id,
                 class_id=self._class_id,
                 stream=self._body.stream,
                 tools=bool(self._body.tools_json),
                 end=metering_pb.End.Name(end).removeprefix("END_").lower(),
-                prompt_tokens=self._delivery.counted.prompt_tokens,
-                completion_tokens=self._delivery.counted.completion_tokens,
+                prompt_tokens=counted.prompt_tokens,
+                completion_tokens=counted.completion_tokens,
                 duration_ms=round(self._age_s() * 1000, 1),
             )
 
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
-        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens, self._claim)
+        grant = await self._reserve()
         call, response = await self._route(self._opening(grant))
         while True:
-            if self._age_s() >= self._endpoint.life_s or not await self._is_covered(response):
+            self._visit.standing.raise_if_refused()
+            if self._age_s() >= self._surroundings.life_s or not await self._is_covered(response):
                 return await self._end_early()
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
@@ -169,15 +146,21 @@ class Chat:
                 return await self._finish(response.finished)
             response = await self._next_response(call)
 
+    async def _reserve(self) -> router.Grant:
+        asked_at_s = self._surroundings.clock.elapsed_s()
+        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens, self._claim)
+        self._surroundings.saturation.note_reserve(self._surroundings.clock.elapsed_s() - asked_at_s)
+        return grant
+
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
         """To the least loaded router; if that one is lost before it has said anything, once more to another."""
-        replica = self._endpoint.routers.least_loaded()
+        replica = self._surroundings.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._endpoint.routers.least_loaded(other_than=replica).chat(opening)
+            self._call = call = self._surroundings.routers.least_loaded(other_than=replica).chat(opening)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
@@ -224,6 +207,11 @@ class Chat:
         await self._delivery.finish(finished.finish_reason, finished.usage, basis, end)
         return end
 
+    def _end_by_error(self) -> "metering_pb.End.ValueType":
+        if not self._delivery.has_begun:
+            return metering_pb.END_REFUSED
+        return metering_pb.END_KEY_REFUSED if self._visit.standing.is_refused else metering_pb.END_UPSTREAM_CUT
+
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         self._over = True
         self._delivery.settle(end)
@@ -232,12 +220,12 @@ class Chat:
             return
         if self._claim is not None:
             # Whoever repeats the request at once, at whatever edge, must find its key free.
-            await self._endpoint.metering.acknowledged(self._request_id)
+            await self._surroundings.metering.acknowledged(self._request_id)
         raise error
 
     def _age_s(self) -> float:
         """Counted from before credit was held."""
-        return self._endpoint.clock.elapsed_s() - self._began_at_s
+        return self._surroundings.clock.elapsed_s() - self._began_at_s
 
     def _guess_prompt_tokens(self) -> int:
         prompt_bytes = len(self._body.messages_json) + len(self._body.tools_json)
@@ -247,9 +235,9 @@ class Chat:
         body = self._body
         return router.ChatOpen(
             request_id=self._request_id,
-            account_id=self._principal.account_id,
+            account_id=self._visit.principal.account_id,
             model=body.model,
-            preferred_class=self._principal.preferred_class,
+            preferred_class=self._visit.principal.preferred_class,
             messages_json=body.messages_json,
             tools_json=body.tools_json,
             tool_choice_json=body.tool_choice_json,
@@ -257,4 +245,5 @@ class Chat:
             max_tokens=body.max_tokens,
             parameters_json=body.parameters_json,
             grant=grant,
+            key_id=self._visit.principal.key_id,
         )

@@ -33,13 +33,9 @@ def error_headers(error: LegatoError) -> Headers:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
     if error.reason is Reason.RATE_LIMITED:
-        # Nothing is left of the rate, so that a client need not wait for an answer to know.
-        headers += rate_headers(
-            AdmitResponse(
-                limit_requests=error.figures.get("limit_requests", 0),
-                reset_requests_ms=error.figures.get("reset_requests_ms", 0),
-            )
-        )
+        # What is left, also of the rate that was not hit: nothing was taken from either.
+        known = AdmitResponse.DESCRIPTOR.fields_by_name
+        headers += rate_headers(AdmitResponse(**{name: error.figures.get(name, 0) for name in known}))
     if error.original_request_id is not None:
         headers.append((b"x-original-request-id", error.original_request_id.encode()))
     if error.reason in _NOT_WORTH_A_RETRY:

@@ -18,7 +18,13 @@ LONGEST_OUTPUT_TOKENS = 131_072
 AMPLE_ANSWERS = 4
 
 REFUSALS = frozenset(
-    {Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD, Reason.REQUEST_REPEATED, Reason.IDEMPOTENCY_KEY_REUSED}
+    {
+        Reason.CREDITS_EXHAUSTED,
+        Reason.CREDITS_HELD,
+        Reason.TOO_MANY_AT_ONCE,
+        Reason.REQUEST_REPEATED,
+        Reason.IDEMPOTENCY_KEY_REUSED,
+    }
 )
 NOTHING = Usage()
 
@@ -57,6 +63,7 @@ class Hold:
                     prompt_tokens=prompt_tokens,
                     output_tokens=output_tokens,
                     claim=claim,
+                    concurrent_requests=self._principal.concurrent_requests,
                 ),
                 self._note_repeat,
             )

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from edge.journal import Slot
 from edge.principals import Principal
+from edge.rates import Admission
 from edge.services import MeteringReplica
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis import failpoints
@@ -35,15 +36,20 @@ class Metering:
         self._log = log
         # By request.
         self._settlements: dict[str, asyncio.Task[None]] = {}
+        self._corrections: set[asyncio.Task[None]] = set()
 
-    async def admit(self, principal: Principal) -> pb.AdmitResponse:
-        """Takes one request from the key's rate; raises RATE_LIMITED."""
+    async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
+        """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
+        the admission corrects later. Who asks for none is not held to the rate of tokens."""
         request = pb.AdmitRequest(
             key_id=principal.key_id,
             account_id=principal.account_id,
             requests_per_minute=principal.requests_per_minute,
+            tokens_per_minute=principal.tokens_per_minute,
+            tokens=tokens,
         )
-        return await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        return Admission(request, rate, self._correct)
 
     async def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> pb.ReserveResponse:
         """`on_repeat` is called when an answer was lost and the question is asked again."""
@@ -70,9 +76,10 @@ class Metering:
             await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
 
     async def settled(self) -> None:
-        """Wait until every settlement that is under way was answered. One that is refused stays in its slot."""
-        while self._settlements:
-            await asyncio.wait(self._settlements.values())
+        """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
+        stays in its slot."""
+        while under_way := [*self._settlements.values(), *self._corrections]:
+            await asyncio.wait(under_way)
 
     async def acknowledged(self, request_id: str) -> None:
         """Wait a little for one settlement."""
@@ -94,6 +101,19 @@ class Metering:
             stub = self._replicas.for_account(account_id).stub
             response = await stub.GetBalance(pb.GetBalanceRequest(account_id=account_id), timeout=ASK_TIMEOUT_S)
         return response.balance.balance_nanos
+
+    def _correct(self, correction: pb.CorrectRequest) -> None:
+        """Beside whoever waits for an answer, and once: a limit is no money, so this may be lost, but not repeated."""
+        task = asyncio.create_task(self._tell_correction(correction))
+        self._corrections.add(task)
+        task.add_done_callback(self._corrections.discard)
+
+    async def _tell_correction(self, correction: pb.CorrectRequest) -> None:
+        try:
+            replica = self._replicas.for_account(correction.account_id)
+            await replica.ask("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
+        except LegatoError as error:
+            self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
 
     async def _ask(
         self,

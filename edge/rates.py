@@ -1,21 +1,83 @@
-"""The six headers that tell a client how much of its rate is left, in OpenAI's form."""
+"""What is left of a key's rates, and the six headers that tell it, in OpenAI's form."""
+
+from collections.abc import Callable
 
 from edge.asgi import Headers
-from protos.metering.v1.metering_pb2 import AdmitResponse
+from protos.metering.v1 import metering_pb2 as pb
 
-# No limit on tokens is set, so what bounds them is the rate of requests, each with at most this many.
+MINUTE_MS = 60_000
+# Where no limit on tokens is set, what bounds them is the rate of requests, each with at most this many.
 LARGEST_REQUEST_TOKENS = 1_000_000
 
 
-def rate_headers(rate: AdmitResponse) -> Headers:
-    reset = duration(rate.reset_requests_ms)
+class Admission:
+    """One request that the key's rates let in, until it is known what it used. The first word about that counts."""
+
+    def __init__(
+        self, asked: pb.AdmitRequest, rate: pb.AdmitResponse, correct: Callable[[pb.CorrectRequest], None]
+    ) -> None:
+        """`correct` sends a correction and waits for nothing."""
+        self._asked = asked
+        self._rate = rate
+        self._correct = correct
+        self._is_over = False
+
+    @property
+    def headers(self) -> Headers:
+        return rate_headers(self._rate)
+
+    def use(self, tokens: int) -> None:
+        """So many tokens were used in all: the difference to what was taken is taken, or given back."""
+        if not self._is_over and self._rate.limit_tokens and tokens != self._asked.tokens:
+            self._correct(self._correction(tokens=tokens - self._asked.tokens))
+        self._is_over = True
+
+    def give_back(self) -> None:
+        """The request was refused after all, so it takes nothing; the headers say so, too."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._correct(self._correction(tokens=-self._asked.tokens, refused=True))
+        self._rate = _given_back(self._rate, self._asked.tokens)
+
+    def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
+        asked = self._asked
+        return pb.CorrectRequest(
+            key_id=asked.key_id,
+            account_id=asked.account_id,
+            requests_per_minute=asked.requests_per_minute if asked.HasField("requests_per_minute") else None,
+            tokens_per_minute=asked.tokens_per_minute if asked.HasField("tokens_per_minute") else None,
+            refused=refused,
+            tokens=tokens,
+        )
+
+
+def _given_back(rate: pb.AdmitResponse, tokens: int) -> pb.AdmitResponse:
+    given_back = pb.AdmitResponse(
+        limit_requests=rate.limit_requests,
+        remaining_requests=rate.remaining_requests + 1,
+        reset_requests_ms=max(0, rate.reset_requests_ms - MINUTE_MS // rate.limit_requests),
+    )
+    if rate.limit_tokens:
+        given_back.limit_tokens = rate.limit_tokens
+        given_back.remaining_tokens = min(rate.limit_tokens, rate.remaining_tokens + tokens)
+        given_back.reset_tokens_ms = max(0, rate.reset_tokens_ms - tokens * MINUTE_MS // rate.limit_tokens)
+    return given_back
+
+
+def rate_headers(rate: pb.AdmitResponse) -> Headers:
+    if rate.limit_tokens:
+        tokens = rate.limit_tokens, rate.remaining_tokens, rate.reset_tokens_ms
+    else:
+        limit_tokens = rate.limit_requests * LARGEST_REQUEST_TOKENS
+        tokens = limit_tokens, rate.remaining_requests * LARGEST_REQUEST_TOKENS, rate.reset_requests_ms
     return [
         (b"x-ratelimit-limit-requests", b"%d" % rate.limit_requests),
         (b"x-ratelimit-remaining-requests", b"%d" % rate.remaining_requests),
-        (b"x-ratelimit-reset-requests", reset),
-        (b"x-ratelimit-limit-tokens", b"%d" % (rate.limit_requests * LARGEST_REQUEST_TOKENS)),
-        (b"x-ratelimit-remaining-tokens", b"%d" % (rate.remaining_requests * LARGEST_REQUEST_TOKENS)),
-        (b"x-ratelimit-reset-tokens", reset),
+        (b"x-ratelimit-reset-requests", duration(rate.reset_requests_ms)),
+        (b"x-ratelimit-limit-tokens", b"%d" % tokens[0]),
+        (b"x-ratelimit-remaining-tokens", b"%d" % tokens[1]),
+        (b"x-ratelimit-reset-tokens", duration(tokens[2])),
     ]
 
 

@@ -32,8 +32,8 @@ class Rate(msgspec.Struct, frozen=True):
         return -(-MINUTE_NS // self.per_minute)
 
     def wait_ns(self, ahead_ns: int, units: int) -> int:
-        """How long until so many units can be taken; 0: now. More than the burst can be taken from a whole bucket, or it
-        never could. What takes nothing never waits."""
+        """How long until so many units can be taken; 0: now. A whole bucket gives more than the burst, too, or that
+        could never be taken. What takes nothing never waits."""
         if not units:
             return 0
         return max(0, ahead_ns - (self.burst - min(units, self.burst)) * self.interval_ns)

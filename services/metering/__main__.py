@@ -16,7 +16,7 @@ from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
-from services.metering.limits import LocalLimiter, Rate
+from services.metering.limits import LocalLimiter
 from services.metering.prices import read_prices
 from services.metering.servicer import (
     CreditAdminServicer,
@@ -51,10 +51,10 @@ async def main() -> None:
         opened.push_async_callback(writer.close)
         limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
         if settings.valkey_url:
-            limiter = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), clock, log)
+            limiter = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), log, settings.metering_replicas)
             opened.push_async_callback(limiter.close)
-        rate = Rate(settings.requests_per_minute, settings.request_burst)
-        metering = MeteringServicer(database, writer, limiter, rate, log)
+            await limiter.start()
+        metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log)
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
         registry = CollectorRegistry()

@@ -1,116 +1,166 @@
-"""How many requests a key may make: GCRA, in memory or in Valkey.
+"""What one key may use of the service: requests and tokens a minute, and how many requests at once.
 
-Each key has one number, the moment at which its rate is whole again. A request moves it on by one interval, and is
-refused if that would be further ahead than the burst allows. A refused request moves nothing. A moment that is further
-ahead than the rate can have brought it comes from a slower one, which no longer counts: then the rate is whole.
+Requests and tokens are rates (`services/chassis/gcra.py`), kept in memory here or for all replicas in Valkey. Both are
+taken in one step or neither is. What runs at once is counted from live holds: see `holds.py`. docs/limits.md tells the
+whole of it.
 """
 
 import asyncio
-import math
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.gcra import LARGEST_RATE, Buckets, Rate
 
 ReplyT = TypeVar("ReplyT")
 
-MINUTE_US: Final = 60_000_000
-# Beyond it intervals of whole microseconds would be too coarse.
-LARGEST_RATE: Final = 1_000_000
+LARGEST_REQUEST_RATE: Final = 1_000_000
+# Within what all replicas can count exactly, however slow the rate.
+LARGEST_BURST: Final = 100_000
+LARGEST_TOKEN_RATE: Final = LARGEST_RATE
+LARGEST_CONCURRENCY: Final = 1_000_000
 
-# A burst of an override: what it allows in four seconds.
+# A burst of an override of requests: what it allows in four seconds.
 BURSTS_A_MINUTE: Final = 15
 
-_FEWEST_KEPT: Final = 1024
+# Of the parts of a taking.
+_NAMES: Final = ("requests", "tokens")
 
 
-class Rate(msgspec.Struct, frozen=True):
-    requests_per_minute: int
-    burst: int
-
-    @property
-    def interval_us(self) -> int:
-        # Rounded up: never more than the limit.
-        return -(-MINUTE_US // self.requests_per_minute)
+class Limits(msgspec.Struct, frozen=True):
+    requests: Rate
+    # None: not limited.
+    tokens: Rate | None = None
+    concurrent_requests: int | None = None
 
 
-def override(requests_per_minute: int) -> Rate:
+def request_rate(requests_per_minute: int) -> Rate:
+    """An override has a burst of its own."""
     return Rate(requests_per_minute, max(1, requests_per_minute // BURSTS_A_MINUTE))
 
 
+def token_rate(tokens_per_minute: int) -> Rate:
+    """A whole minute's tokens may be used at once: a request is as large as it is."""
+    return Rate(tokens_per_minute, tokens_per_minute)
+
+
+class Part(NamedTuple):
+    """What is to be taken from one bucket; below zero, given back."""
+
+    # Named by its rate, too: with a changed limit a key begins anew, instead of paying off at one rate what it took at
+    # another.
+    bucket: str
+    rate: Rate
+    units: int
+
+
+class Taking(NamedTuple):
+    """All parts, or none."""
+
+    # Of requests; and of tokens, where they are limited.
+    parts: tuple[Part, ...]
+    # What has been used already is taken whether or not there is any left.
+    is_refusable: bool
+
+
+def admission(key_id: str, limits: Limits, tokens: int) -> Taking:
+    return Taking(_parts(key_id, limits, 1, tokens), is_refusable=True)
+
+
+def correction(key_id: str, limits: Limits, requests: int, tokens: int) -> Taking:
+    return Taking(_parts(key_id, limits, requests, tokens), is_refusable=False)
+
+
+def _parts(key_id: str, limits: Limits, requests: int, tokens: int) -> tuple[Part, ...]:
+    rate = limits.requests
+    of_requests = Part(f"legato:requests:{key_id}:{rate.per_minute}", rate, requests)
+    if limits.tokens is None:
+        return (of_requests,)
+    rate = limits.tokens
+    return of_requests, Part(f"legato:tokens:{key_id}:{rate.per_minute}", rate, tokens)
+
+
 class Allowance(msgspec.Struct, frozen=True):
+    """What is left. All zero of tokens where they are not limited."""
+
     limit_requests: int
     remaining_requests: int
     reset_requests_ms: int
+    limit_tokens: int = 0
+    remaining_tokens: int = 0
+    reset_tokens_ms: int = 0
 
 
 class Limiter(Protocol):
-    def admit(self, key_id: str, rate: Rate, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the allowance. Refuses, at once or later, with RATE_LIMITED."""
         ...
 
 
 class LocalLimiter:
-    """Forgets keys whose rate is whole again, so that it holds no more than those that are in use."""
-
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._whole_at_us: dict[str, int] = {}
-        self._forget_at = _FEWEST_KEPT
+        self._buckets = Buckets(clock)
+        # Among how many the limits are divided.
+        self.replicas = 1
 
-    def admit(self, key_id: str, rate: Rate, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        future.set_result(reply(self.take(key_id, rate)))
+        future.set_result(reply(self.take_now(taking)))
         return future
 
-    def take(self, key_id: str, rate: Rate) -> Allowance:
-        now_us = self._now_us()
-        interval_us = rate.interval_us
-        whole_at_us = self._whole_at_us.get(key_id, 0)
-        if not now_us < whole_at_us <= now_us + rate.burst * interval_us:
-            whole_at_us = now_us
-        whole_at_us += interval_us
-        wait_us = whole_at_us - rate.burst * interval_us - now_us
-        if wait_us > 0:
-            raise rate_limited(rate, wait_us)
-        self._remember(key_id, whole_at_us, now_us)
-        return allowance(rate, whole_at_us - now_us)
+    def take_now(self, taking: Taking) -> Allowance:
+        rates = self._own_rates(taking)
+        ahead_ns = [self._buckets.ahead_ns(part.bucket) for part in taking.parts]
+        refuse_if_used_up(taking, rates, ahead_ns)
+        ahead_ns = [
+            rate.ahead_after_ns(each_ns, part.units)
+            for rate, each_ns, part in zip(rates, ahead_ns, taking.parts, strict=True)
+        ]
+        self.follow(taking, ahead_ns)
+        return allowance(rates, ahead_ns)
 
-    def follow(self, key_id: str, whole_in_us: int) -> None:
-        """Somebody else keeps this key's rate: know it as well, in case they go away."""
-        now_us = self._now_us()
-        self._remember(key_id, now_us + whole_in_us, now_us)
+    def follow(self, taking: Taking, ahead_ns: Sequence[int]) -> None:
+        """Where the key's buckets are, also while somebody else keeps them: in case they go away."""
+        for part, each_ns in zip(taking.parts, ahead_ns, strict=True):
+            self._buckets.put(part.bucket, each_ns)
 
-    def __len__(self) -> int:
-        return len(self._whole_at_us)
-
-    def _remember(self, key_id: str, whole_at_us: int, now_us: int) -> None:
-        self._whole_at_us[key_id] = whole_at_us
-        if len(self._whole_at_us) > self._forget_at:
-            self._whole_at_us = {key: at_us for key, at_us in self._whole_at_us.items() if at_us > now_us}
-            # Twice what is in use: going through all of them costs next to nothing a request.
-            self._forget_at = max(_FEWEST_KEPT, 2 * len(self._whole_at_us))
-
-    def _now_us(self) -> int:
-        return round(self._clock.elapsed_s() * 1_000_000)
+    def _own_rates(self, taking: Taking) -> list[Rate]:
+        if self.replicas == 1:
+            return [part.rate for part in taking.parts]
+        return [part.rate.divided_by(self.replicas) for part in taking.parts]
 
 
-def allowance(rate: Rate, whole_in_us: int) -> Allowance:
-    used = -(-whole_in_us // rate.interval_us)
-    return Allowance(rate.requests_per_minute, max(0, rate.burst - used), -(-whole_in_us // 1000))
-
-
-def rate_limited(rate: Rate, wait_us: int) -> LegatoError:
+def refuse_if_used_up(taking: Taking, rates: Sequence[Rate], ahead_ns: Sequence[int]) -> None:
+    """By the bucket that needs the longest wait."""
+    if not taking.is_refusable:
+        return
+    waits_ns = [
+        rate.wait_ns(each_ns, part.units) for rate, each_ns, part in zip(rates, ahead_ns, taking.parts, strict=True)
+    ]
+    wait_ns = max(waits_ns)
+    if not wait_ns:
+        return
+    hit = waits_ns.index(wait_ns)
+    message = (
+        f"Too many {_NAMES[hit]} with this key: its limit is {rates[hit].per_minute} a minute."
+        " Please retry after a short wait."
+    )
     # In whole milliseconds, rounded up: who comes back then is let in.
-    retry_after_s = math.ceil(wait_us / 1000) / 1000
-    message = "Too many requests with this key. Please retry after a short wait."
-    whole_in_us = wait_us + (rate.burst - 1) * rate.interval_us
-    figures = {
-        "limit_requests": rate.requests_per_minute,
-        "remaining_requests": 0,
-        "reset_requests_ms": -(-whole_in_us // 1000),
-    }
-    return LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
+    retry_after_s = _to_ms(wait_ns) / 1000
+    figures = asdict(allowance(rates, ahead_ns))
+    raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
+
+
+def allowance(rates: Sequence[Rate], ahead_ns: Sequence[int]) -> Allowance:
+    figures: list[int] = []
+    for rate, each_ns in zip(rates, ahead_ns, strict=True):
+        figures += (rate.per_minute, rate.remaining(each_ns), _to_ms(each_ns))
+    return Allowance(*figures)
+
+
+def _to_ms(nanoseconds: int) -> int:
+    return -(-nanoseconds // 1_000_000)

@@ -11,7 +11,7 @@ State = Literal["held", "settled", "void", "swept"]
 Kind = Literal["grant", "adjustment", "charge", "late_charge", "loss"]
 # A checkpoint is what a running request had delivered when it was last heard of.
 Basis = Literal["provider", "counted", "journal", "checkpoint"]
-End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refused", "crashed"]
+End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refused", "crashed", "key_refused"]
 
 # The kinds of entry that usage counters add up.
 CHARGES: Final[tuple[Kind, ...]] = ("charge", "late_charge")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -12,27 +13,29 @@ from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.log import Log
-from services.metering import wire
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.limits import Limiter, Rate, override
+from services.metering.limits import Limiter, Limits
 from services.metering.records import Account
-from services.metering.store.reports import read_balances
+from services.metering.store.reports import read_balances, read_request
 from services.metering.usage import list_usage
+from services.metering.wire import limits, operations, reports
+from services.metering.wire.checked import checked_id, checked_request_id
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
-    def __init__(self, database: Database, writer: Writer, limiter: Limiter, default_rate: Rate, log: Log) -> None:
+    def __init__(self, database: Database, writer: Writer, limiter: Limiter, default_limits: Limits, log: Log) -> None:
         self._database = database
         self._writer = writer
         self._limiter = limiter
-        self._default_rate = default_rate
+        self._default_limits = default_limits
         # Nothing administrative travels here.
         self._exchange = ExchangeServer(
             {
                 "Admit": UnaryMethod(pb.AdmitRequest, self.admit),
+                "Correct": UnaryMethod(pb.CorrectRequest, self.correct),
                 "Reserve": UnaryMethod(pb.ReserveRequest, self.reserve),
                 "Extend": UnaryMethod(pb.ExtendRequest, self.extend),
                 "Settle": UnaryMethod(pb.SettleRequest, self.settle),
@@ -49,26 +52,26 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     # Futures, not coroutines: on the exchange an operation costs no task of its own.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        key_id = wire.checked_id(request.key_id, "key_id")
-        requests_per_minute = wire.to_rate(request)
-        rate = self._default_rate if requests_per_minute is None else override(requests_per_minute)
-        return self._limiter.admit(key_id, rate, wire.from_allowance)
+        return self._limiter.take(limits.to_admission(request, self._default_limits), limits.from_allowance)
+
+    def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
+        return self._limiter.take(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
-        return self._writer.submit(wire.to_reserve(request), wire.from_reserved)
+        return self._writer.submit(operations.to_reserve(request), operations.from_reserved)
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
-        return self._writer.submit(wire.to_extend(request), wire.from_extended)
+        return self._writer.submit(operations.to_extend(request), operations.from_extended)
 
     def settle(self, request: pb.SettleRequest) -> "asyncio.Future[pb.SettleResponse]":
-        return self._writer.submit(wire.to_settle(request), wire.from_settled)
+        return self._writer.submit(operations.to_settle(request), operations.from_settled)
 
     def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
-        return self._writer.submit(wire.to_void(request), wire.from_voided)
+        return self._writer.submit(operations.to_void(request), operations.from_voided)
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
         """Answers when all are written. A delivery that names another account's request is passed over."""
-        checkpoints = wire.to_checkpoints(request)
+        checkpoints = operations.to_checkpoints(request)
         writing = [self._writer.submit(checkpoint, lambda answer: answer) for checkpoint in checkpoints]
         for outcome in await asyncio.gather(*writing, return_exceptions=True):
             refused = isinstance(outcome, LegatoError) and outcome.reason is Reason.REQUEST_INVALID
@@ -78,6 +81,9 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def Admit(self, request: pb.AdmitRequest, context: Context) -> pb.AdmitResponse:
         return await self.admit(request)
+
+    async def Correct(self, request: pb.CorrectRequest, context: Context) -> pb.CorrectResponse:
+        return await self.correct(request)
 
     async def Reserve(self, request: pb.ReserveRequest, context: Context) -> pb.ReserveResponse:
         return await self.reserve(request)
@@ -100,13 +106,20 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.serve(request_iterator, context)
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
-        rows = await list_usage(self._database, wire.to_usage_query(request))
-        return pb.ListUsageResponse(rows=map(wire.from_usage_row, rows))
+        rows = await list_usage(self._database, reports.to_usage_query(request))
+        return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
-        account_id = wire.checked_id(request.account_id, "account_id")
+        account_id = checked_id(request.account_id, "account_id")
         [account] = await _read_balances(self._database, [account_id])
-        return pb.GetBalanceResponse(balance=wire.from_account(account))
+        return pb.GetBalanceResponse(balance=operations.from_account(account))
+
+    async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
+        account_id, request_id = checked_id(request.account_id, "account_id"), checked_request_id(request.request_id)
+        hold = await self._database.read(partial(read_request, account_id=account_id, request_id=request_id))
+        if hold is None:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+        return reports.from_hold(hold)
 
 
 class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
@@ -115,17 +128,17 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         self._writer = writer
 
     async def GrantCredits(self, request: pb.GrantCreditsRequest, context: Context) -> pb.GrantCreditsResponse:
-        balance = await self._writer.submit(wire.to_grant(request), wire.from_account)
+        balance = await self._writer.submit(operations.to_grant(request), operations.from_account)
         return pb.GrantCreditsResponse(balance=balance)
 
     async def AdjustCredits(self, request: pb.AdjustCreditsRequest, context: Context) -> pb.AdjustCreditsResponse:
-        balance = await self._writer.submit(wire.to_adjust(request), wire.from_account)
+        balance = await self._writer.submit(operations.to_adjust(request), operations.from_account)
         return pb.AdjustCreditsResponse(balance=balance)
 
     async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
-        account_ids = [wire.checked_id(account_id, "account_ids") for account_id in request.account_ids]
+        account_ids = [checked_id(account_id, "account_ids") for account_id in request.account_ids]
         accounts = await _read_balances(self._database, account_ids)
-        return pb.ListBalancesResponse(balances=map(wire.from_account, accounts))
+        return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         return pb.AuditResponse(violations=await audit(self._database))

@@ -5,9 +5,21 @@ from typing import Annotated
 
 import msgspec
 
-from services.metering.limits import LARGEST_RATE
+from services.chassis.gcra import Rate
+from services.metering.limits import (
+    LARGEST_BURST,
+    LARGEST_CONCURRENCY,
+    LARGEST_REQUEST_RATE,
+    LARGEST_TOKEN_RATE,
+    Limits,
+    token_rate,
+)
 
-_Rate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_RATE)]
+_RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_REQUEST_RATE)]
+_Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
+_TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN_RATE)]
+_ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_CONCURRENCY)]
+_Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _SecondsOrNever = Annotated[float, msgspec.Meta(ge=0)]
 _HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
@@ -25,8 +37,13 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
     # Shared limits; without it, each replica keeps its own.
     valkey_url: str = ""
-    requests_per_minute: _Rate = 3_000
-    request_burst: _Rate = 200
+    # How many replicas there are at least. The shared limits know how many there really are, but not at once.
+    metering_replicas: _Replicas = 1
+    requests_per_minute: _RequestRate = 3_000
+    request_burst: _Burst = 200
+    # 0: not limited.
+    tokens_per_minute: _TokenRateOrNone = 0
+    concurrent_requests: _ConcurrencyOrNone = 0
     # A stream lives this long at most: the edge ends it then, counted from before it reserved.
     stream_life_s: _Seconds = 3_600.0
     # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
@@ -36,3 +53,11 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     audit_interval_s: _SecondsOrNever = 300.0
     # HOST:PORT; without it, no metrics are served.
     metering_metrics_listen: _HostAndPort = ""
+
+    def default_limits(self) -> Limits:
+        """Of a key that has none of its own, and whose account has none either."""
+        return Limits(
+            Rate(self.requests_per_minute, self.request_burst),
+            token_rate(self.tokens_per_minute) if self.tokens_per_minute else None,
+            self.concurrent_requests or None,
+        )

@@ -1,10 +1,12 @@
 """Limits that all replicas share, in Valkey or Redis.
 
-One script call takes for every request that gathered while the last call was under way, on the server's own clock. When
-the server is away, each replica limits by itself: never unlimited, never down.
+One script call takes for everybody who gathered while the last call was under way, on the server's own clock. When the
+server is away, each replica limits by itself, by its share of every limit: never unlimited, never down.
 """
 
 import asyncio
+import contextlib
+import secrets
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -14,50 +16,97 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError
+from services.chassis.gcra import LONGEST_DEBT_NS
 from services.chassis.log import Log
-from services.metering.limits import Allowance, LocalLimiter, Rate, ReplyT, allowance, rate_limited
+from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
 
 TIMEOUT_S: Final = 0.25
-# How long to do without the server before it is tried again.
-AWAY_S: Final = 1.0
+# How often a replica shows that it lives, and a server that is away is tried again.
+SIGN_EVERY_S: Final = 0.5
+# A replica that has shown nothing for so long is gone.
+SIGN_LIFE_S: Final = 5
 
 CALL_MOST: Final = 256
 
-# For each key: how long until its rate is whole again, or, below zero, how long it has to wait.
+_REPLICAS_KEY: Final = "legato:metering-replicas"
+
+# As `services/chassis/gcra.py`, for each taking: whether it can be refused, how many parts it has, and of each part the
+# interval, the burst and the units. Answers for each taking whether it was taken, and how far ahead each bucket is. Lua
+# has only doubles, in which a time of day in nanoseconds does not fit: so buckets are stored as seconds and the rest.
 _TAKE: Final = """
+local debt_most = tonumber(ARGV[1])
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now_s, now_ns = tonumber(time[1]), time[2] * 1000
 local results = {}
-for i, key in ipairs(KEYS) do
-  local interval, burst = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-  local whole_at = tonumber(redis.call('GET', key) or 0)
-  if whole_at < now or whole_at > now + burst * interval then
-    whole_at = now
-  end
-  whole_at = whole_at + interval
-  local wait = whole_at - burst * interval - now
-  if wait > 0 then
-    results[i] = -wait
+local arguments, buckets = 1, 0
+
+local function next_argument()
+  arguments = arguments + 1
+  return tonumber(ARGV[arguments])
+end
+
+local function ahead_of(bucket)
+  local s, ns = string.match(redis.call('GET', bucket) or '', '^(%d+) (%d+)$')
+  return s and math.max(0, (s - now_s) * 1e9 + ns - now_ns) or 0
+end
+
+local function put(bucket, ahead)
+  if ahead == 0 then
+    redis.call('DEL', bucket)
   else
-    redis.call('SET', key, string.format('%.0f', whole_at), 'PX', math.ceil((whole_at - now) / 1000))
-    results[i] = whole_at - now
+    local ns = now_ns + ahead
+    local s = math.floor(ns / 1e9)
+    local moment = string.format('%.0f %.0f', now_s + s, ns - s * 1e9)
+    redis.call('SET', bucket, moment, 'PX', math.ceil(ahead / 1e6))
+  end
+end
+
+while arguments < #ARGV do
+  local is_refusable, parts_count = next_argument() == 1, next_argument()
+  local parts, is_taken = {}, 1
+  for i = 1, parts_count do
+    buckets = buckets + 1
+    local part = {bucket = KEYS[buckets], interval = next_argument(), burst = next_argument(), units = next_argument()}
+    part.ahead = ahead_of(part.bucket)
+    local left = (part.burst - math.min(part.units, part.burst)) * part.interval
+    if is_refusable and part.units ~= 0 and part.ahead > left then
+      is_taken = 0
+    end
+    parts[i] = part
+  end
+  table.insert(results, is_taken)
+  for _, part in ipairs(parts) do
+    if is_taken == 1 and part.units ~= 0 then
+      local most = part.burst * part.interval + debt_most
+      part.ahead = math.min(math.max(0, part.ahead + part.units * part.interval), most)
+      put(part.bucket, part.ahead)
+    end
+    table.insert(results, part.ahead)
   end
 end
 return results
 """
 
+# Shows that a replica lives, and says how many do.
+_SIGN: Final = """
+local now_s = tonumber(redis.call('TIME')[1])
+redis.call('ZADD', KEYS[1], now_s, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_s - ARGV[2])
+redis.call('EXPIRE', KEYS[1], 2 * ARGV[2])
+return redis.call('ZCARD', KEYS[1])
+"""
+
 
 class _Waiting(NamedTuple):
-    key_id: str
-    rate: Rate
+    taking: Taking
     reply: Callable[[Allowance], Any]
     future: "asyncio.Future[Any]"
 
 
 class ValkeyLimiter:
-    def __init__(self, url: str, local: LocalLimiter, clock: Clock, log: Log) -> None:
+    def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1) -> None:
+        """`fewest_replicas` is how many there are at least, also where the server has never said so."""
         self._client = redis.asyncio.Redis.from_url(
             url,
             socket_timeout=TIMEOUT_S,
@@ -67,83 +116,113 @@ class ValkeyLimiter:
             decode_responses=True,
         )
         self._local = local
-        self._clock = clock
         self._log = log
+        self._fewest_replicas = local.replicas = fewest_replicas
+        self._replica_id = secrets.token_hex(8)
         self._waiting: deque[_Waiting] = deque()
         self._drain: asyncio.Task[None] | None = None
-        self._probe: asyncio.Task[None] | None = None
-        # None while the server answers.
-        self._try_again_at_s: float | None = None
+        self._signing: asyncio.Task[None] | None = None
+        self._is_away = False
 
-    def admit(self, key_id: str, rate: Rate, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
-        if self._try_again_at_s is not None:
+    async def start(self) -> None:
+        """Returns when the server was asked once how many replicas there are."""
+        await self._sign()
+        self._signing = asyncio.create_task(self._keep_signing())
+
+    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+        if self._is_away:
             # Nobody waits for a server that is away: it is tried beside the requests.
-            if self._probe is None and self._clock.elapsed_s() >= self._try_again_at_s:
-                self._probe = asyncio.create_task(self._try_again())
-            return self._local.admit(key_id, rate, reply)
+            return self._local.take(taking, reply)
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(key_id, rate, reply, future))
+        self._waiting.append(_Waiting(taking, reply, future))
         if self._drain is None:
             self._drain = asyncio.create_task(self._take_all())
         return future
 
     async def close(self) -> None:
-        for task in (self._drain, self._probe):
-            if task is not None:
-                await task
+        if self._drain is not None:
+            await self._drain
+        if self._signing is not None:
+            self._signing.cancel()
+            await asyncio.gather(self._signing, return_exceptions=True)
+            with contextlib.suppress(RedisError, OSError):
+                # The others' shares grow at once.
+                await self._client.zrem(_REPLICAS_KEY, self._replica_id)
         await self._client.aclose()
+
+    async def _keep_signing(self) -> None:
+        while True:
+            await asyncio.sleep(SIGN_EVERY_S)
+            await self._sign()
+
+    async def _sign(self) -> None:
+        try:
+            replicas = await self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S)
+        except (RedisError, OSError) as error:
+            self._go_away(error)
+            return
+        # Kept while the server is away: the others are away from it as well, but they are there.
+        self._local.replicas = max(self._fewest_replicas, int(replicas))
+        if self._is_away:
+            self._is_away = False
+            self._log.info("limits.shared")
 
     async def _take_all(self) -> None:
         try:
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(CALL_MOST, len(self._waiting)))]
+                if self._is_away:
+                    self._take_locally(batch)
+                    continue
                 try:
-                    whole_in_us = await self._ask(batch)
+                    results = await self._ask(batch)
                 except (RedisError, OSError) as error:
                     self._go_away(error)
                     self._take_locally(batch)
                 else:
-                    self._resolve(batch, whole_in_us)
+                    self._resolve(batch, results)
         finally:
             self._drain = None
 
-    async def _try_again(self) -> None:
-        try:
-            await self._ask([])
-        except (RedisError, OSError) as error:
-            self._go_away(error)
-        else:
-            self._log.info("limits.shared")
-            self._try_again_at_s = None
-        finally:
-            self._probe = None
-
     async def _ask(self, batch: list[_Waiting]) -> list[int]:
-        keys = [f"legato:rate:{waiting.key_id}" for waiting in batch]
-        terms = [str(term) for waiting in batch for term in (waiting.rate.interval_us, waiting.rate.burst)]
-        return await self._client.eval(_TAKE, len(keys), *keys, *terms)  # type: ignore[no-any-return]
+        buckets: list[str] = []
+        terms: list[int] = [LONGEST_DEBT_NS]
+        for waiting in batch:
+            parts, is_refusable = waiting.taking
+            terms += (int(is_refusable), len(parts))
+            for part in parts:
+                buckets.append(part.bucket)
+                terms += (part.rate.interval_ns, part.rate.burst, part.units)
+        return await self._client.eval(_TAKE, len(buckets), *buckets, *terms)  # type: ignore[no-any-return]
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
-        for waiting, whole_in_us in zip(batch, results, strict=True):
-            if whole_in_us >= 0:
-                self._local.follow(waiting.key_id, whole_in_us)
-            if waiting.future.done():
-                continue
-            if whole_in_us < 0:
-                waiting.future.set_exception(rate_limited(waiting.rate, -whole_in_us))
-            else:
-                waiting.future.set_result(waiting.reply(allowance(waiting.rate, whole_in_us)))
-
-    def _take_locally(self, batch: list[_Waiting]) -> None:
-        for waiting in batch:
-            if waiting.future.done():
+        figures = iter(results)
+        for taking, reply, future in batch:
+            rates = [part.rate for part in taking.parts]
+            is_taken = next(figures)
+            ahead_ns = [next(figures) for _ in rates]
+            self._local.follow(taking, ahead_ns)
+            if future.done():
                 continue
             try:
-                waiting.future.set_result(waiting.reply(self._local.take(waiting.key_id, waiting.rate)))
+                if not is_taken:
+                    refuse_if_used_up(taking, rates, ahead_ns)
+                future.set_result(reply(allowance(rates, ahead_ns)))
             except LegatoError as refusal:
-                waiting.future.set_exception(refusal)
+                future.set_exception(refusal)
+
+    def _take_locally(self, batch: list[_Waiting]) -> None:
+        for taking, reply, future in batch:
+            try:
+                left = self._local.take_now(taking)
+            except LegatoError as refusal:
+                if not future.done():
+                    future.set_exception(refusal)
+            else:
+                if not future.done():
+                    future.set_result(reply(left))
 
     def _go_away(self, error: Exception) -> None:
-        if self._try_again_at_s is None:
+        if not self._is_away:
+            self._is_away = True
             self._log.failure("limits.local", error)
-        self._try_again_at_s = self._clock.elapsed_s() + AWAY_S

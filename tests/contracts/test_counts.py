@@ -1,6 +1,6 @@
 """What one service sends, another takes: the largest count of tokens."""
 
-from services.metering import wire as metering
+from services.metering.wire import checked as metering
 from services.router.providers import wire as provider
 
 

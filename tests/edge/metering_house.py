@@ -13,13 +13,14 @@ from edge.principals import Principal
 from edge.services import MeteringReplica
 from services.chassis.clock import SystemClock
 from services.chassis.database import Database
+from services.chassis.gcra import Rate
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
 from services.metering.__main__ import MIGRATIONS
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.limits import LocalLimiter, Rate
+from services.metering.limits import Limits, LocalLimiter, token_rate
 from services.metering.operations import Grant
 from services.metering.prices import read_prices
 from services.metering.servicer import MeteringServicer, register_metering
@@ -32,6 +33,8 @@ ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a dig
 # Forte's prices: what a million tokens cost, in nano-dollars.
 INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
 JOURNAL_SLOTS = 64
+# So slow that no time passes while a test runs.
+LIMITS = Limits(Rate(1, 3), token_rate(1_000))
 
 
 class MeteringHouse:
@@ -49,7 +52,7 @@ class MeteringHouse:
         self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:
-        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), Rate(60, 2), self._log)
+        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), LIMITS, self._log)
         self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
         await self._server.start()
 

@@ -191,13 +191,3 @@ async def test_repeat_that_was_asked_twice_is_made_to_last(metering_house: Meter
         await metering_house.hold(2).reserve(100, 10, CLAIM)
     assert late.value.reason is Reason.REQUEST_RESOLVED
     assert (await metering_house.hold(3).reserve(100, 10, CLAIM)).output_tokens == 10
-
-
-async def test_rate_is_taken_and_then_refused_with_its_figures(metering_house: MeteringHouse) -> None:
-    first = await metering_house.metering.admit(ANN)
-    assert (first.limit_requests, first.remaining_requests) == (60, 1)
-    await metering_house.metering.admit(ANN)
-    with pytest.raises(LegatoError) as refused:
-        await metering_house.metering.admit(ANN)
-    assert refused.value.reason is Reason.RATE_LIMITED
-    assert refused.value.figures["limit_requests"] == 60

@@ -1,11 +1,11 @@
-"""Reading the books: balances, usage, and holds that are past their time."""
+"""Reading the books: balances, usage, single requests, and holds that are past their time."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.records import Account
+from services.metering.records import Account, Hold
 from services.metering.store.clock import read_now_us
 from services.metering.store.tables import accounts, holds, usage_hours
 
@@ -52,6 +52,13 @@ def read_usage(
         .limit(rows_most)
     )
     return [tuple(row) for row in connection.execute(query)]
+
+
+def read_request(connection: sa.Connection, account_id: str, request_id: str) -> Hold | None:
+    """None also for a request of another account."""
+    query = sa.select(holds).where(holds.c.request_id == request_id, holds.c.account_id == account_id)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else Hold(*row)
 
 
 def find_overdue(connection: sa.Connection, most: int) -> list[tuple[str, str]]:

@@ -17,10 +17,11 @@ from services.chassis.clock import SystemClock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeClient
+from services.chassis.gcra import Rate
 from services.chassis.log import Log
 from services.chassis.server import Server
 from services.metering.batch import Writer
-from services.metering.limits import LocalLimiter, Rate
+from services.metering.limits import Limits, LocalLimiter
 from services.metering.servicer import (
     CreditAdminServicer,
     MeteringServicer,
@@ -39,7 +40,7 @@ Ask = Callable[[str, Any], Awaitable[Any]]
 async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
-    metering = MeteringServicer(database, writer, LocalLimiter(clock), Rate(3_000, 2), log)
+    metering = MeteringServicer(database, writer, LocalLimiter(clock), Limits(Rate(3_000, 2)), log)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"
     server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
@@ -193,12 +194,30 @@ async def test_key_is_admitted_at_its_rate(ask: Ask) -> None:
     await ask("Admit", admit)
     refusal = await refusal_of(ask("Admit", admit))
     assert (refusal.reason, refusal.retry_after_s) == (Reason.RATE_LIMITED, 0.02)
-    assert refusal.figures == {"limit_requests": 3_000, "remaining_requests": 0, "reset_requests_ms": 40}
+    assert refusal.figures == {
+        "limit_requests": 3_000, "remaining_requests": 0, "reset_requests_ms": 40,
+        "limit_tokens": 0, "remaining_tokens": 0, "reset_tokens_ms": 0,
+    }  # fmt: skip
 
 
-async def test_account_s_own_rate_goes_before_the_default(ask: Ask) -> None:
-    admit = pb.AdmitRequest(key_id=KEY, account_id=ACCOUNT, requests_per_minute=60)
-    assert (await ask("Admit", admit)).remaining_requests == 3
+async def test_key_s_own_rates_go_before_the_default(ask: Ask) -> None:
+    admit = pb.AdmitRequest(key_id=KEY, account_id=ACCOUNT, requests_per_minute=60, tokens_per_minute=100, tokens=40)
+    assert await ask("Admit", admit) == pb.AdmitResponse(
+        limit_requests=60, remaining_requests=3, reset_requests_ms=1_000,
+        limit_tokens=100, remaining_tokens=60, reset_tokens_ms=24_000,
+    )  # fmt: skip
+
+
+async def test_correction_gives_back_what_a_refused_request_took(ask: Ask) -> None:
+    limits: dict[str, Any] = {"key_id": KEY, "account_id": ACCOUNT, "requests_per_minute": 15, "tokens_per_minute": 100}
+    for _ in range(3):
+        await ask("Admit", pb.AdmitRequest(**limits, tokens=90))
+        assert await ask("Correct", pb.CorrectRequest(**limits, refused=True, tokens=-90)) == pb.CorrectResponse()
+    await ask("Admit", pb.AdmitRequest(**limits, tokens=90))
+    await ask("Correct", pb.CorrectRequest(**limits, tokens=70))
+    refusal = await refusal_of(ask("Admit", pb.AdmitRequest(**limits, tokens=1)))
+    assert "tokens" in refusal.message
+    assert refusal.retry_after_s == 36.6
 
 
 @pytest.mark.parametrize(
@@ -227,6 +246,12 @@ async def test_account_s_own_rate_goes_before_the_default(ask: Ask) -> None:
         ("Admit", pb.AdmitRequest(key_id="")),
         ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=0)),
         ("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=10**9)),
+        ("Admit", pb.AdmitRequest(key_id=KEY, tokens_per_minute=0)),
+        ("Admit", pb.AdmitRequest(key_id=KEY, tokens_per_minute=10**9 + 1)),
+        ("Admit", pb.AdmitRequest(key_id=KEY, tokens=-1)),
+        ("Correct", pb.CorrectRequest(key_id="")),
+        ("Correct", pb.CorrectRequest(key_id=KEY, tokens=-(10**9) - 1)),
+        ("Correct", pb.CorrectRequest(key_id=KEY, requests_per_minute=0)),
     ],
     ids=lambda given: None if isinstance(given, str) else type(given).__name__,
 )

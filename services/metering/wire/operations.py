@@ -1,14 +1,9 @@
 """Between the .proto's messages and the domain: whatever comes in is checked here, once."""
 
-import re
 from typing import Final
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.chassis.errors import LegatoError, Reason
-from services.metering.limits import LARGEST_RATE, Allowance
 from services.metering.operations import (
     Adjust,
     Checkpoint,
@@ -23,10 +18,9 @@ from services.metering.operations import (
     Void,
     Voided,
 )
-from services.metering.records import HOUR_US, Account, Basis, End, Usage
-from services.metering.usage import DAY_US, UsageQuery, UsageRow
+from services.metering.records import Account, Basis, End, Usage
+from services.metering.wire.checked import checked_id, checked_request_id, checked_tokens, invalid
 
-LARGEST_TOKENS: Final = 10**9
 # Of HMAC-SHA256.
 DIGEST_BYTES: Final = 32
 # What one edge can have under way is far less.
@@ -35,33 +29,30 @@ MOST_DELIVERIES: Final = 10_000
 LARGEST_AMOUNT_NANOS: Final = 10**15
 LONGEST_REASON: Final = 200
 
-_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-_BASES: Final[dict[int, Basis]] = {
+BASES: Final[dict["pb.Basis.ValueType", Basis]] = {
     pb.BASIS_PROVIDER: "provider",
     pb.BASIS_COUNTED: "counted",
     pb.BASIS_JOURNAL: "journal",
 }
-_ENDS: Final[dict[int, End]] = {
+ENDS: Final[dict["pb.End.ValueType", End]] = {
     pb.END_COMPLETE: "complete",
     pb.END_CLIENT_GONE: "client_gone",
     pb.END_UPSTREAM_CUT: "upstream_cut",
     pb.END_CREDIT_SPENT: "credit_spent",
     pb.END_REFUSED: "refused",
     pb.END_CRASHED: "crashed",
+    pb.END_KEY_REFUSED: "key_refused",
 }
-_BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
 
 
 def to_reserve(request: pb.ReserveRequest) -> Reserve:
     return Reserve(
-        request_id=_request_id(request.request_id),
+        request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
         key_id=checked_id(request.key_id, "key_id"),
         class_id=checked_id(request.class_id, "class_id"),
-        prompt_tokens=_tokens(request.prompt_tokens),
-        output_tokens=_tokens(request.output_tokens),
+        prompt_tokens=checked_tokens(request.prompt_tokens),
+        output_tokens=checked_tokens(request.output_tokens),
         claim=_claim(request.claim) if request.HasField("claim") else None,
     )
 
@@ -78,9 +69,9 @@ def from_reserved(answer: Reserved) -> pb.ReserveResponse:
 
 def to_extend(request: pb.ExtendRequest) -> Extend:
     if request.total_nanos < 0:
-        raise _invalid("An amount must not be negative.", "total_nanos")
+        raise invalid("An amount must not be negative.", "total_nanos")
     return Extend(
-        request_id=_request_id(request.request_id),
+        request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
         total_nanos=request.total_nanos,
         delivered=_usage(request.delivered),
@@ -98,10 +89,10 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
 
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     if len(request.deliveries) > MOST_DELIVERIES:
-        raise _invalid(f"At most {MOST_DELIVERIES} deliveries can be told at once.", "deliveries")
+        raise invalid(f"At most {MOST_DELIVERIES} deliveries can be told at once.", "deliveries")
     return [
         Checkpoint(
-            request_id=_request_id(delivery.request_id),
+            request_id=checked_request_id(delivery.request_id),
             account_id=checked_id(delivery.account_id, "account_id"),
             delivered=_usage(delivery.delivered),
         )
@@ -110,11 +101,11 @@ def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
 
 
 def to_settle(request: pb.SettleRequest) -> Settle:
-    basis = _BASES.get(request.basis)
+    basis = BASES.get(request.basis)
     if basis is None:
-        raise _invalid("A settlement must say where its counts come from.", "basis")
+        raise invalid("A settlement must say where its counts come from.", "basis")
     return Settle(
-        request_id=_request_id(request.request_id),
+        request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
         usage=_usage(request.usage),
         basis=basis,
@@ -128,7 +119,7 @@ def from_settled(answer: Settled) -> pb.SettleResponse:
 
 def to_void(request: pb.VoidRequest) -> Void:
     return Void(
-        request_id=_request_id(request.request_id),
+        request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
         end=_end(request.end),
         # A mark for an unknown request may do without them.
@@ -142,26 +133,9 @@ def from_voided(answer: Voided) -> pb.VoidResponse:
     return pb.VoidResponse()
 
 
-def to_rate(request: pb.AdmitRequest) -> int | None:
-    """Requests a minute, where the account has a limit of its own."""
-    if not request.HasField("requests_per_minute"):
-        return None
-    if not 1 <= request.requests_per_minute <= LARGEST_RATE:
-        raise _invalid(f"A rate must be between 1 and {LARGEST_RATE} requests a minute.", "requests_per_minute")
-    return request.requests_per_minute
-
-
-def from_allowance(allowance: Allowance) -> pb.AdmitResponse:
-    return pb.AdmitResponse(
-        limit_requests=allowance.limit_requests,
-        remaining_requests=allowance.remaining_requests,
-        reset_requests_ms=allowance.reset_requests_ms,
-    )
-
-
 def to_grant(request: pb.GrantCreditsRequest) -> Grant:
     if not 0 < request.amount_nanos <= LARGEST_AMOUNT_NANOS:
-        raise _invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
+        raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
     return Grant(
         request_id=checked_id(request.grant_id, "grant_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -171,10 +145,10 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
 
 def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
     if not 0 < abs(request.amount_nanos) <= LARGEST_AMOUNT_NANOS:
-        raise _invalid("An adjustment must not be zero, and at most a million dollars.", "amount_nanos")
+        raise invalid("An adjustment must not be zero, and at most a million dollars.", "amount_nanos")
     reason = request.reason.strip()
     if not 1 <= len(reason) <= LONGEST_REASON or not reason.isprintable():
-        raise _invalid(f"An adjustment needs a reason of 1 to {LONGEST_REASON} printable characters.", "reason")
+        raise invalid(f"An adjustment needs a reason of 1 to {LONGEST_REASON} printable characters.", "reason")
     return Adjust(
         request_id=checked_id(request.adjustment_id, "adjustment_id"),
         account_id=checked_id(request.account_id, "account_id"),
@@ -187,83 +161,21 @@ def from_account(account: Account) -> pb.Balance:
     return pb.Balance(account_id=account.account_id, balance_nanos=account.balance_nanos, held_nanos=account.held_nanos)
 
 
-def to_usage_query(request: pb.ListUsageRequest) -> UsageQuery:
-    bucket_us = _BUCKETS.get(request.bucket)
-    if bucket_us is None:
-        raise _invalid("Usage is listed by hour or by day.", "bucket")
-    if not request.HasField("start_time") or not request.HasField("end_time"):
-        raise _invalid("Usage is listed from a start to an end.", "start_time")
-    return UsageQuery(
-        account_id=checked_id(request.account_id, "account_id"),
-        start_us=_microseconds(request.start_time),
-        end_us=_microseconds(request.end_time),
-        bucket_us=bucket_us,
-        group_by_key=request.group_by_key,
-        group_by_class=request.group_by_class,
-    )
-
-
-def from_usage_row(row: UsageRow) -> pb.UsageRow:
-    start_time = Timestamp()
-    start_time.FromMicroseconds(row.start_us)
-    return pb.UsageRow(
-        start_time=start_time,
-        key_id=row.key_id,
-        class_id=row.class_id,
-        requests=row.requests,
-        usage=usage_pb2.Usage(
-            prompt_tokens=row.usage.prompt_tokens,
-            cached_tokens=row.usage.cached_tokens,
-            completion_tokens=row.usage.completion_tokens,
-        ),
-        cost_nanos=row.cost_nanos,
-    )
-
-
-def checked_id(given: str, param: str) -> str:
-    if not _ID.fullmatch(given):
-        raise _invalid("This is not an id.", param)
-    return given
-
-
-def _request_id(given: str) -> str:
-    if not _REQUEST_ID.fullmatch(given):
-        raise _invalid("A request's id has 32 hexadecimal digits.", "request_id")
-    return given
-
-
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
     if len(given.key_digest) != DIGEST_BYTES or len(given.body_digest) != DIGEST_BYTES:
-        raise _invalid(f"A claim is made of two digests of {DIGEST_BYTES} bytes.", "claim")
+        raise invalid(f"A claim is made of two digests of {DIGEST_BYTES} bytes.", "claim")
     return IdempotencyClaim(given.key_digest, given.body_digest)
 
 
-def _tokens(given: int) -> int:
-    if not 0 <= given <= LARGEST_TOKENS:
-        raise _invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
-    return given
-
-
 def _usage(given: usage_pb2.Usage) -> Usage:
-    prompt_tokens = _tokens(given.prompt_tokens)
+    prompt_tokens = checked_tokens(given.prompt_tokens)
     # Cached tokens are part of the prompt's, whatever a provider says. Refused, its settlement would come for ever.
-    cached_tokens = min(_tokens(given.cached_tokens), prompt_tokens)
-    return Usage(prompt_tokens, cached_tokens, _tokens(given.completion_tokens))
+    cached_tokens = min(checked_tokens(given.cached_tokens), prompt_tokens)
+    return Usage(prompt_tokens, cached_tokens, checked_tokens(given.completion_tokens))
 
 
-def _end(given: int) -> End:
-    end = _ENDS.get(given)
+def _end(given: "pb.End.ValueType") -> End:
+    end = ENDS.get(given)
     if end is None:
-        raise _invalid("It must be said how the request ended.", "end")
+        raise invalid("It must be said how the request ended.", "end")
     return end
-
-
-def _microseconds(given: Timestamp) -> int:
-    # Not `ToMicroseconds`: it would silently cut off what makes this no full hour.
-    if given.nanos % 1000:
-        raise _invalid("A time must be at a full hour.", "start_time")
-    return given.seconds * 1_000_000 + given.nanos // 1000
-
-
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

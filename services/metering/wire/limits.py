@@ -1,0 +1,60 @@
+"""Admissions and corrections, between the .proto's messages and the domain."""
+
+from protos.metering.v1 import metering_pb2 as pb
+from services.metering.limits import (
+    LARGEST_REQUEST_RATE,
+    LARGEST_TOKEN_RATE,
+    Allowance,
+    Limits,
+    Taking,
+    admission,
+    correction,
+    request_rate,
+    token_rate,
+)
+from services.metering.wire.checked import LARGEST_TOKENS, checked_id, checked_tokens, invalid
+
+
+def to_admission(request: pb.AdmitRequest, defaults: Limits) -> Taking:
+    key_id = checked_id(request.key_id, "key_id")
+    return admission(key_id, _to_limits(request, defaults), checked_tokens(request.tokens))
+
+
+def to_correction(request: pb.CorrectRequest, defaults: Limits) -> Taking:
+    key_id = checked_id(request.key_id, "key_id")
+    if abs(request.tokens) > LARGEST_TOKENS:
+        raise invalid(f"A correction is by at most {LARGEST_TOKENS} tokens.", "tokens")
+    return correction(key_id, _to_limits(request, defaults), -1 if request.refused else 0, request.tokens)
+
+
+def from_allowance(allowance: Allowance) -> pb.AdmitResponse:
+    return pb.AdmitResponse(
+        limit_requests=allowance.limit_requests,
+        remaining_requests=allowance.remaining_requests,
+        reset_requests_ms=allowance.reset_requests_ms,
+        limit_tokens=allowance.limit_tokens,
+        remaining_tokens=allowance.remaining_tokens,
+        reset_tokens_ms=allowance.reset_tokens_ms,
+    )
+
+
+def from_correction(allowance: Allowance) -> pb.CorrectResponse:
+    return pb.CorrectResponse()
+
+
+def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: Limits) -> Limits:
+    """The key's own, where the request names them."""
+    if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
+        return defaults
+    requests, tokens = defaults.requests, defaults.tokens
+    if request.HasField("requests_per_minute"):
+        if not 1 <= request.requests_per_minute <= LARGEST_REQUEST_RATE:
+            message = f"A rate must be between 1 and {LARGEST_REQUEST_RATE} requests a minute."
+            raise invalid(message, "requests_per_minute")
+        requests = request_rate(request.requests_per_minute)
+    if request.HasField("tokens_per_minute"):
+        if not 1 <= request.tokens_per_minute <= LARGEST_TOKEN_RATE:
+            message = f"A rate must be between 1 and {LARGEST_TOKEN_RATE} tokens a minute."
+            raise invalid(message, "tokens_per_minute")
+        tokens = token_rate(request.tokens_per_minute)
+    return Limits(requests, tokens)

@@ -1,0 +1,90 @@
+"""Usage and single requests, between the .proto's messages and the domain."""
+
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1 import usage_pb2
+from services.metering.records import HOUR_US, Hold, State, Usage
+from services.metering.usage import DAY_US, UsageQuery, UsageRow
+from services.metering.wire.checked import checked_id, invalid
+from services.metering.wire.operations import BASES, ENDS
+
+_STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
+    "held": pb.REQUEST_STATE_RUNNING,
+    "settled": pb.REQUEST_STATE_SETTLED,
+    "void": pb.REQUEST_STATE_VOID,
+    "swept": pb.REQUEST_STATE_SWEPT,
+}
+_BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
+_ENDS: Final = {word: number for number, word in ENDS.items()}
+_BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
+
+
+def to_usage_query(request: pb.ListUsageRequest) -> UsageQuery:
+    bucket_us = _BUCKETS.get(request.bucket)
+    if bucket_us is None:
+        raise invalid("Usage is listed by hour or by day.", "bucket")
+    if not request.HasField("start_time") or not request.HasField("end_time"):
+        raise invalid("Usage is listed from a start to an end.", "start_time")
+    return UsageQuery(
+        account_id=checked_id(request.account_id, "account_id"),
+        start_us=_microseconds(request.start_time),
+        end_us=_microseconds(request.end_time),
+        bucket_us=bucket_us,
+        group_by_key=request.group_by_key,
+        group_by_class=request.group_by_class,
+    )
+
+
+def from_usage_row(row: UsageRow) -> pb.UsageRow:
+    return pb.UsageRow(
+        start_time=_timestamp(row.start_us),
+        key_id=row.key_id,
+        class_id=row.class_id,
+        requests=row.requests,
+        usage=_usage(row.usage),
+        cost_nanos=row.cost_nanos,
+    )
+
+
+def from_hold(hold: Hold) -> pb.GetRequestResponse:
+    is_running = hold.state == "held"
+    return pb.GetRequestResponse(
+        request_id=hold.request_id,
+        key_id=hold.key_id,
+        class_id=hold.class_id,
+        state=_STATES[hold.state],
+        reserve_time=_timestamp(hold.reserved_at_us),
+        end_time=_timestamp(hold.resolved_at_us),
+        usage=_usage(hold.usage),
+        held_nanos=hold.amount_nanos if is_running else 0,
+        charged_nanos=hold.charged_nanos,
+        price_version=hold.price_version,
+        basis=pb.BASIS_UNSPECIFIED if is_running or hold.basis is None else _BASES[hold.basis],
+        end=pb.END_UNSPECIFIED if hold.end is None else _ENDS[hold.end],
+    )
+
+
+def _usage(usage: Usage) -> usage_pb2.Usage:
+    return usage_pb2.Usage(
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
+
+
+def _timestamp(at_us: int | None) -> Timestamp | None:
+    if at_us is None:
+        return None
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(at_us)
+    return timestamp
+
+
+def _microseconds(given: Timestamp) -> int:
+    # Not `ToMicroseconds`: it would silently cut off what makes this no full hour.
+    if given.nanos % 1000:
+        raise invalid("A time must be at a full hour.", "start_time")
+    return given.seconds * 1_000_000 + given.nanos // 1000

@@ -1,0 +1,93 @@
+"""Rates, as the edge takes from them: against a real metering."""
+
+from dataclasses import replace
+
+import pytest
+
+from edge.asgi import Headers
+from edge.errors import error_headers
+from services.chassis.errors import LegatoError, Reason
+from tests.edge.metering_house import ANN, MeteringHouse
+
+
+def left(headers: Headers) -> tuple[int, int]:
+    """Requests and tokens."""
+    figures = dict(headers)
+    return int(figures[b"x-ratelimit-remaining-requests"]), int(figures[b"x-ratelimit-remaining-tokens"])
+
+
+async def refusal_of(house: MeteringHouse, tokens: int) -> LegatoError:
+    with pytest.raises(LegatoError) as refused:
+        await house.metering.admit(ANN, tokens)
+    assert refused.value.reason is Reason.RATE_LIMITED
+    assert refused.value.retry_after_s
+    return refused.value
+
+
+async def test_requests_are_let_in_until_none_is_left(metering_house: MeteringHouse) -> None:
+    assert [left((await metering_house.metering.admit(ANN, 100)).headers) for _ in range(3)] == [
+        (2, 900), (1, 800), (0, 700),
+    ]  # fmt: skip
+    refusal = await refusal_of(metering_house, 100)
+    assert "requests" in refusal.message
+    assert left(error_headers(refusal)) == (0, 700)
+
+
+async def test_tokens_are_let_in_until_too_few_are_left(metering_house: MeteringHouse) -> None:
+    await metering_house.metering.admit(ANN, 600)
+    refusal = await refusal_of(metering_house, 600)
+    assert "tokens" in refusal.message
+    # Nothing of either was taken.
+    assert left(error_headers(refusal)) == (2, 400)
+    await metering_house.metering.admit(ANN, 400)
+
+
+async def test_what_was_guessed_too_high_is_given_back(metering_house: MeteringHouse) -> None:
+    admission = await metering_house.metering.admit(ANN, 900)
+    admission.use(200)
+    await metering_house.metering.settled()
+    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (1, 700)
+
+
+async def test_what_was_guessed_too_low_is_taken_and_may_leave_a_debt(metering_house: MeteringHouse) -> None:
+    admission = await metering_house.metering.admit(ANN, 100)
+    admission.use(3_000)
+    await metering_house.metering.settled()
+    refusal = await refusal_of(metering_house, 1)
+    assert refusal.retry_after_s == pytest.approx(120, abs=2)
+    assert left(error_headers(refusal)) == (2, 0)
+
+
+async def test_refused_request_takes_nothing_and_its_headers_say_so(metering_house: MeteringHouse) -> None:
+    for _ in range(10):
+        admission = await metering_house.metering.admit(ANN, 900)
+        assert left(admission.headers) == (2, 100)
+        admission.give_back()
+        assert left(admission.headers) == (3, 1_000)
+        await metering_house.metering.settled()
+
+
+async def test_only_the_first_word_about_an_admission_counts(metering_house: MeteringHouse) -> None:
+    admission = await metering_house.metering.admit(ANN, 100)
+    admission.give_back()
+    admission.give_back()
+    admission.use(500)
+    await metering_house.metering.settled()
+    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (2, 900)
+
+
+async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(metering_house: MeteringHouse) -> None:
+    admission = await metering_house.metering.admit(ANN, 100)
+    await metering_house.shut()
+    admission.give_back()
+    await metering_house.metering.settled()
+    await metering_house.open()
+
+
+async def test_key_s_own_limits_go_before_the_default(metering_house: MeteringHouse) -> None:
+    principal = replace(ANN, requests_per_minute=60, tokens_per_minute=50)
+    admission = await metering_house.metering.admit(principal, 20)
+    assert left(admission.headers) == (3, 30)
+    admission.give_back()
+    await metering_house.metering.settled()
+    assert left((await metering_house.metering.admit(principal, 20)).headers) == (3, 30)
