@@ -3,6 +3,7 @@ from typing import Annotated
 
 import msgspec
 
+from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
 
 
@@ -25,6 +26,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_life_s: float = 3600.0
     # How long running answers may go on after the process was asked to end.
     drain_s: float = 30.0
+    # How late the event loop may run before new chats are refused; 0: they never are.
+    edge_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = LATENESS_TOLERATED_S
     # Whose pages may call from a browser: origins with commas between, or all of them.
     cors_origins: str = "*"
     # Addresses and networks of proxies, with commas between, whose X-Forwarded-For is believed.
