@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cli.connection import Refused, Services, ask
+from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
@@ -15,6 +16,8 @@ from protos.auth.v1.auth_pb2 import (
     CreateAccountRequest,
     GetAccountRequest,
     ListAccountsRequest,
+    ResumeAccountRequest,
+    SuspendAccountRequest,
     UpdateAccountRequest,
 )
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, GrantCreditsRequest, ListBalancesRequest
@@ -23,7 +26,7 @@ from services.chassis.money import format_usd
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_CLASS = "forte"
 PAGE_SIZE = 200
-COLUMNS = ["account_id", "name", "class", "balance_usd", "requests_per_minute", "created_at"]
+COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "suspended_at", "created_at"]
 
 
 @click.group()
@@ -66,22 +69,34 @@ def show(invocation: Invocation, account_id: str) -> None:
 @accounts.command("set")
 @click.argument("account_id", metavar="ID")
 @click.option("--class", "preferred_class", type=click.Choice(CLASSES), help="What `auto` means for this account.")
-@click.option(
-    "--requests-per-minute",
-    type=click.IntRange(min=0, max=10**9),
-    help="A rate for each of the account's keys; 0 goes back to the service's default.",
-)
+@limit_options("of each of the account's keys; 0 goes back to the service's default.")
 @takes_invocation
-def set_(invocation: Invocation, account_id: str, preferred_class: str | None, requests_per_minute: int | None) -> None:
+def set_(invocation: Invocation, account_id: str, preferred_class: str | None, **limits: int | None) -> None:
     """Change an account. The change holds everywhere when the command returns."""
-    if preferred_class is None and requests_per_minute is None:
-        raise click.UsageError("nothing to set: give --class or --requests-per-minute.")
-    account = ask(
-        invocation.services.accounts.UpdateAccount,
-        UpdateAccountRequest(
-            account_id=account_id, preferred_class=preferred_class, requests_per_minute=requests_per_minute
-        ),
-    ).account
+    if preferred_class is None and not any(limit is not None for limit in limits.values()):
+        raise click.UsageError("nothing to set: give --class or a limit.")
+    request = UpdateAccountRequest(account_id=account_id, preferred_class=preferred_class, **limits)
+    account = ask(invocation.services.accounts.UpdateAccount, request).account
+    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def suspend(invocation: Invocation, account_id: str) -> None:
+    """Refuse all keys of an account. They are refused everywhere when the command returns."""
+    request = SuspendAccountRequest(account_id=account_id)
+    account = ask(invocation.services.accounts.SuspendAccount, request).account
+    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def resume(invocation: Invocation, account_id: str) -> None:
+    """Take the suspension back. The account's keys work everywhere when the command returns."""
+    request = ResumeAccountRequest(account_id=account_id)
+    account = ask(invocation.services.accounts.ResumeAccount, request).account
     invocation.show(describe(account, balance_of(invocation.services, account_id)))
 
 
@@ -142,6 +157,7 @@ def describe(account: Account, balance: Balance) -> dict[str, Any]:
         "balance_usd": format_usd(balance.balance_nanos),
         "balance_nanos": balance.balance_nanos,
         "held_nanos": balance.held_nanos,
-        "requests_per_minute": account.requests_per_minute if account.HasField("requests_per_minute") else None,
+        **own_limits(account),
+        "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,
         "created_at": rfc3339_of(account.create_time),
     }

@@ -6,10 +6,12 @@ from typing import Any
 import click
 
 from cli.connection import Services, ask
+from cli.limits import LIMITS, limit_options, own_limits
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from protos.auth.v1.auth_pb2 import (
+    CountKeysByPepperRequest,
     CreateKeyRequest,
     CreateKeyResponse,
     Key,
@@ -17,6 +19,7 @@ from protos.auth.v1.auth_pb2 import (
     ListKeysRequest,
     RevokeKeyRequest,
     Scope,
+    UpdateKeyRequest,
 )
 
 SCOPES = {"inference": Scope.SCOPE_INFERENCE, "models": Scope.SCOPE_MODELS, "usage": Scope.SCOPE_USAGE}
@@ -27,7 +30,7 @@ STATES = {
 }
 NEVER = "never"
 PAGE_SIZE = 200
-COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at"]
+COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
 
 
 @click.group()
@@ -66,7 +69,22 @@ def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[
 @takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's keys; the keys themselves are not stored."""
-    invocation.show_list([describe(key) for key in every_key(invocation.services, account_id)], COLUMNS)
+    things = [describe(key) for key in every_key(invocation.services, account_id)]
+    # Few keys have limits of their own.
+    limits = [name for name in LIMITS if any(thing[name] is not None for thing in things)]
+    invocation.show_list(things, [*COLUMNS, *limits])
+
+
+@keys.command("set")
+@click.argument("key_id")
+@limit_options("of this key alone; 0 goes back to the account's.")
+@takes_invocation
+def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
+    """Give a key limits of its own. They hold everywhere when the command returns."""
+    if not any(limit is not None for limit in limits.values()):
+        raise click.UsageError("nothing to set: give a limit.")
+    request = UpdateKeyRequest(key_id=key_id, **limits)
+    invocation.show(describe(ask(invocation.services.keys.UpdateKey, request).key))
 
 
 @keys.command()
@@ -75,6 +93,22 @@ def list_(invocation: Invocation, account_id: str) -> None:
 def revoke(invocation: Invocation, key_id: str) -> None:
     """Revoke a key. It is refused everywhere when the command returns."""
     invocation.show(describe(ask(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
+
+
+@keys.command()
+@takes_invocation
+def peppers(invocation: Invocation) -> None:
+    """Count the working keys by the pepper they need. A version that nobody needs may be taken away."""
+    counts = ask(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
+    things = [
+        {
+            "pepper_version": count.pepper_version,
+            "keys": count.keys,
+            "last_used_hour": rfc3339_of(count.last_use_time) if count.HasField("last_use_time") else None,
+        }
+        for count in counts
+    ]
+    invocation.show_list(things, ["pepper_version", "keys", "last_used_hour"])
 
 
 def create_key(
@@ -112,4 +146,7 @@ def describe(key: Key) -> dict[str, Any]:
         "state": STATES.get(key.state, "unknown"),
         "created_at": rfc3339_of(key.create_time),
         "revoked_at": rfc3339_of(key.revoke_time) if key.HasField("revoke_time") else None,
+        "last_used_hour": rfc3339_of(key.last_use_time) if key.HasField("last_use_time") else None,
+        **own_limits(key),
+        "pepper_version": key.pepper_version,
     }

@@ -39,6 +39,9 @@ def test_an_account_is_made_with_its_credit() -> None:
         "balance_nanos": 5_000_000_000,
         "held_nanos": 0,
         "requests_per_minute": None,
+        "tokens_per_minute": None,
+        "concurrent_requests": None,
+        "suspended_at": None,
         "created_at": "2026-11-15T08:00:00Z",
     }
     created, granted = far_end.requests
@@ -157,9 +160,45 @@ def test_only_what_is_given_is_set() -> None:
     assert not far_end.requests[0].HasField("preferred_class")
 
 
+def test_every_limit_can_be_set_at_once() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.UpdateAccount", auth_pb2.UpdateAccountResponse(account=account())),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    limits = ["--requests-per-minute", "0", "--tokens-per-minute", "1000", "--concurrent-requests", "3"]
+    assert far_end.run("accounts", "set", "acct_1", *limits).exit_code == 0
+    request = far_end.requests[0]
+    assert request == auth_pb2.UpdateAccountRequest(
+        account_id="acct_1", requests_per_minute=0, tokens_per_minute=1000, concurrent_requests=3
+    )
+
+
+def test_a_suspended_account_is_shown_as_such_until_it_is_resumed() -> None:
+    suspended = account()
+    suspended.suspend_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    shown = metering_pb2.GetBalanceResponse(balance=balance())
+    far_end = play(
+        ("auth", "AccountAdminService.SuspendAccount", auth_pb2.SuspendAccountResponse(account=suspended)),
+        ("metering", "MeteringService.GetBalance", shown),
+    )
+    result = far_end.run("accounts", "suspend", "acct_1", "--json")
+    assert json.loads(result.stdout)["suspended_at"] == "2026-11-15T09:00:00Z"
+    assert far_end.requests[0].account_id == "acct_1"
+    far_end = play(
+        ("auth", "AccountAdminService.ResumeAccount", auth_pb2.ResumeAccountResponse(account=account())),
+        ("metering", "MeteringService.GetBalance", shown),
+    )
+    assert json.loads(far_end.run("accounts", "resume", "acct_1", "--json").stdout)["suspended_at"] is None
+    assert far_end.requests[0].account_id == "acct_1"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["accounts", "suspend"],
+        ["accounts", "resume"],
+        ["accounts", "set", "acct_1", "--tokens-per-minute", "-1"],
+        ["accounts", "set", "acct_1", "--concurrent-requests", "many"],
         ["accounts", "create"],
         ["accounts", "create", "Ada", "--credits", "-1"],
         ["accounts", "create", "Ada", "--credits", "1e3"],

@@ -10,7 +10,9 @@ from tests.cli.played import play
 def key(
     *scopes: auth_pb2.Scope.ValueType, state: auth_pb2.KeyState.ValueType = auth_pb2.KEY_STATE_ACTIVE
 ) -> auth_pb2.Key:
-    made = auth_pb2.Key(key_id="key_1", account_id="acct_1", name="laptop", scopes=scopes, state=state)
+    made = auth_pb2.Key(
+        key_id="key_1", account_id="acct_1", name="laptop", scopes=scopes, state=state, pepper_version=1
+    )
     made.create_time.FromDatetime(datetime(2026, 11, 15, 8, tzinfo=UTC))
     return made
 
@@ -31,6 +33,11 @@ def test_a_new_key_is_shown_with_its_secret() -> None:
         "state": "active",
         "created_at": "2026-11-15T08:00:00Z",
         "revoked_at": None,
+        "last_used_hour": None,
+        "requests_per_minute": None,
+        "tokens_per_minute": None,
+        "concurrent_requests": None,
+        "pepper_version": 1,
         "api_key": "sk-legato-x",
     }
     (request,) = far_end.requests
@@ -83,9 +90,52 @@ def test_a_revoked_key_is_shown_as_revoked() -> None:
     assert far_end.requests[0].key_id == "key_1"
 
 
+def test_last_use_is_shown_by_the_hour_and_limits_where_a_key_has_some() -> None:
+    used, limited = key(), key()
+    used.last_use_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    limited.tokens_per_minute = 1000
+    far_end = play(("auth", "KeyAdminService.ListKeys", auth_pb2.ListKeysResponse(keys=[used, limited])))
+    headers, first, second = far_end.run("keys", "list", "--account", "acct_1").stdout.splitlines()
+    assert headers.split() == [*SHOWN_ALWAYS, "tokens_per_minute"]
+    assert first.split()[-2:] == ["2026-11-15T09:00:00Z", "-"]
+    assert second.split()[-2:] == ["-", "1000"]
+
+
+SHOWN_ALWAYS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
+
+
+def test_keys_without_limits_of_their_own_need_no_columns_for_them() -> None:
+    far_end = play(("auth", "KeyAdminService.ListKeys", auth_pb2.ListKeysResponse(keys=[key()])))
+    assert far_end.run("keys", "list", "--account", "acct_1").stdout.splitlines()[0].split() == SHOWN_ALWAYS
+
+
+def test_only_the_limits_that_are_given_are_set() -> None:
+    limited = key()
+    limited.concurrent_requests = 3
+    far_end = play(("auth", "KeyAdminService.UpdateKey", auth_pb2.UpdateKeyResponse(key=limited)))
+    result = far_end.run("keys", "set", "key_1", "--concurrent-requests", "3", "--tokens-per-minute", "0", "--json")
+    assert json.loads(result.stdout)["concurrent_requests"] == 3
+    assert far_end.requests == [auth_pb2.UpdateKeyRequest(key_id="key_1", concurrent_requests=3, tokens_per_minute=0)]
+
+
+def test_keys_are_counted_by_pepper() -> None:
+    counts = [auth_pb2.PepperCount(pepper_version=1, keys=2), auth_pb2.PepperCount(pepper_version=2, keys=5)]
+    counts[1].last_use_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    far_end = play(
+        ("auth", "KeyAdminService.CountKeysByPepper", auth_pb2.CountKeysByPepperResponse(counts=counts)),
+    )
+    assert json.loads(far_end.run("keys", "peppers", "--json").stdout) == [
+        {"pepper_version": 1, "keys": 2, "last_used_hour": None},
+        {"pepper_version": 2, "keys": 5, "last_used_hour": "2026-11-15T09:00:00Z"},
+    ]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["set"],
+        ["set", "key_1"],
+        ["set", "key_1", "--requests-per-minute", "-1"],
         ["create"],
         ["create", "--account", "acct_1", "--scope", "everything"],
         ["create", "--account", "acct_1", "--expires", "31"],

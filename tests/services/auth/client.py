@@ -42,6 +42,22 @@ class AuthClient:
         with errors_of("auth"):
             return (await self.keys.RevokeKey(pb.RevokeKeyRequest(key_id=key_id))).key
 
+    async def update_key(self, request: pb.UpdateKeyRequest) -> pb.Key:
+        with errors_of("auth"):
+            return (await self.keys.UpdateKey(request)).key
+
+    async def suspend(self, account_id: str) -> pb.Account:
+        with errors_of("auth"):
+            return (await self.accounts.SuspendAccount(pb.SuspendAccountRequest(account_id=account_id))).account
+
+    async def resume(self, account_id: str) -> pb.Account:
+        with errors_of("auth"):
+            return (await self.accounts.ResumeAccount(pb.ResumeAccountRequest(account_id=account_id))).account
+
+    async def find_refused(self, *key_ids: str) -> list[str]:
+        with errors_of("auth"):
+            return list((await self.auth.FindRefusedKeys(pb.FindRefusedKeysRequest(key_ids=key_ids))).key_ids)
+
     async def verify(self, api_key: str) -> pb.VerifyResponse:
         with errors_of("auth"):
             return await self.auth.Verify(pb.VerifyRequest(api_key=api_key))

@@ -259,6 +259,9 @@ async def test_unknown_ids_are_not_found(client: AuthClient, id_suffix: str) -> 
         client.accounts.UpdateAccount(pb.UpdateAccountRequest(account_id=account_id, preferred_class="mezzo")),
         client.keys.CreateKey(pb.CreateKeyRequest(account_id=account_id, name="laptop")),
         client.keys.ListKeys(pb.ListKeysRequest(account_id=account_id)),
+        client.accounts.SuspendAccount(pb.SuspendAccountRequest(account_id=account_id)),
+        client.accounts.ResumeAccount(pb.ResumeAccountRequest(account_id=account_id)),
+        client.keys.UpdateKey(pb.UpdateKeyRequest(key_id=key_id, requests_per_minute=1)),
         client.keys.RevokeKey(pb.RevokeKeyRequest(key_id=key_id)),
     ]
     for call in asked:
@@ -298,3 +301,92 @@ async def test_update_that_cannot_be_made_changes_nothing(client: AuthClient) ->
     with errors_of("auth"):
         found = await client.accounts.GetAccount(pb.GetAccountRequest(account_id=account.account_id))
     assert found.account == account
+
+
+async def test_keys_of_a_suspended_account_are_refused_as_such_until_it_is_resumed(
+    client: AuthClient, sleep: FakeSleep, clock: FakeClock
+) -> None:
+    account, other = await client.create_account(), await client.create_account()
+    created, others = await client.create_key(account.account_id), await client.create_key(other.account_id)
+    suspended = await client.suspend(account.account_id)
+    assert suspended.suspend_time.ToDatetime(clock.now().tzinfo) == clock.now()
+    refusal = await refusal_of(client, created.api_key)
+    assert (refusal.reason, refusal.message) == (Reason.ACCOUNT_SUSPENDED, "This account is suspended.")
+    await client.verify(others.api_key)
+    clock.advance(60)
+    assert await client.suspend(account.account_id) == suspended
+    assert not (await client.resume(account.account_id)).HasField("suspend_time")
+    assert not (await client.resume(account.account_id)).HasField("suspend_time")
+    assert (await client.verify(created.api_key)).principal.key_id == created.key.key_id
+    # Also where there was nothing to change.
+    assert sleep.waits_s == [0.85] * 4
+
+
+async def test_suspension_is_told_to_nobody_but_the_holder_of_a_good_key(client: AuthClient, clock: FakeClock) -> None:
+    account = await client.create_account()
+    good, revoked = [await client.create_key(account.account_id) for _ in range(2)]
+    expired = await client.create_key(account.account_id, expires_after_days=30)
+    clock.advance(30 * DAY_S)
+    await client.revoke_key(revoked.key.key_id)
+    await client.suspend(account.account_id)
+    guessed = ApiKey(good.key.key_id.removeprefix("key_"), keys.mint().secret).reveal()
+    for api_key in (guessed, revoked.api_key, expired.api_key):
+        assert (await refusal_of(client, api_key)).reason is Reason.KEY_INVALID
+    assert (await refusal_of(client, good.api_key)).reason is Reason.ACCOUNT_SUSPENDED
+
+
+async def test_key_has_its_own_limits_or_else_those_of_its_account(client: AuthClient, sleep: FakeSleep) -> None:
+    account = await client.create_account()
+    created = await client.create_key(account.account_id)
+    request = pb.UpdateAccountRequest(account_id=account.account_id, requests_per_minute=10, tokens_per_minute=20)
+    updated = await client.update_account(request)
+    assert (updated.requests_per_minute, updated.tokens_per_minute) == (10, 20)
+    assert not updated.HasField("concurrent_requests")
+    request_of_key = pb.UpdateKeyRequest(key_id=created.key.key_id, tokens_per_minute=2, concurrent_requests=3)
+    key = await client.update_key(request_of_key)
+    assert (key.tokens_per_minute, key.concurrent_requests) == (2, 3)
+    assert not key.HasField("requests_per_minute")
+    principal = (await client.verify(created.api_key)).principal
+    limits = (principal.requests_per_minute, principal.tokens_per_minute, principal.concurrent_requests)
+    assert limits == (10, 2, 3)
+    key = await client.update_key(
+        pb.UpdateKeyRequest(key_id=created.key.key_id, tokens_per_minute=0, concurrent_requests=0)
+    )
+    assert not key.HasField("tokens_per_minute")
+    principal = (await client.verify(created.api_key)).principal
+    assert (principal.requests_per_minute, principal.tokens_per_minute) == (10, 20)
+    assert not principal.HasField("concurrent_requests")
+    assert sleep.waits_s == [0.85] * 3
+
+
+@pytest.mark.parametrize("param", ["requests_per_minute", "tokens_per_minute", "concurrent_requests"])
+async def test_limit_that_cannot_be_is_refused_by_name(client: AuthClient, param: str) -> None:
+    account = await client.create_account()
+    created = await client.create_key(account.account_id)
+    limits: dict[str, int] = {param: -1}
+    with pytest.raises(LegatoError) as caught:
+        await client.update_key(pb.UpdateKeyRequest(key_id=created.key.key_id, **limits))
+    assert (caught.value.reason, caught.value.param) == (Reason.REQUEST_INVALID, param)
+
+
+async def test_keys_that_are_no_longer_good_are_found(client: AuthClient) -> None:
+    account, suspended = await client.create_account(), await client.create_account()
+    good, revoked = [(await client.create_key(account.account_id)).key.key_id for _ in range(2)]
+    waiting = (await client.create_key(suspended.account_id)).key.key_id
+    await client.revoke_key(revoked)
+    await client.suspend(suspended.account_id)
+    asked = (good, revoked, waiting, "key_unknown", "key_\0", good)
+    assert set(await client.find_refused(*asked)) == {revoked, waiting, "key_unknown", "key_\0"}
+    assert await client.find_refused() == []
+    with pytest.raises(LegatoError) as caught:
+        await client.find_refused(*(f"key_{number}" for number in range(1_001)))
+    assert caught.value.param == "key_ids"
+
+
+async def test_keys_are_counted_by_pepper(client: AuthClient) -> None:
+    account = await client.create_account()
+    created = [await client.create_key(account.account_id) for _ in range(3)]
+    assert {one.key.pepper_version for one in created} == {1}
+    await client.revoke_key(created[0].key.key_id)
+    response = await client.keys.CountKeysByPepper(pb.CountKeysByPepperRequest())
+    assert list(response.counts) == [pb.PepperCount(pepper_version=1, keys=2)]

@@ -1,9 +1,13 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from services.auth import keys
 from services.auth.admin import AccountAdmin, KeyAdmin
-from services.auth.keys import Peppers
+from services.auth.keys import ApiKey, Peppers
 from services.auth.verifier import Verifier
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -28,6 +32,48 @@ async def test_malformed_key_is_refused_without_asking_the_database(
         await Verifier(unreachable, peppers, clock, log).verify("sk-legato-1234")
     unreachable.close()
     assert caught.value.reason is Reason.KEY_INVALID
+
+
+async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_the_database(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    admin = KeyAdmin(database, peppers, clock, log, sleep)
+    accounts = AccountAdmin(database, clock, log, sleep)
+    account_id, suspended_id = (await accounts.create("Acme")).account_id, (await accounts.create("Bolt")).account_id
+    revoked, good = [await admin.create(account_id, "") for _ in range(2)]
+    expired = await admin.create(account_id, "", expires_after_days=30)
+    suspended = await admin.create(suspended_id, "")
+    await admin.revoke(revoked.key.key_id)
+    await accounts.suspend(suspended_id)
+    clock.advance(30 * 24 * 60 * 60)
+    wrong = ApiKey(good.secret.public_id, keys.mint().secret)
+    verifier = Verifier(database, peppers, clock, log)
+    asked: list[list[str]] = []
+    with statements_of(database) as statements:
+        await verifier.verify(good.secret.reveal())
+        asked.append(statements.copy())
+        for key in (keys.mint(), wrong, revoked.secret, expired.secret, suspended.secret):
+            statements.clear()
+            with pytest.raises(LegatoError):
+                await verifier.verify(key.reveal())
+            asked.append(statements.copy())
+    assert all(statements == asked[0] for statements in asked)
+    assert sum("api_keys" in statement for statement in asked[0]) == 1
+
+
+@contextmanager
+def statements_of(database: Database) -> Iterator[list[str]]:
+    """Whatever the database is told meanwhile."""
+    statements: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        statements.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
 async def test_keys_outlive_the_change_of_the_pepper(

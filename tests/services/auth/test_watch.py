@@ -187,8 +187,8 @@ async def test_used_keys_are_heard_of_every_ping_though_only_the_newest_is_answe
     await heartbeats.aclose()
 
 
-async def test_caller_that_falls_silent_is_let_go(slow: SlowDatabase, pings: Pings, log: Log) -> None:
-    watches = Watches(slow.read_changes, [].extend, log, silence_s=0.01)
+async def test_caller_that_falls_silent_is_let_go(slow: SlowDatabase, pings: Pings, used: list[str], log: Log) -> None:
+    watches = Watches(slow.read_changes, used.extend, log, silence_s=0.01)
     assert [heartbeat async for heartbeat in watches.serve(aiter(pings))] == []
     assert watches.count == 0
 
@@ -233,6 +233,19 @@ async def test_changed_account_lists_its_keys_in_the_next_heartbeat(client: Auth
     await client.update_account(pb.UpdateAccountRequest(account_id=account.account_id, preferred_class="mezzo"))
     heartbeat = await ping(call, 1, epoch=1)
     assert (heartbeat.epoch, set(heartbeat.changed_key_ids)) == (2, key_ids)
+    call.cancel()
+
+
+async def test_keys_of_a_suspended_account_are_in_the_next_heartbeat_as_refused(client: AuthClient) -> None:
+    account = await client.create_account()
+    key_ids = {(await client.create_key(account.account_id)).key.key_id for _ in range(2)}
+    call = client.watch()
+    await client.suspend(account.account_id)
+    heartbeat = await ping(call, 1, epoch=1)
+    assert (set(heartbeat.changed_key_ids), set(heartbeat.refused_key_ids)) == (key_ids, key_ids)
+    await client.resume(account.account_id)
+    heartbeat = await ping(call, 2, epoch=heartbeat.epoch)
+    assert (set(heartbeat.changed_key_ids), set(heartbeat.refused_key_ids)) == (key_ids, set())
     call.cancel()
 
 

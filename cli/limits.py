@@ -1,0 +1,34 @@
+"""The limits that accounts and single keys can have, as options and as fields."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from protos.auth.v1.auth_pb2 import Account, Key
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+LIMITS = {
+    "requests_per_minute": "Requests a minute",
+    "tokens_per_minute": "Tokens a minute",
+    "concurrent_requests": "Requests at once",
+}
+
+
+def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
+    """An option for each limit; the command gets them by name, None where one was not given."""
+
+    def add(command: CommandT) -> CommandT:
+        for name, what in reversed(LIMITS.items()):
+            option = f"--{name.replace('_', '-')}"
+            command = click.option(option, type=click.IntRange(min=0, max=10**9), help=f"{what} {whose}")(command)
+        return command
+
+    return add
+
+
+def own_limits(owner: "Account | Key") -> dict[str, int | None]:
+    """None where something else decides."""
+    return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
