@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import ClientGone
-from edge.chat import ChatEndpoint
+from edge.chat_endpoint import ChatEndpoint
 from edge.cors import Cors
 from edge.errors import error_body, error_headers
 from edge.principals import Principal, Scope
@@ -82,6 +82,7 @@ def new_request_id() -> str:
 def make_app(chat: ChatEndpoint) -> FastAPI:
     """Everything but the chats."""
     app = FastAPI(openapi_url=None, redirect_slashes=False)
+    metering, clock = chat.surroundings.metering, chat.surroundings.clock
 
     async def admit(request: Request, needed: "Scope.ValueType") -> Principal:
         return await chat.entrance.admit(request.scope, needed)  # type: ignore[arg-type]
@@ -100,12 +101,12 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     async def get_usage(request: Request) -> Response:
         principal = await admit(request, Scope.SCOPE_USAGE)
         parameters = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        return _json(await usage_page(chat.metering, chat.clock, principal, parameters))
+        return _json(await usage_page(metering, clock, principal, parameters))
 
     @app.get("/v1/usage/requests/{request_id}")
     async def get_request(request: Request, request_id: str) -> Response:
         principal = await admit(request, Scope.SCOPE_USAGE)
-        return _json(await receipt(chat.metering, principal, request_id))
+        return _json(await receipt(metering, principal, request_id))
 
     @app.post("/v1/embeddings")
     @app.post("/v1/completions")

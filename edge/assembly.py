@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from edge.addresses import Addresses
 from edge.app import Edge
 from edge.bodies import Bodies
-from edge.chat import ChatEndpoint
+from edge.chat import Surroundings
+from edge.chat_endpoint import ChatEndpoint
 from edge.checkpoints import Checkpoints
 from edge.cors import Cors
 from edge.entrance import Entrance
@@ -18,6 +19,7 @@ from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principals
 from edge.recovery import Journals
+from edge.saturation import Saturation
 from edge.services import Services
 from edge.settings import EdgeSettings
 from edge.strangers import Strangers
@@ -53,20 +55,16 @@ async def assembled(
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
     strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
-    chat = ChatEndpoint(
-        Entrance(principals, strangers, metering),
-        metering,
-        journals.own,
-        services.routers,
-        models,
-        Bodies(),
-        settings.stream_life_s,
-        clock,
-        log,
+    saturation = Saturation(clock, settings.edge_queueing_s)
+    surroundings = Surroundings(
+        metering, journals.own, services.routers, saturation, settings.stream_life_s, clock, log
     )
+    entrance = Entrance(principals, strangers, saturation, metering)
+    chat = ChatEndpoint(entrance, models, Bodies(), surroundings)
     await services.start()
     principals.start()
     models.start()
+    saturation.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
         yield Assembly(Edge(chat, Cors(settings.cors_origins), log), journals, metering, models, principals)
@@ -76,6 +74,7 @@ async def assembled(
                 await metering.settled()
     finally:
         checkpoints.cancel()
+        saturation.close()
         await models.close()
         await principals.close()
         await services.close()

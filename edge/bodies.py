@@ -10,6 +10,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 
 # A million tokens as JSON; the token count decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
+BYTES_PER_TOKEN = 4
 BODY_TIMEOUT_S = 60.0
 # Of all requests that are being read at once.
 IN_FLIGHT_BYTES = 256 * 1024 * 1024
@@ -48,6 +49,14 @@ class Bodies:
             yield
         finally:
             self._in_flight_bytes -= size_bytes
+
+
+def announced_tokens(scope: HttpScope) -> int:
+    """A guess at the prompt, before any of it is read; at least one."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return 1 + min(int(value), LARGEST_BODY_BYTES) // BYTES_PER_TOKEN
+    return 1
 
 
 def _check_headers(scope: HttpScope) -> int:

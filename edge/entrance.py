@@ -1,19 +1,52 @@
 """Who may come in: every endpoint asks here first, and nowhere else."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
 from edge.asgi import HttpScope
+from edge.bodies import announced_tokens
 from edge.metering import Metering
 from edge.principals import Principal, Principals, Scope
+from edge.rates import Admission
+from edge.saturation import Saturation
+from edge.standing import Standing
 from edge.strangers import Strangers
 from services.chassis.errors import LegatoError, Reason
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Of one chat that was let in."""
+
+    principal: Principal
+    standing: Standing
+    admission: Admission
+
+
 class Entrance:
-    def __init__(self, principals: Principals, strangers: Strangers, metering: Metering) -> None:
+    def __init__(
+        self, principals: Principals, strangers: Strangers, saturation: Saturation, metering: Metering
+    ) -> None:
         self._principals = principals
         self._strangers = strangers
+        self._saturation = saturation
         self._metering = metering
 
-    async def identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
+    async def admit(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
+        principal = await self._identify(scope, needed)
+        await self._metering.admit(principal)
+        return principal
+
+    @asynccontextmanager
+    async def chat(self, scope: HttpScope) -> AsyncIterator[Visit]:
+        """In the order of what refusing costs; and who is refused for want of room has taken nothing from its rate."""
+        principal = await self._identify(scope, Scope.SCOPE_INFERENCE)
+        with self._principals.standing(principal) as standing, self._saturation.enter(principal.key_id):
+            admission = await self._metering.admit(principal, announced_tokens(scope))
+            yield Visit(principal, standing, admission)
+
+    async def _identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
         """Whose key it is, and that it may do this. Wrong keys are counted by where they come from."""
         try:
             principal = await self._principals.authenticate(scope["headers"])
@@ -22,10 +55,4 @@ class Entrance:
                 self._strangers.count(scope)
             raise
         principal.require(needed)
-        return principal
-
-    async def admit(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
-        """And takes one request from the key's rate."""
-        principal = await self.identify(scope, needed)
-        await self._metering.admit(principal)
         return principal

@@ -64,6 +64,8 @@ CASES = {
     "No credit": Case(Reply(), credits="0"),
 }
 HELD = "Credit held by running requests"
+# Goes on until somebody ends it.
+ENDLESS = Reply(contents=[" rain"], repeat=10_000, event_delay_s=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,70 @@ def test_end_of_a_request_whose_credit_is_held(service: Service, upstream: Upstr
     service.settled_balance_nanos(account)
     [hold] = service.holds(account)
     assert hold.end == "client_gone"
+
+
+@pytest.mark.parametrize("what", ["Key revoked in mid-stream", "Account suspended in mid-stream"])
+def test_end_of_an_answer_whose_key_is_refused(
+    service: Service, prompt_tokens: int, upstream: Upstream, what: str
+) -> None:
+    account = service.new_account()
+    made = service.make_key(account)
+    upstream.replies.append(ENDLESS)
+    chat = OpenChat(service, made.api_key, CHAT)
+    chat.read_until(b'" rain"')
+    if what.startswith("Key"):
+        service.legato("keys", "revoke", made.key.key_id)
+    else:
+        service.legato("accounts", "suspend", account)
+    chat.read_until(b'data: {"error":')
+    chat.leave()
+
+    delivered = " rain" * chat.received.count(b'" rain"')
+    check_books(
+        service, account, parse_usd("5.00"), RULES[what], usage_to_charge(RULES[what], {}, prompt_tokens, delivered)
+    )
+    assert service.audit() == []
+
+
+def test_end_of_a_request_whose_key_is_revoked_before_the_first_token(service: Service, upstream: Upstream) -> None:
+    rule = RULES["Key revoked before the first token"]
+    account = service.new_account()
+    made = service.make_key(account)
+    upstream.replies.append(Reply(contents=RAIN, delay_s=3))
+    chat = OpenChat(service, made.api_key, CHAT)
+    wait_for_requests(upstream)
+    service.legato("keys", "revoke", made.key.key_id)
+    chat.read_until(b"\r\n\r\n")
+    chat.leave()
+
+    assert chat.received.startswith(f"HTTP/1.1 {rule.seen}".encode())
+    check_books(service, account, parse_usd("5.00"), rule, None)
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [("Rate exceeded", "--requests-per-minute"), ("Too many requests at once", "--concurrent-requests")],
+)
+def test_end_of_a_request_beyond_a_limit(service: Service, upstream: Upstream, what: str, limit: str) -> None:
+    account = service.new_account()
+    service.legato("accounts", "set", account, limit, "1")
+    api_key = service.new_key(account)
+    upstream.replies.append(Reply(contents=RAIN, stall_after=2))
+    running = OpenChat(service, api_key, CHAT)
+    running.read_until(b'"It"')
+    assert text_seen(RULES[what], post_chat(service, api_key, CHAT)) == ""
+    running.leave()
+    service.settled_balance_nanos(account)
+    assert [hold.end for hold in service.holds(account)] == ["client_gone"]
+
+
+def test_end_of_a_request_for_which_every_model_is_saturated(service: Service, upstream: Upstream) -> None:
+    rule = RULES["Every model of the class saturated"]
+    account = service.new_account()
+    upstream.replies.append(Reply(status=429))
+
+    assert text_seen(rule, post_chat(service, service.new_key(account), CHAT)) == ""
+    check_books(service, account, parse_usd("5.00"), rule, None)
 
 
 def text_seen(rule: Rule, answer: Answer) -> str:

@@ -2,20 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import grpc.aio
 import pytest
 
-from edge.bodies import Bodies
-from edge.chat import Chat, ChatEndpoint
+from edge.chat import Chat, Surroundings
+from edge.entrance import Visit
 from edge.journal import OPEN, SEAL
+from edge.rates import Admission
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
+from edge.saturation import Saturation
 from edge.services import SHARED_STREAM_BYTES, RouterReplica
-from protos.metering.v1.metering_pb2 import Balance, IdempotencyClaim
+from edge.standing import Standings
+from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, Balance, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
@@ -31,6 +34,10 @@ PROMPT_TOKENS = 20
 
 Conversing = Conversation[pb.ChatRequest, Any]
 Script = Callable[[Conversing], Awaitable[None]]
+
+
+async def nobody_is_refused(key_ids: Sequence[str]) -> list[str]:
+    return []
 
 
 class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
@@ -67,6 +74,12 @@ class Room:
         self.status = 0
         # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
         self.journaled: list[tuple[int, bool, int]] = []
+        self.standings = Standings(nobody_is_refused)
+        self.corrections: list[CorrectRequest] = []
+        self.admitted_tokens = 10
+        self.admission = Admission(
+            AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
+        )
         self._folder = socket_folder
         self._log = log
         self._servers: list[Server] = []
@@ -92,23 +105,17 @@ class Room:
     def chat(
         self, *, stream: bool = True, life_s: float = 3600, messages_json: bytes = b"[]", key: bytes = b""
     ) -> Chat:
-        nothing: Any = None
-        endpoint = ChatEndpoint(
-            nothing,
-            self.metering.metering,
-            self.metering.journal,
-            cast(Replicas[RouterReplica], self._routers),
-            nothing,
-            Bodies(),
-            life_s,
-            SystemClock(),
-            self._log,
+        clock = SystemClock()
+        routers = cast(Replicas[RouterReplica], self._routers)
+        surroundings = Surroundings(
+            self.metering.metering, self.metering.journal, routers, Saturation(clock), life_s, clock, self._log
         )
+        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(endpoint, ANN, body, "forte", f"{7:032x}", reply, claim)
+        return Chat(surroundings, visit, body, "forte", f"{7:032x}", reply, claim)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)
@@ -244,6 +251,46 @@ async def test_key_of_a_request_that_failed_is_free_before_the_failure_is_told(r
     with pytest.raises(LegatoError):
         await room.chat(key=bytes(32)).run()
     assert (await room.metering.read_hold(7)).state == "void"
+
+
+def saying_after_refusal(room: Room, before: Sequence[pb.ChatResponse], after: pb.ChatResponse) -> Script:
+    """The key is refused while the answer runs, and then there is another piece."""
+
+    async def script(conversation: Conversing) -> None:
+        for response in before:
+            await conversation.send(response)
+        while len(room.journaled) < len(before):
+            await asyncio.sleep(0.01)
+        room.standings.refuse([ANN.key_id])
+        await conversation.send(after)
+        await asyncio.Event().wait()
+
+    return script
+
+
+async def test_answer_of_a_refused_key_ends_at_its_next_piece_and_what_was_delivered_is_charged(room: Room) -> None:
+    await room.add_routers(saying_after_refusal(room, [piece("Hel", 1)], piece("lo", 2)))
+    await room.chat().run()
+    assert b"lo" not in room.received
+    assert room.events[-1]["error"]["type"] == "authentication_error"
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+    hold = await room.metering.read_hold(7)
+    assert (hold.end, hold.basis) == ("key_refused", "counted")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_of_a_refused_key_that_has_not_begun_is_refused_and_free(room: Room, stream: bool) -> None:
+    await room.add_routers(saying_after_refusal(room, [], end(2)))
+    with pytest.raises(LegatoError) as refused:
+        await room.chat(stream=stream).run()
+    assert refused.value.reason is Reason.KEY_INVALID
+    assert await charged(room) == 0
+
+
+async def test_rate_of_tokens_is_corrected_to_what_was_used(room: Room) -> None:
+    await room.add_routers(saying(piece("Hello", 2), end(2)))
+    await room.chat().run()
+    assert [correction.tokens for correction in room.corrections] == [PROMPT_TOKENS + 2 - room.admitted_tokens]
 
 
 class FirstOneFails:

@@ -1,0 +1,50 @@
+"""POST /v1/chat/completions: lets a chat in, reads what it asks, and tells what is refused before it begins."""
+
+from dataclasses import dataclass
+
+from edge.asgi import HttpScope, Receive, Send
+from edge.bodies import Bodies
+from edge.chat import Chat, Surroundings
+from edge.entrance import Entrance, Visit
+from edge.idempotency import claim_in
+from edge.models import Models
+from edge.replies import StreamedReply, WholeReply
+from edge.requests import decode_chat
+from edge.responses import send_error
+from services.chassis.errors import LegatoError, Reason
+
+# Who is told to come back later has used nothing up.
+TAKES_NOTHING = frozenset({Reason.TOO_MANY_AT_ONCE, Reason.CREDITS_HELD, Reason.SATURATED, Reason.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class ChatEndpoint:
+    entrance: Entrance
+    models: Models
+    bodies: Bodies
+    surroundings: Surroundings
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
+        async with self.entrance.chat(scope) as visit:
+            admission = visit.admission
+            try:
+                chat = await self._open(scope, receive, send, request_id, visit)
+                async with chat.given_up_when_gone(receive):
+                    await chat.run()
+            except LegatoError as error:
+                if error.reason in TAKES_NOTHING:
+                    admission.give_back()
+                await send_error(send, error, admission.headers)
+            finally:
+                # Where no chat came of it, no tokens were used.
+                admission.use(0)
+
+    async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
+        given = await self.bodies.read(scope, receive)
+        body = decode_chat(given)
+        claim = claim_in(scope["headers"], given, visit.principal)
+        class_id = self.models.class_for(body.model, visit.principal)
+        created_s = int(self.surroundings.clock.now().timestamp())
+        reply_type = StreamedReply if body.stream else WholeReply
+        reply = reply_type(send, f"chatcmpl-{request_id}", created_s, class_id, visit.admission.headers)
+        return Chat(self.surroundings, visit, body, class_id, request_id, reply, claim)
