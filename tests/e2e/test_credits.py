@@ -6,7 +6,8 @@ from collections import Counter
 import openai
 import pytest
 
-from edge.chat import BYTES_PER_TOKEN, UNSEEN_PROMPT_TOKENS
+from edge.bodies import BYTES_PER_TOKEN
+from edge.chat import UNSEEN_PROMPT_TOKENS
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.service import Service
