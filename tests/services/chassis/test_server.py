@@ -53,6 +53,9 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
                 case 5:
                     raise asyncio.CancelledError
 
+    async def FindRefusedKeys(self, request: Any, context: Any) -> auth_pb2.FindRefusedKeysResponse:
+        return auth_pb2.FindRefusedKeysResponse()
+
     async def _wait_for_ever(self) -> None:
         self.waiting.set()
         try:
