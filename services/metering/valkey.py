@@ -122,6 +122,7 @@ class ValkeyLimiter:
         self._waiting: deque[_Waiting] = deque()
         self._drain: asyncio.Task[None] | None = None
         self._signing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self._is_away = False
 
     async def start(self) -> None:
@@ -143,16 +144,19 @@ class ValkeyLimiter:
         if self._drain is not None:
             await self._drain
         if self._signing is not None:
-            self._signing.cancel()
-            await asyncio.gather(self._signing, return_exceptions=True)
+            # Not cancelled: a call that ends in that moment would swallow it.
+            self._closing.set()
+            await self._signing
             with contextlib.suppress(RedisError, OSError):
                 # The others' shares grow at once.
                 await self._client.zrem(_REPLICAS_KEY, self._replica_id)
         await self._client.aclose()
 
     async def _keep_signing(self) -> None:
-        while True:
-            await asyncio.sleep(SIGN_EVERY_S)
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SIGN_EVERY_S):
+                    await self._closing.wait()
             await self._sign()
 
     async def _sign(self) -> None:

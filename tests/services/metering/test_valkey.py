@@ -1,27 +1,38 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.gcra import Rate
 from services.chassis.log import Log
-from services.metering.limits import Allowance, LocalLimiter, Rate
-from services.metering.valkey import AWAY_S, ValkeyLimiter
+from services.metering.limits import Allowance, Limits, LocalLimiter, admission, correction, token_rate
+from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
 from tests.fakes import FakeClock
 
 # So slow that no time passes while a test runs.
-SLOW = Rate(1, 5)
+SLOW = Limits(Rate(1, 5))
+SLOW_TOKENS = Limits(Rate(1, 1_000), Rate(1, 60))
+
+
+@asynccontextmanager
+async def opened(
+    url: str, log: Log, fewest_replicas: int = 1, local: LocalLimiter | None = None
+) -> AsyncIterator[ValkeyLimiter]:
+    limiter = ValkeyLimiter(url, local or LocalLimiter(FakeClock()), log, fewest_replicas)
+    await limiter.start()
+    yield limiter
+    await limiter.close()
 
 
 @pytest.fixture
-async def limiter(valkey_url: str, clock: FakeClock, log: Log) -> AsyncIterator[ValkeyLimiter]:
-    limiter = ValkeyLimiter(valkey_url, LocalLimiter(clock), clock, log)
-    yield limiter
-    await limiter.close()
+async def limiter(valkey_url: str, log: Log) -> AsyncIterator[ValkeyLimiter]:
+    async with opened(valkey_url, log) as limiter:
+        yield limiter
 
 
 class Link:
@@ -56,90 +67,183 @@ def link(socket_folder: Path, valkey_url: str) -> Iterator[Link]:
     link.close()
 
 
-async def admit(limiter: ValkeyLimiter, rate: Rate = SLOW) -> Allowance:
-    return await limiter.admit("key_a", rate, lambda allowance: allowance)
+async def admit(limiter: ValkeyLimiter, limits: Limits = SLOW, tokens: int = 0) -> Allowance:
+    return await limiter.take(admission("key_a", limits, tokens), lambda allowance: allowance)
 
 
-async def count_admitted(limiter: ValkeyLimiter, times: int) -> int:
-    outcomes = await asyncio.gather(*(admit(limiter) for _ in range(times)), return_exceptions=True)
+async def correct(limiter: ValkeyLimiter, tokens: int, *, requests: int = 0, limits: Limits = SLOW_TOKENS) -> Allowance:
+    return await limiter.take(correction("key_a", limits, requests, tokens), lambda allowance: allowance)
+
+
+async def count_admitted(limiter: ValkeyLimiter, times: int, limits: Limits = SLOW, tokens: int = 0) -> int:
+    asked = (admit(limiter, limits, tokens) for _ in range(times))
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, LegatoError)]
     assert {refusal.reason for refusal in refusals} <= {Reason.RATE_LIMITED}
-    assert all(refusal.retry_after_s is not None and 0 < refusal.retry_after_s <= 60 for refusal in refusals)
+    assert all(refusal.retry_after_s for refusal in refusals)
     return times - len(refusals)
 
 
-async def test_replicas_share_one_burst(limiter: ValkeyLimiter, valkey_url: str, clock: FakeClock, log: Log) -> None:
-    other = ValkeyLimiter(valkey_url, LocalLimiter(clock), clock, log)
-    admitted = await asyncio.gather(count_admitted(limiter, 400), count_admitted(other, 400))
-    await other.close()
-    assert sum(admitted) == 5
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens", "allowed"),
+    [(SLOW, 0, 5), (SLOW_TOKENS, 7, 8), (Limits(Rate(1, 10), Rate(1, 61)), 2, 10)],
+    ids=["requests", "tokens", "the smaller of both"],
+)
+async def test_replicas_share_one_burst(
+    limiter: ValkeyLimiter, valkey_url: str, log: Log, limits: Limits, tokens: int, allowed: int
+) -> None:
+    async with opened(valkey_url, log) as other:
+        each = [count_admitted(replica, 400, limits, tokens) for replica in (limiter, other)]
+        assert sum(await asyncio.gather(*each)) == allowed
+
+
+async def test_both_limits_are_counted_as_in_memory(limiter: ValkeyLimiter) -> None:
+    """The script and `gcra.py` are two implementations of one rule."""
+    local = LocalLimiter(FakeClock())
+    limits = Limits(Rate(1, 40), Rate(1, 7))
+    for tokens, corrected in ((3, 0), (2, -2), (5, 3), (0, 100), (1, -90), (9, 0), (1, -1000), (50, -45), (2, 10**9)):
+        told: list[Any] = []
+        for each in (limiter, local):
+            for taking in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
+                try:
+                    told.append(await each.take(taking, lambda allowance: allowance))
+                except LegatoError as refusal:
+                    told.append(refusal.figures)
+        # Time passes on the server only.
+        assert [_without_times(each) for each in told[:2]] == [_without_times(each) for each in told[2:]]
+
+
+def _without_times(told: Allowance | dict[str, int]) -> tuple[int, ...]:
+    names = ("limit_requests", "remaining_requests", "limit_tokens", "remaining_tokens")
+    return tuple(told[name] if isinstance(told, dict) else getattr(told, name) for name in names)
 
 
 async def test_allowance_tells_limit_remaining_and_reset(limiter: ValkeyLimiter) -> None:
-    allowance = await admit(limiter)
-    assert (allowance.limit_requests, allowance.remaining_requests, allowance.reset_requests_ms) == (1, 4, 60_000)
+    assert await admit(limiter) == Allowance(1, 4, 60_000)
     assert (await admit(limiter)).remaining_requests == 3
+    allowance = await admit(limiter, SLOW_TOKENS, 20)
+    assert (allowance.limit_tokens, allowance.remaining_tokens, allowance.reset_tokens_ms) == (1, 40, 20 * 60_000)
 
 
 async def test_refused_request_takes_nothing_and_time_gives_back(limiter: ValkeyLimiter) -> None:
-    rate = Rate(120, 1)
-    await admit(limiter, rate)
+    limits = Limits(Rate(120, 1), token_rate(10**9))
+    await admit(limiter, limits)
     with pytest.raises(LegatoError) as refusal:
-        await asyncio.gather(*(admit(limiter, rate) for _ in range(200)))
+        await asyncio.gather(*(admit(limiter, limits, 1) for _ in range(200)))
     assert refusal.value.retry_after_s is not None
     assert refusal.value.retry_after_s <= 0.5
+    assert refusal.value.figures["remaining_tokens"] == 10**9
     await asyncio.sleep(refusal.value.retry_after_s)
-    await admit(limiter, rate)
+    await admit(limiter, limits)
 
 
-async def test_faster_rate_holds_from_the_next_request_on(limiter: ValkeyLimiter) -> None:
-    slow = Rate(1, 1)
+async def test_correction_takes_and_gives_back_and_is_never_refused(limiter: ValkeyLimiter) -> None:
+    await admit(limiter, SLOW_TOKENS, 30)
+    assert (await correct(limiter, 20)).remaining_tokens == 10
+    assert (await correct(limiter, -15)).remaining_tokens == 25
+    in_debt = await correct(limiter, 10**9, requests=-1)
+    assert (in_debt.remaining_requests, in_debt.remaining_tokens) == (1_000, 0)
+    # What the burst is worth, and an hour of debt.
+    assert in_debt.reset_tokens_ms == (60 + 60) * 60_000
+    with pytest.raises(LegatoError, match="tokens"):
+        await admit(limiter, SLOW_TOKENS, 1)
+
+
+async def test_corrections_by_many_replicas_add_up(limiter: ValkeyLimiter, valkey_url: str, log: Log) -> None:
+    async with opened(valkey_url, log) as other:
+        limits = Limits(Rate(1, 1_000), Rate(1, 1_000))
+        await asyncio.gather(*(correct(each, 2, limits=limits) for each in [limiter, other] * 200))
+        assert (await admit(limiter, limits)).remaining_tokens == 200
+
+
+async def test_changed_limit_begins_anew(limiter: ValkeyLimiter) -> None:
+    slow = Limits(Rate(1, 1))
     await admit(limiter, slow)
     with pytest.raises(LegatoError):
         await admit(limiter, slow)
-    assert (await admit(limiter, Rate(3_000, 200))).remaining_requests == 199
+    assert (await admit(limiter, Limits(Rate(3_000, 200)))).remaining_requests == 199
 
 
-async def test_keys_expire_when_their_rate_is_whole(limiter: ValkeyLimiter, valkey_url: str) -> None:
-    await admit(limiter)
+async def test_buckets_expire_when_they_are_whole(limiter: ValkeyLimiter, valkey_url: str) -> None:
+    await admit(limiter, SLOW_TOKENS, 30)
     with redis.Redis.from_url(valkey_url) as client:
-        assert 0 < client.pttl("legato:rate:key_a") <= 60_000
+        assert 0 < client.pttl("legato:requests:key_a:1") <= 60_000
+        assert 0 < client.pttl("legato:tokens:key_a:1") <= 30 * 60_000
+        await correct(limiter, -30, requests=-1)
+        assert not client.exists("legato:requests:key_a:1", "legato:tokens:key_a:1")
 
 
 async def test_valkey_that_goes_away_leaves_local_limits_and_is_found_again(
-    link: Link, clock: FakeClock, log: Log, log_text: Callable[[], str]
+    link: Link, log: Log, log_text: Callable[[], str]
 ) -> None:
-    limiter = ValkeyLimiter(link.url, LocalLimiter(clock), clock, log)
-    assert await count_admitted(limiter, 2) == 2
-    link.cut()
-    # What the shared limit had let in counts here too: no second burst.
-    assert await count_admitted(limiter, 20) == 3
-    clock.advance(AWAY_S)
-    assert await count_admitted(limiter, 20) == 0
-    assert log_text().count("limits.local") == 1
-    link.join()
-    async with asyncio.timeout(10):
-        while "limits.shared" not in log_text():
-            clock.advance(AWAY_S)
-            await count_admitted(limiter, 1)
-            await asyncio.sleep(0.01)
-    # There only two were ever let in.
-    assert await count_admitted(limiter, 20) == 3
-    await limiter.close()
+    async with opened(link.url, log) as limiter:
+        assert await count_admitted(limiter, 2) == 2
+        link.cut()
+        # What the shared limit had let in counts here too: no second burst.
+        assert await count_admitted(limiter, 20) == 3
+        assert log_text().count("limits.local") == 1
+        link.join()
+        await until(lambda: "limits.shared" in log_text())
+        # There only two were ever let in.
+        assert await count_admitted(limiter, 20) == 3
+
+
+async def test_replicas_that_are_cut_off_share_out_the_limit_among_them(link: Link, log: Log) -> None:
+    limits = Limits(Rate(1, 10), token_rate(60))
+    locals_ = [LocalLimiter(FakeClock()) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(opened(link.url, log, local=local)) for local in locals_]
+        await until(lambda: {local.replicas for local in locals_} == {3})
+        link.cut()
+        assert [await count_admitted(each, 30, limits) for each in replicas] == [3, 3, 3]
+        refusals = await asyncio.gather(*(admit(each, limits) for each in replicas), return_exceptions=True)
+        assert all(isinstance(each, LegatoError) and each.figures["limit_tokens"] == 20 for each in refusals)
+        link.join()
+
+
+async def test_replica_that_ends_leaves_its_share_to_the_others(valkey_url: str, log: Log) -> None:
+    local = LocalLimiter(FakeClock())
+    async with opened(valkey_url, log, local=local):
+        async with opened(valkey_url, log):
+            await until(lambda: local.replicas == 2)
+        await until(lambda: local.replicas == 1)
+
+
+async def test_replica_that_was_killed_leaves_its_share_to_the_others(valkey_url: str, log: Log) -> None:
+    local = LocalLimiter(FakeClock())
+    with redis.Redis.from_url(valkey_url) as client:
+        now_s, _ = client.time()
+        client.zadd("legato:metering-replicas", {"dead": now_s - SIGN_LIFE_S, "dying": now_s - SIGN_LIFE_S + 2})
+    async with opened(valkey_url, log, local=local):
+        await until(lambda: local.replicas == 1)
 
 
 async def test_valkey_that_does_not_answer_keeps_nobody_waiting_for_long(
     link: Link, log: Log, log_text: Callable[[], str]
 ) -> None:
-    clock = SystemClock()
-    limiter = ValkeyLimiter(link.url, LocalLimiter(clock), clock, log)
-    link.silence()
-    assert await count_admitted(limiter, 20) == 5
-    assert log_text().count("limits.local") == 1
-    await limiter.close()
+    async with opened(link.url, log) as limiter:
+        link.silence()
+        assert await count_admitted(limiter, 2_000) == 5
+        assert log_text().count("limits.local") == 1
 
 
-async def test_server_that_never_was_there_leaves_local_limits(clock: FakeClock, log: Log) -> None:
-    limiter = ValkeyLimiter("unix:///nowhere/valkey.sock", LocalLimiter(clock), clock, log)
-    assert await count_admitted(limiter, 20) == 5
-    await limiter.close()
+async def test_server_that_never_was_there_leaves_local_limits(log: Log) -> None:
+    async with opened("unix:///nowhere/valkey.sock", log) as limiter:
+        assert await count_admitted(limiter, 20) == 5
+
+
+async def test_replica_that_never_saw_the_server_limits_by_the_number_that_was_set(log: Log) -> None:
+    async with opened("unix:///nowhere/valkey.sock", log, fewest_replicas=2) as limiter:
+        assert await count_admitted(limiter, 20) == 2
+
+
+async def test_correction_counts_also_while_the_server_is_away(log: Log) -> None:
+    async with opened("unix:///nowhere/valkey.sock", log) as limiter:
+        await admit(limiter, SLOW_TOKENS, 30)
+        assert (await correct(limiter, 20)).remaining_tokens == 10
