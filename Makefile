@@ -82,6 +82,10 @@ bench: .venv/dev ## Measure the service on this machine. Options: make bench ARG
 faults: .venv/dev ## Kill every process at every step, and compare the books (an hour). Options: make faults ARGS="--kills 5 --points edge"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
+.PHONY: revocations
+revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minutes). Options: make revocations ARGS="--revocations 100"
+	@$(BIN)/python -m tests.revocation $(ARGS)
+
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew
 	@for name in run dev; do \

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, cast
+from unittest.mock import MagicMock
 
 import msgspec
 import psycopg
@@ -147,7 +148,7 @@ def _tell(told: Told) -> None:
 
 def warm_up() -> None:
     """What every process does at its start, done once: it imports much."""
-    make_app(cast(Any, None))
+    make_app(cast(Any, MagicMock()))
     for name, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
         database = Database("sqlite://", name)
         database.migrate(migrations)
