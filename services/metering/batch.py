@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from services.chassis.database import Database, DatabaseAway
 from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.log import Log
-from services.metering.ledger import UnmatchedSettlement
+from services.metering.holds import UnmatchedSettlement
 from services.metering.operations import AnswerT, Operation
 from services.metering.places import reach
 from services.metering.prices import Prices

@@ -1,15 +1,23 @@
 """The part of the books that one batch touches: what it found, and what it will write."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from services.metering.ledger import Scene, apply
+from services.metering.ledger import apply
 from services.metering.operations import Adjust, AnswerT, Grant, Operation, Reserve
 from services.metering.prices import Prices
 from services.metering.records import CHARGES, Account, Claim, Entry, Hold, Kind
+from services.metering.scene import Scene
 
 # Grants and adjustments have no hold; their own entry makes a repeat harmless.
 CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
+
+
+class LiveKey(NamedTuple):
+    """Whose live holds are counted: by account, too, since it is the account that is locked."""
+
+    account_id: str
+    key_id: str
 
 
 class CounterKey(NamedTuple):
@@ -31,9 +39,11 @@ class Books:
         prices: Prices,
         now_us: int,
         life_us: int,
+        live_holds: Mapping[LiveKey, int] | None = None,
     ) -> None:
         """`credits` are earlier bookings of the grants and adjustments in this batch; `claims` are of the keys that its
-        reserves claim, and the holds they name are among `holds`."""
+        reserves claim, and the holds they name are among `holds`; `live_holds` are how many live of each key whose
+        reserves are limited."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
         self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
@@ -45,6 +55,7 @@ class Books:
         self._prices = prices
         self._now_us = now_us
         self._life_us = life_us
+        self._live_holds = dict(live_holds or {})
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id, request_id = operation.account_id, operation.request_id
@@ -55,12 +66,15 @@ class Books:
         else:
             hold, booked = None, self._credits.get((kind, request_id))
         claim, claimant = self._claimed(operation)
-        scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant)
+        live_holds = self._live_holds_of(operation)
+        scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds)
         effect = apply(operation, scene)
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:
             self.holds[request_id] = effect.hold
+            if self._live_holds:
+                self._count_live(hold, effect.hold)
         if effect.entry is not None:
             self.entries.append(effect.entry)
             if kind is not None:
@@ -75,6 +89,17 @@ class Books:
             return None, None
         claim = self.claims.get((operation.account_id, operation.claim.key_digest))
         return claim, None if claim is None else self.holds.get(claim.request_id)
+
+    def _live_holds_of(self, operation: Operation[Any]) -> int:
+        if not isinstance(operation, Reserve) or operation.concurrent_requests is None:
+            return 0
+        return self._live_holds[LiveKey(operation.account_id, operation.key_id)]
+
+    def _count_live(self, before: Hold | None, after: Hold) -> None:
+        lived, lives = before is not None and before.state == "held", after.state == "held"
+        key = LiveKey(after.account_id, after.key_id)
+        if lived != lives and key in self._live_holds:
+            self._live_holds[key] += 1 if lives else -1
 
     def counted(self) -> dict[CounterKey, list[int]]:
         """What the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""

@@ -35,6 +35,8 @@ class Reserve(Operation[Reserved], frozen=True):
     prompt_tokens: int
     output_tokens: int
     claim: IdempotencyClaim | None = None
+    # How many holds of the key may live at once; None: any number.
+    concurrent_requests: int | None = None
 
 
 class Extended(msgspec.Struct, frozen=True):

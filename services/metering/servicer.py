@@ -58,7 +58,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._limiter.take(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
-        return self._writer.submit(operations.to_reserve(request), operations.from_reserved)
+        return self._writer.submit(operations.to_reserve(request, self._default_limits), operations.from_reserved)
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
         return self._writer.submit(operations.to_extend(request), operations.from_extended)

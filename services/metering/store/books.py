@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from msgspec.structs import asdict
 
 from services.chassis.errors import LegatoError
-from services.metering.books import CREDIT_KINDS, Books, CounterKey
+from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
 from services.metering.operations import Operation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
@@ -38,6 +38,12 @@ _READ_CREDITS: Final = sa.select(*[column for column in ledger.c if column is no
 _READ_CLAIMS: Final = sa.select(claims).where(
     among(claims.c.account_id, _IDS),
     claims.c.key_digest.in_(sa.bindparam("digests", expanding=True)),
+)
+# The state is not a parameter, so that the index of live holds is found whatever plan is made.
+_COUNT_LIVE: Final = (
+    sa.select(holds.c.account_id, holds.c.key_id, sa.func.count())
+    .where(holds.c.state == sa.literal_column("'held'"), among(holds.c.key_id, _IDS))
+    .group_by(holds.c.account_id, holds.c.key_id)
 )
 # A claim that was found may meanwhile have been forgotten, but no other request may have got it.
 _PUT_CLAIM: Final = sa.text(
@@ -114,8 +120,21 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
         if hold.price_version and not prices.has(hold.price_version):
             # A replica with another price file reserved it.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
-    now_us = read_now_us(connection)
-    return Books(found_accounts, found_holds, found_credits, found_claims, prices, now_us, life_us)
+    found = found_accounts, found_holds, found_credits, found_claims
+    return Books(*found, prices, read_now_us(connection), life_us, _count_live(connection, operations))
+
+
+def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
+    """Of the keys whose reserves are limited. Their accounts are locked: none is added meanwhile."""
+    counts = {
+        LiveKey(operation.account_id, operation.key_id): 0
+        for operation in operations
+        if type(operation) is Reserve and operation.concurrent_requests is not None
+    }
+    if counts:
+        for *key, count in connection.execute(_COUNT_LIVE, {"ids": to_json({key.key_id for key in counts})}):
+            counts[LiveKey(*key)] = count
+    return counts
 
 
 def _write(connection: sa.Connection, books: Books) -> None:

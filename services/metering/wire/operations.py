@@ -4,6 +4,7 @@ from typing import Final
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
+from services.metering.limits import LARGEST_CONCURRENCY, Limits
 from services.metering.operations import (
     Adjust,
     Checkpoint,
@@ -45,7 +46,7 @@ ENDS: Final[dict["pb.End.ValueType", End]] = {
 }
 
 
-def to_reserve(request: pb.ReserveRequest) -> Reserve:
+def to_reserve(request: pb.ReserveRequest, default_limits: Limits) -> Reserve:
     return Reserve(
         request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
@@ -54,6 +55,7 @@ def to_reserve(request: pb.ReserveRequest) -> Reserve:
         prompt_tokens=checked_tokens(request.prompt_tokens),
         output_tokens=checked_tokens(request.output_tokens),
         claim=_claim(request.claim) if request.HasField("claim") else None,
+        concurrent_requests=_concurrency(request) or default_limits.concurrent_requests,
     )
 
 
@@ -159,6 +161,16 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
 
 def from_account(account: Account) -> pb.Balance:
     return pb.Balance(account_id=account.account_id, balance_nanos=account.balance_nanos, held_nanos=account.held_nanos)
+
+
+def _concurrency(request: pb.ReserveRequest) -> int | None:
+    """The key's own limit, where the request names it."""
+    if not request.HasField("concurrent_requests"):
+        return None
+    if not 1 <= request.concurrent_requests <= LARGEST_CONCURRENCY:
+        message = f"The limit of requests at once must be between 1 and {LARGEST_CONCURRENCY}."
+        raise invalid(message, "concurrent_requests")
+    return request.concurrent_requests
 
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:

@@ -151,6 +151,10 @@ class Model:
         if request is None:
             if (refusal := self._refusal_of_a_repeat(operation)) is not None:
                 return refusal
+            if operation.concurrent_requests is not None:
+                running = [each for each in self._requests_of(account_id) if each.state == "held"]
+                if sum(each.key_id == operation.key_id for each in running) >= operation.concurrent_requests:
+                    return Refusal(Reason.TOO_MANY_AT_ONCE)
             request = Request(account_id, operation.key_id, operation.class_id, overdue=overdue)
             request.price_version = price_version
             least_nanos, want_nanos = (

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.books import Books
+from services.metering.books import Books, LiveKey
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
 from services.metering.records import HOUR_US, Account, Claim, Entry, Hold
-from tests.services.metering.samples import ACCOUNT, PRICES, grant, request_id
+from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000
 START_US = 490_000 * HOUR_US
@@ -30,7 +30,9 @@ class Ledger:
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         found = self.accounts.values(), self.holds.values(), self.entries, self.claims.values()
-        books = Books(*found, self.prices, self.now_us, LIFE_US)
+        live = [(hold.account_id, hold.key_id) for hold in self.holds.values() if hold.state == "held"]
+        counted = {LiveKey(operation.account_id, KEY): live.count((operation.account_id, KEY))}
+        books = Books(*found, self.prices, self.now_us, LIFE_US, counted)
         try:
             return books.apply(operation)
         finally:

@@ -14,7 +14,7 @@ from services.chassis.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.claims import CLAIM_LIFE_US
-from services.metering.ledger import UnmatchedSettlement
+from services.metering.holds import UnmatchedSettlement
 from services.metering.operations import Operation
 from services.metering.prices import Price, Prices
 from services.metering.store.price_versions import adopt_prices

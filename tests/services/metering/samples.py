@@ -43,9 +43,11 @@ def reserve(
     output: int = 10,
     account: str = ACCOUNT,
     claim: IdempotencyClaim | None = None,
+    at_once: int | None = None,
+    key: str = KEY,
 ) -> Reserve:
     """Wants 2 nanos for each token of the prompt and 10 for each of output."""
-    return Reserve(request_id(number), account, KEY, "forte", prompt, output, claim)
+    return Reserve(request_id(number), account, key, "forte", prompt, output, claim, at_once)
 
 
 def claimed(key: str = "a key", body: str = "a body") -> IdempotencyClaim:

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from services.metering import ledger
 from services.metering.books import Books
-from services.metering.ledger import Effect, Scene
 from services.metering.operations import (
     Checkpoint,
     Checkpointed,
@@ -41,6 +40,7 @@ from services.metering.operations import (
 )
 from services.metering.prices import Prices
 from services.metering.records import Account, Hold
+from services.metering.scene import Effect, Scene
 from services.metering.store import books
 from services.metering.store.sets import RowsStatement, among, insert_rows, update_rows
 from services.metering.store.tables import accounts, holds
@@ -125,6 +125,10 @@ def no_claim_on_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[
     return rule(replace(operation, claim=None), scene)
 
 
+def one_more_at_once_than_allowed(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
+    return rule(operation, scene._replace(live_holds=scene.live_holds - 1))
+
+
 def sweep_that_frees_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
     swept = scene.claimant is not None and scene.claimant.state == "swept"
     return rule(operation, scene._replace(claim=None, claimant=None) if swept else scene)
@@ -154,6 +158,7 @@ RULES: Final[dict[str, Patch]] = {
         (Void, void_of_an_unknown_that_leaves_nothing),
         (Reserve, reserve_that_is_not_idempotent),
         (Reserve, no_claim_on_the_key),
+        (Reserve, one_more_at_once_than_allowed),
         (Reserve, sweep_that_frees_the_key),
         (Sweep, sweep_that_trusts_its_list),
     )
@@ -248,8 +253,29 @@ def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "_read", lock_one_by_one)
 
 
+def live_holds_counted_without_the_batch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Books, "_count_live", lambda *holds: None)
+
+
+def live_holds_counted_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, count_live, meeting = books._read, books._count_live, Meeting()
+
+    def count_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+        counted = count_live(connection, operations)
+        meeting.wait()
+        monkeypatch.setattr(books, "_count_live", lambda *asked: counted)
+        return read(connection, operations, *rest)
+
+    monkeypatch.setattr(books, "_read", count_first)
+
+
 STORE: Final[dict[str, Patch]] = {
-    patch.__name__: patch for patch in (claim_and_effect_in_two_transactions, reserve_as_one_statement)
+    patch.__name__: patch
+    for patch in (
+        claim_and_effect_in_two_transactions,
+        reserve_as_one_statement,
+        live_holds_counted_without_the_batch_itself,
+    )
 }
 # Each with what it is known by: wrong books, or a batch that was stopped by a deadlock and had to be tried again.
 RACES: Final[dict[str, tuple[Patch, str]]] = {
@@ -258,5 +284,6 @@ RACES: Final[dict[str, tuple[Patch, str]]] = {
         (read_then_write_unguarded, "nanos off the sum of its live holds"),
         (amount_from_before_the_lock, "nanos off the sum of its live holds"),
         (hold_locked_before_its_account, "batch.failed"),
+        (live_holds_counted_before_the_lock, "more than one at once"),
     )
 }

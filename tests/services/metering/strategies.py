@@ -40,9 +40,15 @@ def _to_usage(prompt_tokens: int, cached_tokens: int, completion_tokens: int) ->
 
 
 def _to_reserve(
-    request: Named, class_id: str, prompt_tokens: int, output_tokens: int, claim: IdempotencyClaim | None
+    request: Named,
+    key_id: str,
+    class_id: str,
+    prompt_tokens: int,
+    output_tokens: int,
+    claim: IdempotencyClaim | None,
+    concurrent_requests: int | None,
 ) -> Reserve:
-    return Reserve(*request, KEY, class_id, prompt_tokens, output_tokens, claim)
+    return Reserve(*request, key_id, class_id, prompt_tokens, output_tokens, claim, concurrent_requests)
 
 
 def _to_extend(request: Named, total_nanos: int, delivered: Usage) -> Extend:
@@ -72,7 +78,9 @@ adjusts = st.builds(
     Adjust, st.sampled_from([f"d{n}" for n in range(1, 9)]), _accounts, st.integers(-200, 100), st.just("a test")
 )
 _claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
-_reserved = (_classes, _tokens, _tokens, st.one_of(st.none(), _claims))
+_keys = st.sampled_from([KEY, KEY, "key_b"])
+_concurrencies = st.sampled_from([None, None, None, 1, 2, 3])
+_reserved = (_keys, _classes, _tokens, _tokens, st.one_of(st.none(), _claims), _concurrencies)
 reserves = st.builds(_to_reserve, _new_or_known, *_reserved)
 new_reserves = st.builds(_to_reserve, st.just(("-1", "own")), *_reserved)
 extends = st.builds(_to_extend, _known, st.integers(0, 500), usages)

@@ -7,7 +7,7 @@ from services.chassis.database import Database
 from services.chassis.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.ledger import LARGEST_BALANCE_NANOS
+from services.metering.credit import LARGEST_BALANCE_NANOS
 from services.metering.prices import LARGEST_PRICE_NANOS, Price
 from services.metering.records import Usage
 from services.metering.store.price_versions import adopt_prices

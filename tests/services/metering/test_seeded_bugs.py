@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.services.metering.machine import Machine
+from tests.services.metering.model import Refusal
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.services.metering.seeded_bugs import RACES, RULES, STORE, Patch
@@ -59,6 +60,9 @@ def race(replicas: Replicas) -> list[str]:
         replicas.ask([extend(first, 400)], [settle(first, completion=3)])
         replicas.ask([settle(second, completion=3)], [settle(second, completion=3)])
     failures = [line for line in replicas.log_text().splitlines() if "failed" in line]
+    [first_answer], [second_answer] = replicas.ask([reserve(5, at_once=1)], [reserve(6, at_once=1)])
+    if not isinstance(first_answer, Refusal) and not isinstance(second_answer, Refusal):
+        failures.append("more than one at once")
     return failures + replicas.audit()
 
 

@@ -40,7 +40,8 @@ Ask = Callable[[str, Any], Awaitable[Any]]
 async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
-    metering = MeteringServicer(database, writer, LocalLimiter(clock), Limits(Rate(3_000, 2)), log)
+    limits = Limits(Rate(3_000, 2), concurrent_requests=2)
+    metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"
     server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
@@ -186,6 +187,16 @@ async def test_refusals_travel_with_their_reason_and_delay(ask: Ask, admin: Any)
     assert (refusal.reason, refusal.retry_after_s) == (Reason.CREDITS_HELD, 1)
 
 
+async def test_key_that_runs_as_many_as_it_may_is_told_to_wait(ask: Ask, admin: Any) -> None:
+    await grant(admin, 10_000)
+    await ask("Reserve", reserve(concurrent_requests=1))
+    refusal = await refusal_of(ask("Reserve", reserve(2, concurrent_requests=1)))
+    assert (refusal.reason, refusal.retry_after_s) == (Reason.TOO_MANY_AT_ONCE, 1)
+    # The service's own default is higher.
+    await ask("Reserve", reserve(2))
+    assert (await refusal_of(ask("Reserve", reserve(3)))).reason is Reason.TOO_MANY_AT_ONCE
+
+
 async def test_key_is_admitted_at_its_rate(ask: Ask) -> None:
     admit = pb.AdmitRequest(key_id=KEY, account_id=ACCOUNT)
     assert await ask("Admit", admit) == pb.AdmitResponse(
@@ -233,6 +244,8 @@ async def test_correction_gives_back_what_a_refused_request_took(ask: Ask) -> No
         ("Reserve", reserve(claim=pb.IdempotencyClaim(key_digest=b"x" * 32))),
         ("Reserve", reserve(claim=pb.IdempotencyClaim(key_digest=b"x" * 33, body_digest=b"x" * 32))),
         ("Reserve", reserve(claim=pb.IdempotencyClaim())),
+        ("Reserve", reserve(concurrent_requests=0)),
+        ("Reserve", reserve(concurrent_requests=10**6 + 1)),
         ("Settle", settle(usage=Usage(prompt_tokens=-1))),
         ("Settle", settle(usage=Usage(completion_tokens=10**9 + 1))),
         ("Settle", settle(basis=pb.BASIS_UNSPECIFIED)),
@@ -302,6 +315,53 @@ async def test_usage_and_balance_are_told(channel: grpc.aio.Channel, admin: Any)
     assert (row.key_id, row.class_id, row.requests, row.cost_nanos) == ("", "forte", 1, 40)
     assert row.usage == Usage(prompt_tokens=5, completion_tokens=3)
     assert row.start_time.seconds % HOUR_S == 0
+
+
+def get_request(number: int, account_id: str = ACCOUNT) -> pb.GetRequestRequest:
+    return pb.GetRequestRequest(account_id=account_id, request_id=request_id(number))
+
+
+async def test_request_is_told_while_it_runs_and_after_its_end(channel: grpc.aio.Channel, admin: Any) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    await grant(admin, 1_000)
+    await stub.Reserve(reserve())
+    await stub.Checkpoint(pb.CheckpointRequest(deliveries=[delivery(1, 2)]))
+    running = await stub.GetRequest(get_request(1))
+    assert (running.key_id, running.class_id, running.price_version) == (KEY, "forte", 1)
+    assert (running.state, running.held_nanos, running.charged_nanos) == (pb.REQUEST_STATE_RUNNING, 110, 0)
+    assert (running.basis, running.end) == (pb.BASIS_UNSPECIFIED, pb.END_UNSPECIFIED)
+    assert running.usage == Usage(prompt_tokens=5, completion_tokens=2)
+    assert running.HasField("reserve_time")
+    assert not running.HasField("end_time")
+    await stub.Settle(settle(end=pb.END_KEY_REFUSED, basis=pb.BASIS_COUNTED))
+    ended = await stub.GetRequest(get_request(1))
+    assert (ended.state, ended.held_nanos, ended.charged_nanos) == (pb.REQUEST_STATE_SETTLED, 0, 40)
+    assert (ended.basis, ended.end) == (pb.BASIS_COUNTED, pb.END_KEY_REFUSED)
+    assert ended.usage == Usage(prompt_tokens=5, completion_tokens=3)
+    assert ended.reserve_time == running.reserve_time
+    assert ended.end_time.ToMicroseconds() >= ended.reserve_time.ToMicroseconds()
+
+
+async def test_request_that_was_given_up_is_told_as_void(channel: grpc.aio.Channel, admin: Any) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    await grant(admin, 1_000)
+    await stub.Reserve(reserve())
+    await stub.Void(pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT, end=pb.END_REFUSED))
+    void = await stub.GetRequest(get_request(1))
+    assert (void.state, void.held_nanos, void.charged_nanos) == (pb.REQUEST_STATE_VOID, 0, 0)
+    assert (void.basis, void.end) == (pb.BASIS_UNSPECIFIED, pb.END_REFUSED)
+
+
+@pytest.mark.parametrize(("number", "account_id"), [(2, ACCOUNT), (1, "acct_other")], ids=["unknown", "another's"])
+async def test_request_that_is_unknown_or_another_account_s_is_not_found(
+    channel: grpc.aio.Channel, admin: Any, number: int, account_id: str
+) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    await grant(admin, 1_000)
+    await stub.Reserve(reserve())
+    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
+        await stub.GetRequest(get_request(number, account_id))
+    assert refusal.value.reason is Reason.NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,18 @@
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from tests.services.metering.samples import ask, ask_each, claimed, extend, grant, reserve, settle, void
+from services.metering.operations import Reserved, Settled
+from services.metering.store.books import _COUNT_LIVE
+from tests.services.metering.samples import ask, ask_all, ask_each, claimed, extend, grant, reserve, settle, void
 
 
 def lose_updates_of(database: Database, table: str) -> None:
@@ -64,3 +69,48 @@ async def test_batch_waits_for_another_replica_and_then_reads_what_it_left(
     assert (await settlement).charged_nanos == 30
     assert "batch.failed" not in log_text()
     assert await audit(database) == []
+
+
+async def test_live_holds_are_counted_with_those_of_the_same_batch(writer: Writer) -> None:
+    await ask_each(writer, grant(10_000), reserve(1, at_once=3), reserve(2, key="key_b"))
+    await ask_each(writer, grant(10_000, account="acct_b", grant_id="grant-2"), reserve(3, account="acct_b"))
+    answers = await ask_all(
+        writer, reserve(4, at_once=3), reserve(5, at_once=3), reserve(6, at_once=3), settle(1), reserve(7, at_once=3)
+    )
+    assert [type(answer) for answer in answers] == [Reserved, Reserved, LegatoError, Settled, Reserved]
+    assert answers[2].reason is Reason.TOO_MANY_AT_ONCE
+
+
+async def test_nothing_is_counted_where_nothing_is_limited(database: Database, writer: Writer) -> None:
+    await ask(writer, grant(10_000))
+    with statements_of(database) as statements:
+        await ask_all(writer, reserve(1), reserve(2))
+        unlimited = len(statements)
+        assert not any("count(" in statement for statement in statements)
+        await ask_all(writer, reserve(3, at_once=5), reserve(4, at_once=5), reserve(5, at_once=5, key="key_b"))
+        assert len(statements) == 2 * unlimited + 1
+        assert sum("count(" in statement for statement in statements) == 1
+
+
+async def test_live_holds_are_found_by_their_key(database: Database, writer: Writer) -> None:
+    """However many holds there are that live no longer."""
+    await ask_each(writer, grant(10_000), reserve(1))
+    with database.transaction(writes=True) as connection:
+        explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+        query = _COUNT_LIVE.params(ids='["key_b"]').compile(connection, compile_kwargs={"literal_binds": True})
+        plan = connection.exec_driver_sql(f"{explain} {query}").all()
+    assert "live_holds_by_key" in str(plan)
+
+
+@contextmanager
+def statements_of(database: Database) -> Iterator[list[str]]:
+    statements: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        statements.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        sa.event.remove(database.engine, "before_cursor_execute", note)

@@ -1,26 +1,27 @@
-"""The rules, one by one."""
+"""The rules of a request, one by one."""
+
+from typing import Any
 
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger import LARGEST_BALANCE_NANOS, UnmatchedSettlement
+from services.metering.holds import UnmatchedSettlement
 from services.metering.operations import (
     Checkpointed,
     Extended,
+    Operation,
     Reserved,
     Settled,
     Swept,
 )
 from services.metering.prices import Prices
-from services.metering.records import HOUR_US, Account, Usage
+from services.metering.records import HOUR_US, Usage
 from tests.services.metering.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import (
-    ACCOUNT,
     PRICES,
-    adjust,
     checkpoint,
+    claimed,
     extend,
-    grant,
     reserve,
     settle,
     sweep,
@@ -302,28 +303,35 @@ def test_late_void_counts_only_where_nothing_was_charged() -> None:
         assert ledger.hold(number).state == state
 
 
-def test_grant_adds_credit_once() -> None:
-    ledger = Ledger()
-    for _ in range(2):
-        assert ledger.apply(grant(500)) == Account(ACCOUNT, 500, 0)
-    assert ledger.entries[-1].external_nanos == -500
+def test_as_many_requests_of_a_key_run_at_once_as_allowed_and_not_one_more() -> None:
+    ledger = Ledger(1_000)
+    for number in (1, 2, 3):
+        ledger.apply(reserve(number, at_once=3))
+    with pytest.raises(LegatoError) as refusal:
+        ledger.apply(reserve(4, at_once=3))
+    assert (refusal.value.reason, refusal.value.retry_after_s) == (Reason.TOO_MANY_AT_ONCE, 1)
+    assert "its limit is 3" in refusal.value.message
+    # Others' limits are their own.
+    ledger.apply(reserve(4, at_once=4))
+    ledger.apply(reserve(5))
 
 
-def test_id_of_a_grant_is_not_taken_for_another() -> None:
-    ledger = Ledger()
-    ledger.apply(grant(500))
-    assert ledger.refusal_of(grant(501)) is Reason.REQUEST_INVALID
-    assert ledger.refusal_of(grant(500, account="acct_b")) is Reason.REQUEST_INVALID
+@pytest.mark.parametrize("end", [settle(1, completion=1), void(1), sweep(1)], ids=["settled", "void", "swept"])
+def test_request_that_is_over_makes_room_for_another(end: Operation[Any]) -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, at_once=1))
+    assert ledger.refusal_of(reserve(2, at_once=1)) is Reason.TOO_MANY_AT_ONCE
+    ledger.past_the_deadline().apply(end)
+    ledger.apply(reserve(2, at_once=1))
 
 
-def test_adjustment_takes_no_more_than_what_is_free() -> None:
-    ledger = Ledger(500)
-    ledger.apply(reserve(1, output=10))
-    assert ledger.refusal_of(adjust(-401)) is Reason.REQUEST_INVALID
-    assert ledger.apply(adjust(-400)) == ledger.apply(adjust(-400)) == Account(ACCOUNT, 100, 100)
-    assert ledger.entries[-1].reason == "a test"
+def test_repeat_of_a_reserve_is_answered_as_before_however_many_run() -> None:
+    ledger = Ledger(1_000)
+    first = ledger.apply(reserve(1, at_once=1))
+    assert ledger.apply(reserve(1, at_once=1)) == first
 
 
-def test_balance_stays_within_the_database_s_integers() -> None:
-    ledger = Ledger(LARGEST_BALANCE_NANOS)
-    assert ledger.refusal_of(grant(1)) is Reason.REQUEST_INVALID
+def test_repeat_under_an_idempotency_key_is_told_so_however_many_run() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1, at_once=1, claim=claimed()))
+    assert ledger.refusal_of(reserve(2, at_once=1, claim=claimed())) is Reason.REQUEST_REPEATED

@@ -1,0 +1,35 @@
+"""What charges and losses of a request add to the ledger."""
+
+from typing import Final
+
+from services.metering.records import HOUR_US, Entry, Hold, Kind, Usage
+from services.metering.scene import Scene
+
+# Why something was lost: neither the hold nor free credit covered it; or nobody knows whether it was delivered.
+BEYOND_CREDIT: Final = "beyond_credit"
+NOT_CONFIRMED: Final = "not_confirmed"
+
+
+def booking(kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos: int, scene: Scene) -> Entry:
+    """What a charge adds to whatever the request was charged before."""
+    counted = hold.usage if hold.counted_hour_us is not None else Usage()
+    hour_us = hold.counted_hour_us
+    loss_nanos = cost_nanos - hold.booked_nanos - charge_nanos
+    return Entry(
+        kind=kind,
+        request_id=hold.request_id,
+        account_id=hold.account_id,
+        customer_nanos=-charge_nanos,
+        revenue_nanos=cost_nanos - hold.booked_nanos,
+        loss_nanos=-loss_nanos,
+        recorded_at_us=scene.now_us,
+        key_id=hold.key_id,
+        class_id=hold.class_id,
+        price_version=hold.price_version,
+        hour_us=scene.now_us - scene.now_us % HOUR_US if hour_us is None else hour_us,
+        requests=1 if hour_us is None else 0,
+        prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
+        cached_tokens=usage.cached_tokens - counted.cached_tokens,
+        completion_tokens=usage.completion_tokens - counted.completion_tokens,
+        reason=BEYOND_CREDIT if loss_nanos else None,
+    )

@@ -1,0 +1,45 @@
+"""The rules of what an account is given: grants and adjustments."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.operations import Adjust, Grant
+from services.metering.records import Account, Entry, Kind
+from services.metering.scene import Effect, Scene
+
+# Far beyond any account, and far within the database's integers.
+LARGEST_BALANCE_NANOS: Final = 10**18
+
+
+def grant(operation: Grant, scene: Scene) -> Effect[Account]:
+    return _credit("grant", operation, None, scene)
+
+
+def adjust(operation: Adjust, scene: Scene) -> Effect[Account]:
+    return _credit("adjustment", operation, operation.reason, scene)
+
+
+def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, scene: Scene) -> Effect[Account]:
+    account, booked, amount_nanos = scene.account, scene.booked, operation.amount_nanos
+    if booked is not None:
+        if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
+            raise LegatoError(Reason.REQUEST_INVALID, f"This id was used for another {kind}.")
+        return Effect(account)
+    if account.free_nanos + amount_nanos < 0:
+        message = "The account has less than that: its balance, without what is held, may not fall below zero."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
+    if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
+        raise LegatoError(Reason.REQUEST_INVALID, "No account may have that much.", param="amount_nanos")
+    account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
+    entry = Entry(
+        kind=kind,
+        request_id=operation.request_id,
+        account_id=operation.account_id,
+        customer_nanos=amount_nanos,
+        external_nanos=-amount_nanos,
+        recorded_at_us=scene.now_us,
+        reason=reason,
+    )
+    return Effect(account, account, None, entry)

@@ -1,0 +1,228 @@
+"""The rules of one request's credit: it is held, extended, and settled, given back or swept."""
+
+from msgspec.structs import replace
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.bookings import NOT_CONFIRMED, booking
+from services.metering.claims import refuse_repeat
+from services.metering.operations import (
+    Checkpoint,
+    Checkpointed,
+    Extend,
+    Extended,
+    Reserve,
+    Reserved,
+    Settle,
+    Settled,
+    Sweep,
+    Swept,
+    Void,
+    Voided,
+)
+from services.metering.prices import Price
+from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
+from services.metering.scene import Effect, Scene
+
+
+class UnmatchedSettlement(LegatoError):
+    """A settlement for which there is no hold, or whose hold was given back: tokens were served that nobody reserved.
+    Whoever sent it must keep its record and somebody must look, so this is no ordinary refusal."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")
+
+
+def reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
+    account, hold = scene.account, scene.hold
+    if hold is not None:
+        if hold.state != "held":
+            raise _resolved()
+        answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, scene))
+        return Effect(answer)
+    claim = None
+    if operation.claim is not None:
+        # Before the credit is looked at: the first of two may hold all of it.
+        refuse_repeat(operation.claim, scene.claim, scene.claimant, scene.now_us)
+        digests = operation.claim.key_digest, operation.claim.body_digest
+        claim = Claim(operation.account_id, *digests, operation.request_id, scene.now_us)
+    if operation.concurrent_requests is not None and scene.live_holds >= operation.concurrent_requests:
+        raise _too_many_at_once(operation.concurrent_requests)
+    version = scene.prices.current_version
+    price = scene.prices.current(operation.class_id)
+    least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
+    want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
+    if account.free_nanos < least_nanos:
+        raise _too_little_credit(account, least_nanos)
+    amount_nanos = min(want_nanos, account.free_nanos)
+    account = replace(account, held_nanos=account.held_nanos + amount_nanos)
+    hold = Hold(
+        request_id=operation.request_id,
+        account_id=operation.account_id,
+        key_id=operation.key_id,
+        class_id=operation.class_id,
+        state="held",
+        amount_nanos=amount_nanos,
+        price_version=version,
+        deadline_at_us=scene.now_us + scene.life_us,
+        reserved_at_us=scene.now_us,
+    )
+    return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold, claim=claim)
+
+
+def extend(operation: Extend, scene: Scene) -> Effect[Extended]:
+    account, hold = scene.account, scene.hold
+    if hold is None or hold.state != "held":
+        raise _resolved()
+    hold = _at_checkpoint(hold, operation.delivered, scene)
+    affordable_nanos = hold.amount_nanos + account.free_nanos
+    more_nanos = max(0, operation.total_nanos - hold.amount_nanos)
+    extended = operation.total_nanos <= affordable_nanos
+    if extended and more_nanos:
+        account = replace(account, held_nanos=account.held_nanos + more_nanos)
+        hold = replace(hold, amount_nanos=operation.total_nanos)
+    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos)
+    return Effect(answer, account, hold)
+
+
+def checkpoint(operation: Checkpoint, scene: Scene) -> Effect[Checkpointed]:
+    hold = scene.hold
+    if hold is None or hold.state != "held":
+        return Effect(Checkpointed())
+    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, scene))
+
+
+def settle(operation: Settle, scene: Scene) -> Effect[Settled]:
+    account, hold = scene.account, scene.hold
+    if hold is None or hold.state == "void":
+        raise UnmatchedSettlement
+    if hold.state == "settled":
+        return Effect(Settled(hold.charged_nanos, hold.loss_nanos))
+    cost_nanos = _price_of(hold, scene).cost_nanos(operation.usage)
+    if cost_nanos < hold.booked_nanos:
+        # Swept at a checkpoint that says more than this: the checkpoint was delivered, so it stands.
+        hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=scene.now_us)
+        return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=hold)
+    # A swept hold has given its credit back: what is free now is all that can be charged.
+    kind: Kind = "charge" if hold.state == "held" else "late_charge"
+    released_nanos = hold.amount_nanos if hold.state == "held" else 0
+    charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
+    entry = booking(kind, hold, operation.usage, cost_nanos, charge_nanos, scene)
+    entry = replace(entry, basis=operation.basis, end=operation.end)
+    hold = replace(
+        _with_usage(hold, operation.usage, operation.basis),
+        state="settled",
+        charged_nanos=hold.charged_nanos + charge_nanos,
+        loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
+        loss_bound_nanos=0,
+        end=operation.end,
+        counted_hour_us=entry.hour_us,
+        resolved_at_us=scene.now_us,
+    )
+    account = _after(account, released_nanos, charge_nanos)
+    return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)
+
+
+def void(operation: Void, scene: Scene) -> Effect[Voided]:
+    account, hold = scene.account, scene.hold
+    if hold is None:
+        # A mark, so that a Reserve that comes later finds it.
+        hold = Hold(
+            request_id=operation.request_id,
+            account_id=operation.account_id,
+            key_id=operation.key_id,
+            class_id=operation.class_id,
+            state="void",
+            end=operation.end,
+            resolved_at_us=scene.now_us,
+        )
+        return Effect(Voided(), hold=hold)
+    if hold.state not in ("held", "swept") or hold.booked_nanos:
+        return Effect(Voided())
+    released_nanos = hold.amount_nanos if hold.state == "held" else 0
+    loss_nanos = _price_of(hold, scene).cost_nanos(operation.lost)
+    entry = None
+    if loss_nanos:
+        entry = booking("loss", hold, operation.lost, loss_nanos, 0, scene)
+        entry = replace(entry, basis="journal", end=operation.end, hour_us=0, requests=0, reason=NOT_CONFIRMED)
+    hold = replace(
+        _with_usage(hold, operation.lost, None),
+        state="void",
+        loss_nanos=loss_nanos,
+        loss_bound_nanos=0,
+        end=operation.end,
+        resolved_at_us=scene.now_us,
+    )
+    return Effect(Voided(), _after(account, released_nanos, 0), hold, entry)
+
+
+def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
+    account, hold = scene.account, scene.hold
+    if hold is None or hold.state != "held" or hold.deadline_at_us is None or hold.deadline_at_us >= scene.now_us:
+        return Effect(Swept(False))
+    cost_nanos = _price_of(hold, scene).cost_nanos(hold.usage)
+    charge_nanos = min(cost_nanos, hold.amount_nanos)
+    end: End = "crashed"
+    entry = None
+    if cost_nanos:
+        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, scene)
+        entry = replace(entry, basis="checkpoint", end=end)
+    account = _after(account, hold.amount_nanos, charge_nanos)
+    hold = replace(
+        hold,
+        state="swept",
+        charged_nanos=charge_nanos,
+        loss_nanos=cost_nanos - charge_nanos,
+        loss_bound_nanos=hold.amount_nanos - charge_nanos,
+        end=end,
+        counted_hour_us=None if entry is None else entry.hour_us,
+        resolved_at_us=scene.now_us,
+    )
+    return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
+
+
+def _price_of(hold: Hold, scene: Scene) -> Price:
+    return scene.prices.pinned(hold.price_version, hold.class_id)
+
+
+def _at_checkpoint(hold: Hold, delivered: Usage, scene: Scene) -> Hold:
+    """Checkpoints only grow: one that comes late must not undo a newer one."""
+    price = _price_of(hold, scene)
+    if price.cost_nanos(delivered) <= price.cost_nanos(hold.usage):
+        return hold
+    return _with_usage(hold, delivered, "checkpoint")
+
+
+def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
+    return replace(
+        hold,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        basis=basis,
+    )
+
+
+def _after(account: Account, released_nanos: int, charge_nanos: int) -> Account:
+    return replace(
+        account,
+        balance_nanos=account.balance_nanos - charge_nanos,
+        held_nanos=account.held_nanos - released_nanos,
+    )
+
+
+def _resolved() -> LegatoError:
+    return LegatoError(Reason.REQUEST_RESOLVED, "This request is over, or was never reserved.")
+
+
+def _too_little_credit(account: Account, least_nanos: int) -> LegatoError:
+    if account.balance_nanos < least_nanos:
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+    message = "The account's credit is held by its own running requests. Please retry when one has ended."
+    return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+
+
+def _too_many_at_once(concurrent_requests: int) -> LegatoError:
+    message = (
+        f"Too many requests with this key at once: its limit is {concurrent_requests}. Please retry when one has ended."
+    )
+    return LegatoError(Reason.TOO_MANY_AT_ONCE, message, retry_after_s=1)
