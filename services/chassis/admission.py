@@ -9,7 +9,7 @@ Pure but for the clock: no task, no timer, no lock. One event loop uses it.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -88,14 +88,16 @@ class Gate:
         self._peak = max(self._peak, self.running)
         return Place(self, key_id, now_s)
 
-    def told_full(self, began_s: float, retry_after_s: float | None) -> None:
-        """Whoever does the work refused somebody who was let in at `began_s`."""
+    def turned_away(self, began_s: float, retry_after_s: float | None) -> LegatoError:
+        """Whoever does the work had no room for one who was let in at `began_s`. Gives what that one may be told."""
         now_s = self._clock.elapsed_s()
-        if retry_after_s is not None:
-            self._closed_until_s = max(self._closed_until_s, now_s + min(retry_after_s, LONGEST_CLOSED_S))
         if self.counts_from(began_s):
             self._cut(MILDEST_CUT)
         self._no_growth_until_s = now_s + NO_GROWTH_S
+        if retry_after_s is None:
+            return self._refusal(self._until_places_are_free_s(now_s))
+        self._closed_until_s = max(self._closed_until_s, now_s + min(retry_after_s, LONGEST_CLOSED_S))
+        return self._refusal(self._closed_until_s - now_s)
 
     def counts_from(self, began_s: float) -> bool:
         """Whether what was measured since then is due to the limit as it is now."""
@@ -218,7 +220,7 @@ class Signal:
             self._round_began_at_s = now_s
         self._samples.append(pressure)
         if len(self._samples) >= LEAST_SAMPLES and now_s - self._round_began_at_s >= ROUND_S:
-            pressure = sorted(self._samples)[len(self._samples) // 4]
+            pressure = lowest_quarter(self._samples)
             self._samples.clear()
             self._objected_at_s = now_s if pressure > 1 else -math.inf
             self._gate.judge(pressure)
@@ -229,6 +231,11 @@ class Signal:
 
     def forget(self) -> None:
         self._samples.clear()
+
+
+def lowest_quarter(samples: Sequence[float]) -> float:
+    """A quarter of them is lower."""
+    return sorted(samples)[len(samples) // 4]
 
 
 class _Pace:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -18,7 +19,9 @@ from services.router.local_model import socket_path
 from services.router.providers import open_providers
 from services.router.providers.base import Surroundings, Timeouts
 from services.router.routes import load_routes
+from services.router.saturation import QUEUEING_TOLERATED_S
 from services.router.servicer import RouterServicer, register_router
+from services.router.targets import Targets
 
 STOP_GRACE_S = 0.5
 
@@ -33,6 +36,8 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_first_byte_s: float = 120.0
     upstream_idle_s: float = 60.0
     upstream_whole_s: float = 600.0
+    # How long a model may let chats wait before new ones are refused; 0: that is not measured.
+    upstream_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = QUEUEING_TOLERATED_S
     # How long chats may go on when the process is asked to end.
     drain_s: float = 30.0
     insecure_tcp: bool = False
@@ -53,7 +58,9 @@ async def main() -> None:
     socket = socket_path(settings.data, settings.local_model_socket)
     providers = open_providers(found.providers, Surroundings(timeouts, socket))
     try:
-        completions = Completions(found, providers, load_character(settings.character), SystemClock(), log)
+        clock = SystemClock()
+        targets = Targets(found, providers, clock, settings.upstream_queueing_s)
+        completions = Completions(targets, load_character(settings.character), clock, log)
         servicer = RouterServicer(completions, log)
         server = Server(listen, [register_router(servicer)], log, insecure_tcp=settings.insecure_tcp)
         await server.start()

@@ -30,6 +30,8 @@ class Target:
     model_name: str
     context_tokens: int
     max_output_tokens: int
+    # How many chats it may have at once, at most; None: as many as do not queue there.
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,11 @@ class _Reader:
         if provider and provider not in providers:
             table.mistake("provider", f'no provider named "{provider}"')
         target = Target(
-            provider, table.text("name"), table.positive("context_tokens"), table.positive("max_output_tokens")
+            provider,
+            table.text("name"),
+            table.positive("context_tokens"),
+            table.positive("max_output_tokens"),
+            table.positive("concurrency") if table.has("concurrency") else None,
         )
         table.finish()
         return target
@@ -149,6 +155,9 @@ class _Table:
     def mistake(self, key: str, what: str) -> None:
         path = ".".join(part for part in (self._path, key) if part)
         self._reader.mistakes.append(f"{path}: {what}")
+
+    def has(self, key: str) -> bool:
+        return key in self._fields
 
     def take(self, key: str) -> Any:
         return self._fields.pop(key, None)

@@ -13,7 +13,7 @@ BEFORE_THE_FIRST_BYTE = {
     "error": Reply(status=500, body='{"error":{"message":"overloaded"}}'),
     "redirect": Reply(status=302, headers={"Location": "/elsewhere"}),
     "refusal": Reply(status=422, body="no"),
-    "busy": Reply(status=429, body="{}"),
+    "quota": Reply(status=429, body='{"error":{"code":"insufficient_quota"}}'),
     "not JSON": Reply(body="<html>It works!</html>", content_type="text/html"),
     "error in place of an answer": Reply(body='{"error":{"message":"no such model"}}'),
     "nothing": Reply(body=""),

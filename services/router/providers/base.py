@@ -86,8 +86,10 @@ class Piece:
 class Failure(Enum):
     """What a failed call to a provider means for the chat."""
 
-    # Not reached, overloaded, out of quota, broken: another provider may do better.
+    # Not reached, out of quota, broken: another provider may do better.
     PROVIDER = "provider"
+    # It has no room at this moment: another provider may, and this one later.
+    BUSY = "busy"
     # The provider understood the request and refused it; another would do the same.
     REFUSED = "refused"
     # The provider counted more tokens than we did.
@@ -97,11 +99,19 @@ class Failure(Enum):
 class ProviderError(Exception):
     """Says what happened in our own words: what the provider said may quote the conversation."""
 
-    def __init__(self, what: str, failure: Failure = Failure.PROVIDER, http_status: int | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        failure: Failure = Failure.PROVIDER,
+        http_status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.failure = failure
         self.http_status = http_status
+        # As it asked for itself.
+        self.retry_after_s = retry_after_s
 
 
 class Provider(Protocol):

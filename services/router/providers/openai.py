@@ -19,6 +19,7 @@ from services.router.providers.base import (
     Surroundings,
     Timeouts,
 )
+from services.router.providers.retry_after import read_retry_after
 from services.router.providers.sse import EventReader, EventTooLong
 
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
@@ -31,8 +32,12 @@ AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
 
 _REFUSED_STATUSES = (400, 413, 422)
+# Too many requests, overloaded; the last two are those of single providers.
+_BUSY_STATUSES = (429, 503, 498, 529)
 # By these OpenAI, llama.cpp and vLLM say that a prompt is too long.
 _CONTEXT_SIGNS = (b"context_length_exceeded", b"exceed_context_size_error", b"maximum context length")
+# Our own account with the provider is empty. That is told with 429, but no waiting helps.
+_QUOTA_SIGNS = (b"insufficient_quota", b"credit_balance_exhausted")
 
 
 class OpenAIProvider:
@@ -216,11 +221,18 @@ async def _read_whole(response: aiohttp.ClientResponse) -> bytes:
 
 async def _failure(response: aiohttp.ClientResponse) -> ProviderError:
     status = response.status
-    failure = Failure.PROVIDER
+    what = f"answered with status {status}"
     if status in _REFUSED_STATUSES:
-        said = await response.content.read(16 * 1024)
-        failure = Failure.CONTEXT if any(sign in said.lower() for sign in _CONTEXT_SIGNS) else Failure.REFUSED
-    return ProviderError(f"answered with status {status}", failure, status)
+        failure = Failure.CONTEXT if await _says(response, _CONTEXT_SIGNS) else Failure.REFUSED
+        return ProviderError(what, failure, status)
+    if status in _BUSY_STATUSES and not await _says(response, _QUOTA_SIGNS):
+        return ProviderError(what, Failure.BUSY, status, read_retry_after(response.headers))
+    return ProviderError(what, Failure.PROVIDER, status)
+
+
+async def _says(response: aiohttp.ClientResponse, signs: tuple[bytes, ...]) -> bool:
+    said = (await response.content.read(16 * 1024)).lower()
+    return any(sign in said for sign in signs)
 
 
 @contextmanager

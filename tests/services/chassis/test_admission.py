@@ -265,7 +265,7 @@ def test_nothing_is_kept_of_keys_that_run_nothing(house: House) -> None:
 
 def test_gate_is_closed_for_as_long_as_the_provider_asked(house: House) -> None:
     place = house.gate.enter("key")
-    house.gate.told_full(place.entered_s, retry_after_s=7)
+    house.gate.turned_away(place.entered_s, retry_after_s=7)
     place.leave()
     house.clock.advance(2)
     assert house.refusal().retry_after_s == 5
@@ -274,7 +274,7 @@ def test_gate_is_closed_for_as_long_as_the_provider_asked(house: House) -> None:
 
 
 def test_gate_is_not_closed_for_longer_than_a_minute(house: House) -> None:
-    house.gate.told_full(house.gate.enter("key").entered_s, retry_after_s=86_400)
+    house.gate.turned_away(house.gate.enter("key").entered_s, retry_after_s=86_400)
     assert house.refusal().retry_after_s == LONGEST_CLOSED_S
 
 
@@ -282,7 +282,7 @@ def test_being_told_that_it_is_full_cuts_the_limit_once_and_holds_it(house: Hous
     house.let_in(100)
     began_s = house.clock.elapsed_s()
     for _ in range(10):
-        house.gate.told_full(began_s, retry_after_s=None)
+        house.gate.turned_away(began_s, retry_after_s=None)
     assert house.gate.limit == pytest.approx(90)
     house.let_out(50)
     house.fill()

@@ -23,6 +23,7 @@ from services.router.providers.base import Timeouts
 from services.router.providers.openai import OpenAIProvider
 from services.router.routes import CLASSES, Routes, Target
 from services.router.servicer import RouterServicer, register_router
+from services.router.targets import Targets
 from tests.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ async def running_router(
 ) -> AsyncIterator[Router]:
     providers = {target.provider: OpenAIProvider(up.base_url, timeouts) for target, up in targets.items()}
     routes = Routes({}, dict.fromkeys(CLASSES, tuple(targets)))
-    servicer = RouterServicer(Completions(routes, providers, load_character(), SystemClock(), log), log)
+    clock = SystemClock()
+    completions = Completions(Targets(routes, providers, clock), load_character(), clock, log)
+    servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()
     try:

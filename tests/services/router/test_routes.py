@@ -65,6 +65,17 @@ def test_provider_has_its_secret_from_the_environment_and_does_not_show_it(route
     assert host.extra_json == b'{"provider":{"zdr":true}}'
 
 
+def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 2"))
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+    assert (big.concurrency, small.concurrency) == (None, 2)
+
+
+def test_constant_limit_must_be_a_number_above_zero(routes_file: Path) -> None:
+    text = GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 0")
+    assert mistakes_of(routes_file, text) == ["models.small.concurrency: must be a whole number above zero"]
+
+
 def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     text = """
     colour = "red"

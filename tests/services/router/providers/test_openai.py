@@ -256,9 +256,12 @@ async def test_failure_as_the_first_thing_gives_no_piece(
         (400, '{"error":{"message":"This model\'s maximum context length is 10"}}', Failure.CONTEXT),
         (401, "", Failure.PROVIDER),
         (404, "", Failure.PROVIDER),
-        (429, "", Failure.PROVIDER),
+        (429, "", Failure.BUSY),
+        (503, "canary", Failure.BUSY),
+        (529, "", Failure.BUSY),
+        # Of our own account with the provider: that does not pass by itself.
+        (429, '{"error":{"code":"insufficient_quota"}}', Failure.PROVIDER),
         (500, "canary", Failure.PROVIDER),
-        (503, "", Failure.PROVIDER),
         (302, "", Failure.PROVIDER),
     ],
 )
@@ -270,6 +273,11 @@ async def test_status_tells_whether_another_provider_may_do_better(
     assert (error.failure, error.http_status) == (failure, status)
     assert "canary" not in str(error)
     assert len(upstream.requests) == 1
+
+
+async def test_time_that_a_busy_provider_asks_for_is_told(upstream: Upstream, provider: OpenAIProvider) -> None:
+    upstream.replies += [Reply(status=429, headers={"Retry-After": "7"}), Reply(status=429)]
+    assert [(await failure_of(provider)).retry_after_s for _ in range(2)] == [7, None]
 
 
 async def test_server_that_is_not_there_is_a_failure() -> None:

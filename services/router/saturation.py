@@ -1,0 +1,158 @@
+"""How busy a model is, by how long it lets a chat wait for the first piece of its answer.
+
+A provider does not say how long its queue is. But the same model needs about the same time to begin with a prompt of
+about the same size, so whatever comes on top of that was spent in a queue.
+"""
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final
+
+from services.chassis.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Place, Signal, lowest_quarter
+from services.chassis.clock import Clock
+from services.chassis.errors import LegatoError
+from services.router.providers.base import Piece
+
+# Beside which the time that is normal for a model is tolerated once more: sizes that are taken for the same differ by
+# a factor of two.
+QUEUEING_TOLERATED_S: Final = 0.5
+# One that waits for so many times what is tolerated is taken for slow before it is answered.
+OVERDUE: Final = 2.0
+# A time that has become normal may be twice as long only after this.
+DOUBLED_WITHIN_S: Final = 300.0
+# Where the provider does not count.
+CHARACTERS_PER_TOKEN: Final = 4
+
+
+class Saturation:
+    """Of one model."""
+
+    def __init__(self, clock: Clock, tolerated_s: float = QUEUEING_TOLERATED_S, concurrency: int | None = None) -> None:
+        """Where no time is tolerated, none is measured: then only a constant, and what the provider says, limit it."""
+        self._clock = clock
+        self._tolerated_s = tolerated_s
+        self._normal = Normal(clock)
+        # What is slow even where little runs is not slow because of us: then that is normal now.
+        self.gate = Gate("The model", clock, most=concurrency or NO_LIMIT, on_least=self._normal.forget)
+        self._signal = Signal(self.gate, clock)
+        # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
+        self._waiting: dict[Visit, float] = {}
+
+    def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "Visit":
+        """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
+        self._note_overdue()
+        is_calm = self.gate.running < self.gate.limit / 2
+        visit = Visit(self, self.gate.enter(key_id), prompt_tokens, is_whole=is_whole, is_calm=is_calm)
+        normal_s = None if is_whole else self._normal.time_s(visit.size())
+        if self._tolerated_s and normal_s is not None:
+            self._waiting[visit] = normal_s
+        return visit
+
+    def begun(self, visit: "Visit", first: Piece) -> None:
+        if not self._tolerated_s:
+            return
+        is_noted = not visit.is_whole and self._waiting.pop(visit, None) is None
+        took_s = self._clock.elapsed_s() - visit.place.entered_s
+        size = visit.size(first)
+        normal_s = self._normal.time_s(size)
+        self._normal.note(size, took_s, is_calm=visit.is_calm)
+        if normal_s is not None and not is_noted:
+            self._signal.note((took_s - normal_s) / max(normal_s, self._tolerated_s), visit.place.entered_s)
+
+    def gone(self, visit: "Visit") -> None:
+        self._waiting.pop(visit, None)
+
+    def _note_overdue(self) -> None:
+        now_s = self._clock.elapsed_s()
+        while self._waiting:
+            visit, normal_s = next(iter(self._waiting.items()))
+            if now_s - visit.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
+                return
+            del self._waiting[visit]
+            self._signal.note(OVERDUE, visit.place.entered_s)
+
+
+class Visit:
+    """One chat at one model, from when it may be asked until its answer is over."""
+
+    __slots__ = ("_prompt_tokens", "_saturation", "is_calm", "is_whole", "place")
+
+    def __init__(
+        self, saturation: Saturation, place: Place, prompt_tokens: int, *, is_whole: bool, is_calm: bool
+    ) -> None:
+        self._saturation = saturation
+        self.place = place
+        self._prompt_tokens = prompt_tokens
+        self.is_whole = is_whole
+        # When it came there was so little to do that it cannot have queued behind us.
+        self.is_calm = is_calm
+
+    def begun(self, first: Piece) -> None:
+        self._saturation.begun(self, first)
+
+    def turned_away(self, retry_after_s: float | None) -> LegatoError:
+        """The provider said that it is full. Gives what the client may be told."""
+        return self._saturation.gate.turned_away(self.place.entered_s, retry_after_s)
+
+    def leave(self) -> None:
+        self._saturation.gone(self)
+        self.place.leave()
+
+    def size(self, first: Piece | None = None) -> int:
+        """By which it is compared with others: a prompt takes its time until the answer begins, and an answer in one
+        piece until it ends. Rounded to powers of two; whole answers are counted below zero."""
+        if not self.is_whole:
+            return self._prompt_tokens.bit_length()
+        return -_answer_tokens(first).bit_length() - 1
+
+    def __enter__(self) -> "Visit":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.leave()
+
+
+class Normal:
+    """How long work of each size takes when nothing queues: the lowest quarter of its samples, as in a `Signal`, so
+    that the two can be compared. Lower times are believed at once. Higher ones slowly, and only where they were
+    measured while there was little to do: else a queue that is always there would become normal by and by."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times: dict[int, _Time] = {}
+
+    def time_s(self, size: int) -> float | None:
+        return self._times[size].normal_s if size in self._times else None
+
+    def note(self, size: int, took_s: float, *, is_calm: bool) -> None:
+        time = self._times.setdefault(size, _Time())
+        time.samples_s.append(took_s)
+        if len(time.samples_s) < LEAST_SAMPLES:
+            return
+        now_s = self._clock.elapsed_s()
+        low_s = lowest_quarter(time.samples_s)
+        if time.normal_s is None or low_s < time.normal_s:
+            time.normal_s = low_s
+        elif is_calm:
+            time.normal_s = min(low_s, time.normal_s * 2 ** ((now_s - time.known_at_s) / DOUBLED_WITHIN_S))
+        time.known_at_s = now_s
+        time.samples_s.clear()
+
+    def forget(self) -> None:
+        self._times.clear()
+
+
+@dataclass(slots=True)
+class _Time:
+    normal_s: float | None = None
+    known_at_s: float = 0.0
+    # Since then.
+    samples_s: list[float] = field(default_factory=list)
+
+
+def _answer_tokens(answer: Piece | None) -> int:
+    if answer is None:
+        return 0
+    if answer.usage is not None and answer.usage.completion_tokens:
+        return answer.usage.completion_tokens
+    return (len("".join(answer.contents)) + len(answer.hidden)) // CHARACTERS_PER_TOKEN
