@@ -98,4 +98,5 @@ class Stream:
 
     async def has_begun(self) -> None:
         while self.pieces < 2:
+            assert self.ended_at_s is None, bytes(self.raw)
             await asyncio.sleep(0.02)

@@ -52,10 +52,11 @@ class Wave:
         first_id = first_request_id()
         victims = [await self._new_victim() for _ in range(revocations)]
         goods = {edge: Prober(self._house.address(edge), self._good.api_key) for edge in EDGES}
-        streams = [(asyncio.create_task(victim.stream.run()), victim) for victim in victims if victim.stream]
         probers = [prober for victim in victims for prober in victim.probers.values()]
+        streams: list[tuple[asyncio.Task[None], Victim]] = []
         try:
             await self._come_true("accepted", [prober.got(ACCEPTED) for prober in (*probers, *goods.values())])
+            streams += [(asyncio.create_task(victim.stream.run()), victim) for victim in victims if victim.stream]
             await self._come_true("streaming", [victim.stream.has_begun() for _, victim in streams if victim.stream])
             fault_by_edge = self._choose_faults()
             await asyncio.gather(self._break(fault_by_edge), *(self._revoke(victim) for victim in victims))
