@@ -57,7 +57,7 @@ async def assembled(
     strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = Saturation(clock, settings.edge_queueing_s)
     surroundings = Surroundings(
-        metering, journals.own, services.routers, saturation, settings.stream_life_s, clock, log
+        metering, journals.own, services.routers, saturation, settings.stream_life_s, settings.keepalive_s, clock, log
     )
     entrance = Entrance(principals, strangers, saturation, metering)
     chat = ChatEndpoint(entrance, models, Bodies(), surroundings)

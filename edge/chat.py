@@ -12,6 +12,7 @@ from edge.delivery import Delivery
 from edge.entrance import Visit
 from edge.hold import Hold
 from edge.journal import Journal
+from edge.keepalive import Keepalive
 from edge.metering import Metering
 from edge.replies import Reply
 from edge.requests import ChatBody
@@ -40,6 +41,8 @@ class Surroundings:
     saturation: Saturation
     # How long an answer may go on: metering gives up its hold a little later.
     life_s: float
+    # How long a stream may be silent before its first token, and between signs of life.
+    keepalive_s: float
     clock: Clock
     log: Log
 
@@ -63,6 +66,7 @@ class Chat:
         self._request_id = request_id
         self._hold = Hold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
+        self._keepalive = Keepalive(self._delivery.keep_alive, surroundings.keepalive_s)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
         self._began_at_s = surroundings.clock.elapsed_s()
@@ -111,6 +115,7 @@ class Chat:
             await self._break_off(internal_error(), end)
         finally:
             self._over = True
+            self._keepalive.stop()
             self._delivery.settle(end)
             counted = self._delivery.counted
             self._visit.admission.use(counted.prompt_tokens + counted.completion_tokens)
@@ -135,7 +140,10 @@ class Chat:
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
         grant = await self._reserve()
+        if self._body.stream:
+            self._keepalive.start()
         call, response = await self._route(self._opening(grant))
+        self._keepalive.stop()
         while True:
             self._visit.standing.raise_if_refused()
             if self._age_s() >= self._surroundings.life_s or not await self._is_covered(response):
@@ -214,8 +222,9 @@ class Chat:
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         self._over = True
+        self._keepalive.stop()
         self._delivery.settle(end)
-        if self._delivery.has_begun:
+        if self._delivery.is_open:
             await self._delivery.fail(error)
             return
         if self._claim is not None:

@@ -17,6 +17,10 @@ class Delivery:
         self.counted = Usage()
 
     @property
+    def is_open(self) -> bool:
+        return self._reply.is_open
+
+    @property
     def has_begun(self) -> bool:
         return self._reply.delivered
 
@@ -56,8 +60,11 @@ class Delivery:
             self._hold.settle(usage, basis, end)
         failpoints.hit("edge.told")
 
+    async def keep_alive(self) -> None:
+        await self._reply.keep_alive()
+
     async def fail(self, error: LegatoError) -> None:
-        """Once something was handed over: tell it, and end."""
+        """Once the response is open: tell it, and end."""
         await self._reply.fail(error)
 
     def settle(self, end: "pb.End.ValueType") -> None:

@@ -17,6 +17,8 @@ from services.chassis.errors import LegatoError, Reason
 HEADERS_TIMEOUT_S = 10.0
 LARGEST_HEADERS_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
+# A client that takes nothing for so long, while there is something for it, has left without a word.
+STALLED_READER_S = 60.0
 
 
 class HttpServer(uvicorn.Server):
@@ -46,6 +48,7 @@ class HttpServer(uvicorn.Server):
 class EdgeProtocol(HttpToolsProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
     unread_timeout_s = BODY_TIMEOUT_S
+    stalled_reader_s = STALLED_READER_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,11 +58,14 @@ class EdgeProtocol(HttpToolsProtocol):
         self._headers_bytes = 0
         self._unread_bytes = 0
         self._unread_due: asyncio.TimerHandle | None = None
+        self._reader_due: asyncio.TimerHandle | None = None
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_due.cancel()
         self._stop_passing_over()
+        if self._reader_due is not None:
+            self._reader_due.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -103,6 +109,15 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._unread_due is not None:
             self._unread_due.cancel()
             self._unread_due = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader_due = self.loop.call_later(self.stalled_reader_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._reader_due is not None:
+            self._reader_due.cancel()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         """For what is not HTTP; the parser's own words are not passed on."""

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from edge.asgi import Headers, Send
 from edge.responses import send_json
-from edge.sse import Chunks, Folded, error_event
+from edge.sse import COMMENT, Chunks, Folded, error_event
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
@@ -20,15 +20,21 @@ _STREAM_HEADERS: Headers = [
 class Reply(Protocol):
     # Whether pieces are handed to the client as they come, or gathered for one answer at the end.
     is_streamed: bool
-    # Something was handed to the client's socket.
+    # The response has begun, so its status is told.
+    is_open: bool
+    # Something of the answer was handed to the client's socket.
     delivered: bool
 
     async def deliver(self, response: router.ChatResponse) -> None: ...
 
     async def finish(self, finish_reason: str, usage: Usage) -> None: ...
 
+    async def keep_alive(self) -> None:
+        """While there is nothing to deliver yet."""
+        ...
+
     async def fail(self, error: LegatoError) -> None:
-        """After something was delivered: tell it, and end."""
+        """After the response was opened: tell it, and end."""
         ...
 
 
@@ -36,32 +42,42 @@ class StreamedReply:
     is_streamed = True
 
     def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
+        self.is_open = False
         self.delivered = False
         self._send = send
         self._headers = headers
         self._chunks = Chunks(completion_id, created_s, class_id)
 
     async def deliver(self, response: router.ChatResponse) -> None:
-        await self._write(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
+        await self._deliver(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
-        await self._write(self._chunks.end(finish_reason, usage), more=False)
+        await self._deliver(self._chunks.end(finish_reason, usage), more=False)
+
+    async def keep_alive(self) -> None:
+        await self._write(COMMENT, more=True)
 
     async def fail(self, error: LegatoError) -> None:
         await self._write(error_event(error), more=False)
 
-    async def _write(self, body: bytes, *, more: bool, speaks: bool = True) -> None:
+    async def _deliver(self, chunks: bytes, *, more: bool, speaks: bool = True) -> None:
         if not self.delivered:
             self.delivered = True
+            chunks = self._chunks.role(speaks=speaks) + chunks
+        await self._write(chunks, more=more)
+
+    async def _write(self, body: bytes, *, more: bool) -> None:
+        if not self.is_open:
+            self.is_open = True
             await self._send(
                 {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]}
             )
-            body = self._chunks.role(speaks=speaks) + body
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class WholeReply:
     is_streamed = False
+    is_open = False
 
     def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
         self.delivered = False
@@ -74,8 +90,11 @@ class WholeReply:
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
         body = self._folded.completion(finish_reason, usage)
-        self.delivered = True
+        self.delivered = self.is_open = True
         await send_json(self._send, 200, body, self._headers)
+
+    async def keep_alive(self) -> None:
+        """Whoever waits for a whole answer has to wait: there is no room for anything before it."""
 
     async def fail(self, error: LegatoError) -> None:
         raise error

@@ -24,6 +24,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     journals: Path | None = None
     # No answer goes on for longer; metering gives up a hold a little later.
     stream_life_s: float = 3600.0
+    # How long a stream may be silent before its first token, and between the signs of life that it gets then.
+    keepalive_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     # How long running answers may go on after the process was asked to end.
     drain_s: float = 30.0
     # How late the event loop may run before new chats are refused; 0: they never are.

@@ -56,6 +56,10 @@ class Chunks:
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
 
 
+# Passed over by every client.
+COMMENT = b": still working on it\n\n"
+
+
 def error_event(error: LegatoError) -> bytes:
     """The last event of a stream that broke: no [DONE] follows it."""
     return b"data: " + error_body(error) + b"\n\n"

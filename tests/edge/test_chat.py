@@ -17,6 +17,7 @@ from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
 from edge.saturation import Saturation
 from edge.services import SHARED_STREAM_BYTES, RouterReplica
+from edge.sse import COMMENT
 from edge.standing import Standings
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, Balance, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
@@ -103,12 +104,25 @@ class Room:
         return routers
 
     def chat(
-        self, *, stream: bool = True, life_s: float = 3600, messages_json: bytes = b"[]", key: bytes = b""
+        self,
+        *,
+        stream: bool = True,
+        life_s: float = 3600,
+        keepalive_s: float = 10,
+        messages_json: bytes = b"[]",
+        key: bytes = b"",
     ) -> Chat:
         clock = SystemClock()
         routers = cast(Replicas[RouterReplica], self._routers)
         surroundings = Surroundings(
-            self.metering.metering, self.metering.journal, routers, Saturation(clock), life_s, clock, self._log
+            self.metering.metering,
+            self.metering.journal,
+            routers,
+            Saturation(clock),
+            life_s,
+            keepalive_s,
+            clock,
+            self._log,
         )
         visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
@@ -122,7 +136,7 @@ class Room:
 
     @property
     def events(self) -> list[Any]:
-        lines = self.received.decode().split("\n\n")[:-1]
+        lines = [line for line in self.received.decode().split("\n\n")[:-1] if not line.startswith(":")]
         return [line.removeprefix("data: ") if "[DONE]" in line else json.loads(line[6:]) for line in lines]
 
     @property
@@ -285,6 +299,48 @@ async def test_answer_of_a_refused_key_that_has_not_begun_is_refused_and_free(ro
         await room.chat(stream=stream).run()
     assert refused.value.reason is Reason.KEY_INVALID
     assert await charged(room) == 0
+
+
+def saying_after_a_while(room: Room, *responses: Any) -> Script:
+    """Once its client has got two signs of life."""
+
+    async def script(conversation: Conversing) -> None:
+        while room.received.count(COMMENT) < 2:
+            await asyncio.sleep(0.01)
+        await saying(*responses)(conversation)
+
+    return script
+
+
+async def test_stream_whose_first_token_takes_long_is_kept_alive_until_then(room: Room) -> None:
+    await room.add_routers(saying_after_a_while(room, piece("Hel", 1), piece("lo", 2), end(2)))
+    await room.chat(keepalive_s=0.02).run()
+    assert room.text == "Hello"
+    assert room.events[-1] == "[DONE]"
+    assert COMMENT not in room.received[room.received.index(b"Hel") :]
+    assert await charged(room) == cost(PROMPT_TOKENS, 2)
+
+
+async def test_what_fails_after_a_sign_of_life_is_told_by_an_event_and_free(room: Room) -> None:
+    async def fail(conversation: Conversing) -> None:
+        await saying_after_a_while(room)(conversation)
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now.")
+
+    await room.add_routers(fail)
+    await room.chat(keepalive_s=0.02).run()
+    assert (room.status, [list(event) for event in room.events]) == (200, [["error"]])
+    assert await charged(room) == 0
+    assert (await room.metering.read_hold(7)).end == "refused"
+
+
+async def test_whole_answer_is_not_kept_alive(room: Room) -> None:
+    async def slowly(conversation: Conversing) -> None:
+        await asyncio.sleep(0.1)
+        await saying(piece("Hello", 1), end(1))(conversation)
+
+    await room.add_routers(slowly)
+    await room.chat(stream=False, keepalive_s=0.01).run()
+    assert room.received.startswith(b"{")
 
 
 async def test_rate_of_tokens_is_corrected_to_what_was_used(room: Room) -> None:

@@ -12,12 +12,13 @@ from edge.bodies import LARGEST_BODY_BYTES
 from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
 
 PIECE = bytes(1000)
+PIECES = 20_000
 
 
 async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if scope["path"] == "/much":
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(20_000):
+        for _ in range(PIECES):
             await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": PIECE, "more_body": True})
     if scope["path"] == "/slow":
@@ -158,6 +159,19 @@ async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: 
     monkeypatch.setattr(EdgeProtocol, "unread_timeout_s", 0.05)
     head, body = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
     assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")
+
+
+async def test_client_that_does_not_read_is_cut_after_a_while(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EdgeProtocol, "stalled_reader_s", 0.1)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setblocking(False)
+        client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
+        await asyncio.sleep(0.5)
+        received_bytes = 0
+        async with asyncio.timeout(10):
+            while received := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
+                received_bytes += len(received)
+        assert 0 < received_bytes < PIECES * len(PIECE)
 
 
 async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(

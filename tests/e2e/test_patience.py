@@ -1,0 +1,47 @@
+"""Models that take long, and clients that do."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from edge.sse import COMMENT
+from services.chassis.money import parse_usd
+from tests.e2e.chats import CHAT, QUESTION, RAIN
+from tests.e2e.raw_http import post_chat
+from tests.e2e.rules import check_books, read_rules
+from tests.service import Service
+from tests.upstream import Reply, Upstream
+
+RULES = read_rules("What happened")
+
+
+@pytest.fixture(scope="module")
+def impatient(shared_upstream: Upstream) -> Iterator[Service]:
+    """A service that takes a moment for a long time."""
+    with Service(shared_upstream, {"LEGATO_KEEPALIVE_S": "0.1"}) as service:
+        yield service
+
+
+def test_client_is_not_disturbed_by_signs_of_life(impatient: Service, upstream: Upstream) -> None:
+    upstream.replies += [Reply(contents=RAIN, delay_s=1), Reply(contents=RAIN, delay_s=1)]
+    api_key = impatient.new_key(impatient.new_account())
+    with openai.OpenAI(base_url=impatient.base_url, api_key=api_key, max_retries=0) as client:
+        chunks = list(client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "It rains."
+
+    assert post_chat(impatient, api_key, CHAT).body.startswith(COMMENT)
+
+
+def test_end_of_a_request_that_fails_after_signs_of_life(impatient: Service, upstream: Upstream) -> None:
+    account = impatient.new_account()
+    upstream.replies.append(Reply(status=500, delay_s=1))
+
+    answer = post_chat(impatient, impatient.new_key(account), CHAT)
+
+    assert answer.status == 200
+    *comments, error, rest = answer.body.split(b"\n\n")
+    assert set(comments) == {COMMENT.rstrip()}
+    assert error.startswith(b'data: {"error":{')
+    assert rest == b""
+    check_books(impatient, account, parse_usd("5.00"), RULES["Upstream error after a long silence"], None)
