@@ -11,7 +11,7 @@ LARGEST_REQUEST_TOKENS = 1_000_000
 
 
 class Admission:
-    """One request that the key's rates let in, until it is known what it used. The first word about that counts."""
+    """One request that the key's rates let in, until it is known what it used. Each word about that counts once."""
 
     def __init__(
         self, asked: pb.AdmitRequest, rate: pb.AdmitResponse, correct: Callable[[pb.CorrectRequest], None]
@@ -20,7 +20,9 @@ class Admission:
         self._asked = asked
         self._rate = rate
         self._correct = correct
-        self._is_over = False
+        self._taken_tokens = asked.tokens
+        self._is_used = False
+        self._is_given_back = False
 
     @property
     def headers(self) -> Headers:
@@ -28,16 +30,19 @@ class Admission:
 
     def use(self, tokens: int) -> None:
         """So many tokens were used in all: the difference to what was taken is taken, or given back."""
-        if not self._is_over and self._rate.limit_tokens and tokens != self._asked.tokens:
-            self._correct(self._correction(tokens=tokens - self._asked.tokens))
-        self._is_over = True
+        if self._is_used or self._is_given_back:
+            return
+        self._is_used = True
+        if self._rate.limit_tokens and tokens != self._taken_tokens:
+            self._correct(self._correction(tokens=tokens - self._taken_tokens))
+            self._taken_tokens = tokens
 
     def give_back(self) -> None:
         """The request was refused after all, so it takes nothing; the headers say so, too."""
-        if self._is_over:
+        if self._is_given_back:
             return
-        self._is_over = True
-        self._correct(self._correction(tokens=-self._asked.tokens, refused=True))
+        self._is_given_back = True
+        self._correct(self._correction(tokens=-self._taken_tokens, refused=True))
         self._rate = _given_back(self._rate, self._asked.tokens)
 
     def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:

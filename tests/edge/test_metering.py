@@ -67,13 +67,17 @@ async def test_refused_request_takes_nothing_and_its_headers_say_so(metering_hou
         await metering_house.metering.settled()
 
 
-async def test_only_the_first_word_about_an_admission_counts(metering_house: MeteringHouse) -> None:
+async def test_each_word_about_an_admission_counts_once(metering_house: MeteringHouse) -> None:
     admission = await metering_house.metering.admit(ANN, 100)
+    admission.use(300)
+    admission.use(0)
+    await metering_house.metering.settled()
+    assert left((await metering_house.metering.admit(ANN, 0)).headers) == (1, 700)
     admission.give_back()
     admission.give_back()
     admission.use(500)
     await metering_house.metering.settled()
-    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (2, 900)
+    assert left((await metering_house.metering.admit(ANN, 0)).headers) == (1, 1_000)
 
 
 async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(metering_house: MeteringHouse) -> None:
