@@ -39,6 +39,7 @@ SETTINGS = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
     # The machine may be busy with other things: that is not what is tried out here.
     "LEGATO_EDGE_QUEUEING_S": "0",
+    "LEGATO_UPSTREAM_QUEUEING_S": "0",
 }
 
 

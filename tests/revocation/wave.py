@@ -61,13 +61,13 @@ class Wave:
             fault_by_edge = self._choose_faults()
             await asyncio.gather(self._break(fault_by_edge), *(self._revoke(victim) for victim in victims))
             await asyncio.sleep(BOUND_S + 0.1)
-            for line in self._house.proxies.values():
-                line.heal()
+            self._heal()
             await self._come_true("refused", [prober.got(*REFUSED) for prober in probers])
             await self._come_true("ended", [asyncio.shield(running) for running, _ in streams])
             self._judge(victims, goods, fault_by_edge)
             await self._resume([victim for victim in victims if victim.is_suspended])
         finally:
+            self._heal()
             for prober in (*probers, *goods.values()):
                 await prober.stop()
             for running, _ in streams:
@@ -99,6 +99,10 @@ class Wave:
             self._house.kill(self._dice.choice(AUTHS))
         else:
             await asyncio.gather(*(break_lines(edge, fault) for edge, fault in fault_by_edge.items()))
+
+    def _heal(self) -> None:
+        for line in self._house.proxies.values():
+            line.heal()
 
     async def _revoke(self, victim: Victim) -> None:
         await asyncio.sleep(FAULT_OFFSET_S + self._dice.uniform(0, SPREAD_S))
