@@ -4,6 +4,8 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import redis
@@ -33,6 +35,15 @@ class Valkey:
         self._process.kill()
         self._process.wait(START_TIMEOUT_S)
         shutil.rmtree(self._folder)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It answers nobody, and breaks no connection."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def forget_everything(self) -> None:
         with redis.Redis.from_url(self.url) as client:

@@ -6,12 +6,17 @@ import json
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from tests.service import PATIENCE_S, Service
+from tests.service import PATIENCE_S
 
 CHAT = "/v1/chat/completions"
 ERROR_KEYS = {"message", "type", "param", "code"}
+
+
+class Served(Protocol):
+    @property
+    def address(self) -> tuple[str, int]: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Answer:
 
 
 def ask(
-    service: Service,
+    service: Served,
     method: str,
     path: str,
     api_key: str = "",
@@ -66,7 +71,7 @@ def ask(
 
 
 def post_chat(
-    service: Service, api_key: str, body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None
+    service: Served, api_key: str, body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Answer:
     return ask(
         service,
@@ -78,7 +83,7 @@ def post_chat(
     )
 
 
-def send_bytes(service: Service, sent: bytes) -> Answer:
+def send_bytes(service: Served, sent: bytes) -> Answer:
     """On a connection of its own; the answer is read as HTTP."""
     with socket.create_connection(service.address, timeout=PATIENCE_S) as connection:
         connection.sendall(sent)
@@ -93,7 +98,7 @@ class OpenChat:
 
     def __init__(
         self,
-        service: Service,
+        service: Served,
         api_key: str,
         body: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,

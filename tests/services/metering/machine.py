@@ -25,6 +25,7 @@ from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
 from tests.services.metering.replicas import VERSIONS, Replicas
 from tests.services.metering.rows import broken_bounds, differences
+from tests.services.metering.samples import KEY
 
 _examples: Final = count(1)
 
@@ -157,6 +158,12 @@ class Machine(RuleBasedStateMachine):
     @rule(mine=strategies.batches, theirs=strategies.batches)
     def come_to_both_at_once(self, mine: Sequence[Operation[Any]], theirs: Sequence[Operation[Any]]) -> None:
         self._ask(self._owned(mine), self._owned(theirs))
+
+    @rule(mine=st.integers(1, 3), theirs=st.integers(0, 2), at_once=st.integers(1, 3))
+    def come_in_a_crowd(self, mine: int, theirs: int, at_once: int) -> None:
+        """All with one key, of which only so many may run."""
+        new = Reserve("-1", "own", KEY, "mezzo", 1, 1, concurrent_requests=at_once)
+        self._ask(self._owned([new] * mine), self._owned([new] * theirs))
 
     @rule(batch=strategies.batches)
     def come_twice_at_once(self, batch: Sequence[Operation[Any]]) -> None:
