@@ -83,6 +83,10 @@ class Recorded:
 
 
 class Upstream:
+    """Vendors with another wire inherit from it: `path`, and the three methods after `before_write`, are theirs."""
+
+    path = "/v1/chat/completions"
+
     def __init__(self, default_reply: Reply | None = None) -> None:
         self.default_reply = default_reply or Reply()
         self.replies: deque[Reply] = deque()
@@ -97,7 +101,7 @@ class Upstream:
 
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post(self.path, self._complete)
         app.router.add_post("/replies", self._take_replies)
         app.router.add_get("/requests", self._show_requests)
         # Cancelling the handler is how aiohttp says that the peer is gone.
@@ -131,6 +135,19 @@ class Upstream:
     async def before_write(self, recorded: Recorded) -> None:
         """For those who inherit: of a stream, before each write."""
 
+    def refusal_of(self, recorded: Recorded) -> Reply | None:
+        """What the vendor says to a request that breaks its rules."""
+        return None
+
+    def wants_stream(self, recorded: Recorded) -> bool:
+        return bool(recorded.json.get("stream"))
+
+    def write_stream(self, reply: Reply, recorded: Recorded) -> list[bytes]:
+        return _events(reply)
+
+    def write_whole(self, reply: Reply, recorded: Recorded) -> dict[str, Any]:
+        return _whole(reply)
+
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         recorded = Recorded(
             request.method,
@@ -140,7 +157,7 @@ class Upstream:
             id(request.transport),
             time.monotonic(),
         )
-        reply = self.reply_to(recorded)
+        reply = self.refusal_of(recorded) or self.reply_to(recorded)
         self.requests.append(recorded)
         self._arrived.set()
         try:
@@ -152,8 +169,9 @@ class Upstream:
                     content_type=reply.content_type or "application/json",
                     headers=reply.headers,
                 )
-            if reply.writes is None and not recorded.json.get("stream"):
-                return _whole(reply)
+            if reply.writes is None and not self.wants_stream(recorded):
+                whole = msgspec.json.encode(self.write_whole(reply, recorded))
+                return web.Response(body=whole, content_type="application/json", headers=reply.headers)
             return await self._stream(reply, request, recorded)
         except (asyncio.CancelledError, ConnectionResetError):
             recorded.aborted_at_s = time.monotonic()
@@ -168,7 +186,9 @@ class Upstream:
         )
         await response.prepare(request)
         await asyncio.sleep(reply.first_event_delay_s)
-        writes = [write.encode("latin-1") for write in reply.writes] if reply.writes is not None else _events(reply)
+        writes = [write.encode("latin-1") for write in reply.writes or ()]
+        if reply.writes is None:
+            writes = self.write_stream(reply, recorded)
         if reply.at_once:
             writes = [b"".join(writes)]
         for number, write in enumerate(writes):
@@ -237,7 +257,7 @@ def _chunk(choices: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _whole(reply: Reply) -> web.Response:
+def _whole(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(reply.contents * reply.repeat) or None}
     if reply.message_tool_calls:
         message["tool_calls"] = reply.message_tool_calls
@@ -247,7 +267,7 @@ def _whole(reply: Reply) -> web.Response:
     }
     if reply.usage is not None:
         completion["usage"] = reply.usage
-    return web.Response(body=msgspec.json.encode(completion), content_type="application/json", headers=reply.headers)
+    return completion
 
 
 async def main(port: int) -> None:

@@ -32,6 +32,8 @@ class ProviderRoute:
     output_field: str = "max_tokens"
     # Fields that go upstream with every request: a JSON object.
     extra_json: bytes = b"{}"
+    # Of the provider's interface, where that has several.
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,14 @@ class ProviderError(Exception):
         self.http_status = http_status
         # As it asked for itself.
         self.retry_after_s = retry_after_s
+
+
+class CannotDo(ProviderError):
+    """The provider has no way to do what was asked for; another one may have. Says it for the client to read."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message, Failure.REFUSED)
+        self.param = param
 
 
 class Provider(Protocol):

@@ -1,0 +1,56 @@
+"""An answer as it comes from a provider, put into pieces."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+
+from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.toolcalls import ToolCallFragment
+
+
+class Answer(ABC):
+    """Each provider's wire inherits from it, and tells what it reads by `say`, `think`, `call` and `finish`."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[Piece] = deque()
+        self.usage: ProviderUsage | None = None
+        # The provider has said why it ends: nothing but its usage can follow.
+        self.is_finished = False
+        # Nothing at all follows, though the connection may stay open.
+        self.is_over = False
+
+    @abstractmethod
+    def read_event(self, data: bytes) -> None:
+        """One event of a stream."""
+
+    @abstractmethod
+    def read_whole(self, body: bytes) -> None:
+        """An answer in one piece."""
+
+    def begin_piece(self) -> None:
+        self.pieces.append(Piece())
+
+    def say(self, text: str) -> None:
+        # In a piece the texts stand before the tool calls.
+        if self.pieces[-1].tool_calls:
+            self.begin_piece()
+        self.pieces[-1].contents.append(text)
+
+    def think(self, text: str) -> None:
+        self.pieces[-1].hidden += text
+
+    def call(self, fragment: ToolCallFragment) -> None:
+        self.pieces[-1].tool_calls.append(fragment)
+
+    def finish(self, reason: str) -> None:
+        """`reason` is one of OpenAI's words, or of its dialects'."""
+        self.pieces[-1].finish_reason = reason
+        self.is_finished = True
+
+    def end(self) -> None:
+        """Everything has come."""
+        if not self.is_finished:
+            raise ProviderError("ended its stream before the answer was complete")
+        if not self.pieces:
+            self.begin_piece()
+        self.pieces[-1].last = True
+        self.pieces[-1].usage = self.usage

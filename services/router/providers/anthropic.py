@@ -1,0 +1,186 @@
+"""Anthropic's Messages API."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Raw
+
+from services.router.providers.anthropic_answer import SIGNS, MessageAnswer
+from services.router.providers.base import (
+    Call,
+    CannotDo,
+    Piece,
+    ProviderRoute,
+    Surroundings,
+    Timeouts,
+)
+from services.router.providers.conversation import (
+    Conversation,
+    ModelTurn,
+    ResultsTurn,
+    Turn,
+    UserTurn,
+    read_conversation,
+)
+from services.router.providers.extra import merged
+from services.router.providers.http import Question, Server
+from services.router.providers.parameters import Parameters, read_parameters
+from services.router.providers.tools import Function, Mode, Tools, read_tools
+
+# The versions differ in how the key is sent, and in whether sampling can be influenced at all.
+VERSION_2023 = "2023-06-01"
+VERSION_2026 = "2026-10-21"
+VERSIONS = (VERSION_2026, VERSION_2023)
+
+# Anthropic asks for a stream where an answer may take longer than ten minutes.
+LONGEST_WHOLE_ANSWER_TOKENS = 21_333
+HIGHEST_TEMPERATURE = 1.0
+
+_TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
+
+
+class AnthropicProvider:
+    def __init__(
+        self,
+        base_url: str,
+        timeouts: Timeouts,
+        *,
+        api_key: str,
+        version: str,
+        extra: dict[str, Any] | None = None,
+        connector: aiohttp.BaseConnector | None = None,
+    ) -> None:
+        self._url = f"{base_url.rstrip('/')}/v1/messages"
+        self._version = version
+        self._extra = extra or {}
+        key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
+        self._server = Server(timeouts, SIGNS, {"anthropic-version": version, **key}, connector)
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":
+        return cls(
+            route.base_url,
+            surroundings.timeouts,
+            api_key=route.api_key,
+            version=route.version,
+            extra=msgspec.json.decode(route.extra_json),
+        )
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
+        request = merged(_request(call, self._version), self._extra)
+        if "thinking" in request and not _may_think(request):
+            del request["thinking"]
+        if stream:
+            request["stream"] = True
+        question = Question(self._url, msgspec.json.encode(request), stream)
+        async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+def _request(call: Call, version: str) -> dict[str, Any]:
+    conversation = read_conversation(call.messages_json)
+    parameters = read_parameters(call.parameters_json)
+    request: dict[str, Any] = {
+        "model": call.model_name,
+        "max_tokens": call.max_tokens,
+        "messages": _messages(conversation.turns),
+    }
+    if conversation.system:
+        request["system"] = [_text_block(text) for text in conversation.system]
+    request.update(_tool_fields(call, conversation, parameters))
+    if parameters.stops:
+        request["stop_sequences"] = parameters.stops
+    if version == VERSION_2023:
+        request.update(_sampling(parameters))
+    request.update(_output_format(parameters))
+    return request
+
+
+def _messages(turns: list[Turn]) -> list[dict[str, Any]]:
+    """What the tools gave, and what the user says after that, are one turn here."""
+    messages: list[dict[str, Any]] = []
+    for turn in turns:
+        role = "assistant" if isinstance(turn, ModelTurn) else "user"
+        if not messages or messages[-1]["role"] != role:
+            messages.append({"role": role, "content": []})
+        messages[-1]["content"] += _blocks(turn)
+    return messages
+
+
+def _blocks(turn: Turn) -> list[dict[str, Any]]:
+    if isinstance(turn, ResultsTurn):
+        return [
+            {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text} for result in turn.results
+        ]
+    blocks = [_text_block(text) for text in turn.texts]
+    if isinstance(turn, UserTurn):
+        return blocks
+    calls = (
+        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments} for call in turn.calls
+    )
+    return [*blocks, *calls]
+
+
+def _text_block(text: Raw) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _tool_fields(call: Call, conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
+    tools = read_tools(call.tools_json, call.tool_choice_json)
+    if tools is None:
+        # Calls of earlier turns must be calls of something that is defined.
+        called = [Function(name) for name in conversation.called_names]
+        if not called:
+            return {}
+        tools = Tools(called, Mode.NONE)
+    choice: dict[str, Any] = {"type": _TOOL_MODES[tools.mode]}
+    if tools.forced is not None:
+        choice = {"type": "tool", "name": tools.forced}
+    if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
+        choice["disable_parallel_tool_use"] = True
+    return {"tools": [_definition(function) for function in tools.functions], "tool_choice": choice}
+
+
+def _definition(function: Function) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    if function.has_parameters:
+        schema |= msgspec.json.decode(function.parameters, type=dict[str, Raw])
+    definition: dict[str, Any] = {"name": function.name, "input_schema": schema}
+    if function.description:
+        definition["description"] = function.description
+    if function.strict:
+        definition["strict"] = True
+    return definition
+
+
+def _sampling(parameters: Parameters) -> dict[str, Any]:
+    sampling: dict[str, Any] = {}
+    if parameters.temperature is not None:
+        sampling["temperature"] = min(parameters.temperature, HIGHEST_TEMPERATURE)
+    if parameters.top_p is not None:
+        sampling["top_p"] = parameters.top_p
+    return sampling
+
+
+def _output_format(parameters: Parameters) -> dict[str, Any]:
+    wanted = parameters.response_format
+    if wanted.type == "text":
+        return {}
+    if wanted.schema is None:
+        raise CannotDo("This model answers in JSON by a schema only: use json_schema with one.", "response_format")
+    return {"output_config": {"format": {"type": "json_schema", "schema": wanted.schema}}}
+
+
+def _may_think(request: dict[str, Any]) -> bool:
+    """Who thinks may not be forced to call a function, and must be shown what it thought before its last call: that
+    went to nobody, and nobody can bring it back."""
+    is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
+    return not is_forced and request["messages"][-1]["content"][0]["type"] != "tool_result"

@@ -1,0 +1,170 @@
+"""What Anthropic answers: a message, whole or as events."""
+
+import msgspec
+from msgspec import Raw
+
+from services.router.providers import counts
+from services.router.providers.answer import Answer
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.failures import Signs, read_failure_in_answer
+from services.router.toolcalls import ToolCallFragment
+
+SIGNS = Signs(
+    context=(b"prompt is too long", b"exceed context limit"),
+    account=(b"credit balance", b"spend limit", b"spend_limit", b"billing_error"),
+)
+
+_FINISH_REASONS = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+_ERROR_STATUSES = {
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What is in a field depends on the type, and of types that are not known here nothing is looked at."""
+
+    type: str = ""
+    index: int = 0
+    message: Raw = Raw()
+    content_block: Raw = Raw()
+    delta: Raw = Raw()
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Raw] = {}
+
+
+class _Delta(msgspec.Struct, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Whole(msgspec.Struct, gc=False):
+    type: str = ""
+    content: list[_Block] = []
+    stop_reason: str | None = None
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Error(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+_events = msgspec.json.Decoder(_Event)
+_blocks_of_events = msgspec.json.Decoder(_Block)
+_deltas = msgspec.json.Decoder(_Delta)
+_wholes = msgspec.json.Decoder(_Whole)
+_errors = msgspec.json.Decoder(_Error)
+
+
+class MessageAnswer(Answer):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counted: dict[str, int] = {}
+        # The arguments that came with the beginning of a call. None: they come in pieces.
+        self._begun: dict[int, dict[str, Raw] | None] = {}
+
+    def read_event(self, data: bytes) -> None:
+        try:
+            self._read_event(_events.decode(data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ProviderError("sent something that is not a message") from None
+
+    def read_whole(self, body: bytes) -> None:
+        try:
+            whole = _wholes.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ProviderError("sent something that is not a message") from None
+        if whole.type != "message":
+            raise _failure(whole.error)
+        for index, block in enumerate(whole.content):
+            self._begin_block(index, block)
+            self._end_block(index)
+        self._count(whole.usage)
+        self._stop(whole.stop_reason)
+
+    def _read_event(self, event: _Event) -> None:
+        if event.type == "content_block_delta":
+            self._add(event.index, _deltas.decode(event.delta))
+        elif event.type == "content_block_start":
+            self._begin_block(event.index, _blocks_of_events.decode(event.content_block))
+        elif event.type == "content_block_stop":
+            self._end_block(event.index)
+        elif event.type == "message_start":
+            self._count(_wholes.decode(event.message).usage)
+        elif event.type == "message_delta":
+            self._count(event.usage)
+            self._stop(_deltas.decode(event.delta).stop_reason)
+        elif event.type == "message_stop":
+            self.is_over = True
+        elif event.type == "error":
+            raise _failure(event.error)
+
+    def _begin_block(self, index: int, block: _Block) -> None:
+        if block.text:
+            self.say(block.text)
+        if block.thinking:
+            self.think(block.thinking)
+        if block.type == "tool_use":
+            self._begun[index] = block.input
+            self.call(ToolCallFragment(index, block.id, block.name, ""))
+
+    def _add(self, index: int, delta: _Delta) -> None:
+        if delta.text:
+            self.say(delta.text)
+        elif delta.thinking:
+            self.think(delta.thinking)
+        elif delta.partial_json:
+            self._begun[index] = None
+            self.call(ToolCallFragment(index, arguments=delta.partial_json))
+
+    def _end_block(self, index: int) -> None:
+        # A function without parameters is called with nothing at all; OpenAI's clients expect an object.
+        arguments = self._begun.pop(index, None)
+        if arguments is not None:
+            self.call(ToolCallFragment(index, arguments=arguments))
+
+    def _stop(self, reason: str | None) -> None:
+        if reason:
+            self.finish(_FINISH_REASONS.get(reason, "stop"))
+
+    def _count(self, usage: Raw) -> None:
+        """Counts are of all so far: a later one takes the place of an earlier one."""
+        for name, said in counts.read_object(usage).items():
+            count = counts.as_count(said)
+            if count is not None:
+                self._counted[name] = count
+        get = self._counted.get
+        cached_tokens = get("cache_read_input_tokens")
+        self.usage = ProviderUsage(
+            counts.total(get("input_tokens"), cached_tokens, get("cache_creation_input_tokens")),
+            get("output_tokens"),
+            cached_tokens,
+        )
+
+
+def _failure(error: Raw) -> ProviderError:
+    try:
+        kind = _errors.decode(error).type
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        kind = ""
+    return read_failure_in_answer(_ERROR_STATUSES.get(kind, 500), bytes(error), SIGNS)

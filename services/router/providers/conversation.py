@@ -1,0 +1,198 @@
+"""The client's messages as turns, for providers that speak another language than the client.
+
+Such providers know three speakers: the system, the user and the model. What the tools gave belongs to the user's turn
+after the calls: all of it, and nothing else that was never called. Texts stay the JSON they came as.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Raw
+
+from services.chassis.errors import LegatoError, Reason
+
+# What providers accept as the id of a call.
+_PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_EMPTY = (Raw(), Raw(b"null"), Raw(b'""'))
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str = ""
+    arguments: str = ""
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    id: str = ""
+    function: _Function = msgspec.field(default_factory=_Function)
+    extra_content: Raw = Raw()
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    content: Raw = Raw()
+    tool_calls: list[_ToolCall] | None = None
+    tool_call_id: str = ""
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: Raw = Raw()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PastCall:
+    call_id: str
+    name: str
+    # A JSON object.
+    arguments: Raw
+    # What the provider gave along with the call for itself, if the client has brought it back.
+    extra: Raw
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    call_id: str
+    name: str
+    # A JSON string, possibly empty.
+    text: Raw
+
+
+@dataclass(slots=True, repr=False)
+class UserTurn:
+    texts: list[Raw] = field(default_factory=list)
+
+
+@dataclass(slots=True, repr=False)
+class ModelTurn:
+    texts: list[Raw] = field(default_factory=list)
+    calls: list[PastCall] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ResultsTurn:
+    """What came of all calls of the turn before, in their order."""
+
+    results: list[Result]
+
+
+Turn = UserTurn | ModelTurn | ResultsTurn
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Conversation:
+    # Wherever they stood: providers have one place for them.
+    system: list[Raw]
+    turns: list[Turn]
+
+    @property
+    def called_names(self) -> list[str]:
+        """Of the functions that were called so far, each once."""
+        calls = (call.name for turn in self.turns if isinstance(turn, ModelTurn) for call in turn.calls)
+        return list(dict.fromkeys(calls))
+
+
+_messages = msgspec.json.Decoder(list[_Message])
+_parts = msgspec.json.Decoder(list[_Part])
+_arguments = msgspec.json.Decoder(dict[str, Raw])
+
+
+def read_conversation(messages_json: bytes) -> Conversation:
+    reader = _Reader()
+    try:
+        for message in _messages.decode(messages_json):
+            reader.add(message)
+    except msgspec.DecodeError:
+        raise _refusal("The messages could not be read.") from None
+    reader.expect_results()
+    if not reader.turns:
+        raise _refusal("The model needs a message of the user, and there is none.")
+    return Conversation(reader.system, reader.turns)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.system: list[Raw] = []
+        self.turns: list[Turn] = []
+        # Calls of the last turn, and what they gave so far.
+        self._asked: dict[str, PastCall] = {}
+        self._given: dict[str, Raw] = {}
+
+    def add(self, message: _Message) -> None:
+        if message.role == "tool":
+            self._add_result(message)
+            return
+        if message.role in ("system", "developer"):
+            self.system += _texts(message.content)
+            return
+        self.expect_results()
+        texts = _texts(message.content)
+        calls = [_read_call(call) for call in message.tool_calls or ()]
+        if not texts and not calls:
+            # Providers refuse empty turns.
+            return
+        last = self.turns[-1] if self.turns else None
+        if message.role == "user":
+            if not isinstance(last, UserTurn):
+                last = UserTurn()
+                self.turns.append(last)
+            last.texts += texts
+            return
+        if not isinstance(last, ModelTurn):
+            last = ModelTurn()
+            self.turns.append(last)
+        last.texts += texts
+        last.calls += calls
+        self._asked = {call.call_id: call for call in calls}
+        if len(self._asked) < len(calls):
+            raise _refusal("Two tool calls of one message have the same id.")
+
+    def expect_results(self) -> None:
+        """What was called before must have given something by now."""
+        if not self._asked:
+            return
+        if len(self._given) < len(self._asked):
+            raise _refusal("Every tool call must be followed by a message with its result, before anything else.")
+        results = [Result(call_id, call.name, self._given[call_id]) for call_id, call in self._asked.items()]
+        self.turns.append(ResultsTurn(results))
+        self._asked, self._given = {}, {}
+
+    def _add_result(self, message: _Message) -> None:
+        call_id = plain_id(message.tool_call_id)
+        if call_id not in self._asked or call_id in self._given:
+            raise _refusal("The result of a tool call follows the message that has the call, and comes once.")
+        self._given[call_id] = _text(message.content)
+
+
+def plain_id(call_id: str) -> str:
+    """The id, or what stands for it at providers that are particular; the same one every time."""
+    if _PLAIN_ID.fullmatch(call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode()).hexdigest()[:24]
+
+
+def _read_call(call: _ToolCall) -> PastCall:
+    arguments = call.function.arguments.strip() or "{}"
+    try:
+        _arguments.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        raise _refusal("The arguments of a tool call in the messages are not a JSON object.") from None
+    return PastCall(plain_id(call.id), call.function.name, Raw(arguments.encode()), call.extra_content)
+
+
+def _texts(content: Raw) -> list[Raw]:
+    """The texts of a message that are not empty."""
+    is_list = bytes(memoryview(content)[:1]) == b"["
+    texts = [part.text for part in _parts.decode(content)] if is_list else [content]
+    return [text for text in texts if text not in _EMPTY]
+
+
+def _text(content: Raw) -> Raw:
+    texts = _texts(content)
+    if len(texts) == 1:
+        return texts[0]
+    return Raw(msgspec.json.encode("".join(msgspec.json.decode(text, type=str) for text in texts)))
+
+
+def _refusal(message: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param="messages")

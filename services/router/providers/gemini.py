@@ -1,0 +1,163 @@
+"""Google's Gemini API: generateContent and streamGenerateContent."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Raw
+
+from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.conversation import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
+from services.router.providers.extra import merged
+from services.router.providers.gemini_answer import SIGNS, ContentAnswer
+from services.router.providers.http import Question, Server
+from services.router.providers.parameters import Parameters, read_parameters
+from services.router.providers.tools import Function, Mode, Tools, read_tools
+
+VERSIONS = ("v1", "v1beta")
+
+# Gemini 3 and later want back, with each call of theirs, what they thought before it. Where the client has not kept
+# that, this says so; Google's own word for it.
+NO_SIGNATURE = "skip_thought_signature_validator"
+_MODELS_WITHOUT_SIGNATURES = ("gemini-1", "gemini-2")
+
+# Seeds are whole numbers of 32 bits there.
+_SEEDS = 2**31
+
+_FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
+_TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
+
+
+class GeminiProvider:
+    def __init__(
+        self,
+        base_url: str,
+        timeouts: Timeouts,
+        *,
+        api_key: str,
+        version: str,
+        extra: dict[str, Any] | None = None,
+        connector: aiohttp.BaseConnector | None = None,
+    ) -> None:
+        self._url = f"{base_url.rstrip('/')}/{version}"
+        self._extra = extra or {}
+        # In a header: an address is written to logs on the way.
+        self._server = Server(timeouts, SIGNS, {"x-goog-api-key": api_key}, connector)
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "GeminiProvider":
+        return cls(
+            route.base_url,
+            surroundings.timeouts,
+            api_key=route.api_key,
+            version=route.version,
+            extra=msgspec.json.decode(route.extra_json),
+        )
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
+        request = {**merged(_request(call), self._extra), "store": False}
+        question = Question(self._address(call), msgspec.json.encode(request), call.stream)
+        async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _address(self, call: Call) -> str:
+        model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
+        method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
+        return f"{self._url}/{model}:{method}"
+
+
+def _request(call: Call) -> dict[str, Any]:
+    conversation = read_conversation(call.messages_json)
+    needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
+    request: dict[str, Any] = {
+        "contents": [_content(turn, needs_signatures=needs_signatures) for turn in conversation.turns],
+        "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
+    }
+    if conversation.system:
+        request["systemInstruction"] = {"parts": [{"text": text} for text in conversation.system]}
+    tools = read_tools(call.tools_json, call.tool_choice_json)
+    if tools is not None:
+        request["tools"] = [{"functionDeclarations": [_declaration(function) for function in tools.functions]}]
+        request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
+    return request
+
+
+def _content(turn: Turn, *, needs_signatures: bool) -> dict[str, Any]:
+    """What the tools gave is a turn of its own: exactly as many results as calls, and nothing beside them."""
+    if isinstance(turn, ResultsTurn):
+        results = [
+            {"functionResponse": {"id": result.call_id, "name": result.name, "response": {"output": result.text}}}
+            for result in turn.results
+        ]
+        return {"role": "user", "parts": results}
+    parts: list[dict[str, Any]] = [{"text": text} for text in turn.texts]
+    if not isinstance(turn, ModelTurn):
+        return {"role": "user", "parts": parts}
+    parts += [_call_part(call, needs_signature=needs_signatures) for call in turn.calls]
+    return {"role": "model", "parts": parts}
+
+
+def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, Any]:
+    part: dict[str, Any] = {"functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments}}
+    signature = _signature(call.extra) or (NO_SIGNATURE if needs_signature else "")
+    if signature:
+        part["thoughtSignature"] = signature
+    return part
+
+
+class _Google(msgspec.Struct):
+    thought_signature: str = ""
+
+
+class _Extra(msgspec.Struct):
+    google: _Google = msgspec.field(default_factory=_Google)
+
+
+def _signature(extra: Raw) -> str:
+    """As Google's own OpenAI-like interface has its clients bring it back."""
+    try:
+        return msgspec.json.decode(extra, type=_Extra).google.thought_signature
+    except msgspec.DecodeError:
+        return ""
+
+
+def _generation(max_tokens: int, parameters: Parameters) -> dict[str, Any]:
+    wanted = parameters.response_format
+    generation: dict[str, Any] = {
+        "maxOutputTokens": max_tokens,
+        "temperature": parameters.temperature,
+        "topP": parameters.top_p,
+        "stopSequences": parameters.stops or None,
+        "seed": None if parameters.seed is None else parameters.seed % _SEEDS,
+        "presencePenalty": parameters.presence_penalty,
+        "frequencyPenalty": parameters.frequency_penalty,
+        "responseMimeType": None if wanted.type == "text" else "application/json",
+        "responseJsonSchema": wanted.schema,
+    }
+    return {name: value for name, value in generation.items() if value is not None}
+
+
+def _declaration(function: Function) -> dict[str, Any]:
+    if not _FUNCTION_NAME.fullmatch(function.name):
+        raise CannotDo("For this model a function's name must begin with a letter or _.", "tools")
+    declaration: dict[str, Any] = {"name": function.name}
+    if function.description:
+        declaration["description"] = function.description
+    if function.has_parameters:
+        declaration["parametersJsonSchema"] = function.parameters
+    return declaration
+
+
+def _calling(tools: Tools) -> dict[str, Any]:
+    calling: dict[str, Any] = {"mode": _TOOL_MODES[tools.mode]}
+    if tools.forced is not None:
+        calling["allowedFunctionNames"] = [tools.forced]
+    return calling

@@ -1,0 +1,45 @@
+"""How the client wants its answer, for providers that speak another language than the client."""
+
+import msgspec
+from msgspec import Raw
+
+_NOTHING = (Raw(), Raw(b"null"))
+
+
+class _JsonSchema(msgspec.Struct):
+    schema: Raw = Raw()
+
+
+class ResponseFormat(msgspec.Struct):
+    type: str = "text"
+    json_schema: _JsonSchema | None = None
+
+    @property
+    def schema(self) -> Raw | None:
+        """Of a format that has one."""
+        found = self.json_schema.schema if self.json_schema is not None else Raw()
+        return None if found in _NOTHING else found
+
+
+class Parameters(msgspec.Struct):
+    """All that the edge lets through; None where the client said nothing."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+_parameters = msgspec.json.Decoder(Parameters)
+
+
+def read_parameters(parameters_json: bytes) -> Parameters:
+    return _parameters.decode(parameters_json) if parameters_json else Parameters()

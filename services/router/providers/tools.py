@@ -1,0 +1,84 @@
+"""Which functions the model may call in this turn, for providers that speak another language than the client."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+from msgspec import Raw
+
+from services.chassis.errors import LegatoError, Reason
+
+_NOTHING = (Raw(), Raw(b"null"))
+
+
+class Function(msgspec.Struct):
+    name: str
+    description: str | None = None
+    # A JSON schema, or null.
+    parameters: Raw = Raw()
+    strict: bool | None = None
+
+    @property
+    def has_parameters(self) -> bool:
+        return self.parameters not in _NOTHING
+
+
+class Mode(Enum):
+    # As the model sees fit.
+    AUTO = "auto"
+    # The functions are there to understand earlier turns by; this one is answered in words.
+    NONE = "none"
+    # One of the functions must be called.
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tools:
+    functions: list[Function]
+    mode: Mode = Mode.AUTO
+    # The one function that must be called; only with Mode.REQUIRED.
+    forced: str | None = None
+
+
+class _Tool(msgspec.Struct):
+    function: Function
+
+
+class _Named(msgspec.Struct):
+    function: Function | None = None
+
+
+class _AllowedTools(msgspec.Struct):
+    mode: str = "auto"
+    tools: list[_Named] = []
+
+
+class _Choice(msgspec.Struct):
+    function: Function | None = None
+    allowed_tools: _AllowedTools | None = None
+
+
+_tools = msgspec.json.Decoder(list[_Tool])
+_choices = msgspec.json.Decoder(str | _Choice)
+
+
+def read_tools(tools_json: bytes, tool_choice_json: bytes) -> Tools | None:
+    if not tools_json:
+        return None
+    functions = [tool.function for tool in _tools.decode(tools_json)]
+    choice = _choices.decode(tool_choice_json or b'"auto"')
+    if isinstance(choice, str):
+        return Tools(functions, Mode(choice))
+    if choice.function is not None:
+        _named(functions, {choice.function.name})
+        return Tools(functions, Mode.REQUIRED, choice.function.name)
+    allowed = choice.allowed_tools or _AllowedTools()
+    names = {tool.function.name for tool in allowed.tools if tool.function is not None}
+    return Tools(_named(functions, names), Mode(allowed.mode))
+
+
+def _named(functions: list[Function], names: set[str]) -> list[Function]:
+    found = [function for function in functions if function.name in names]
+    if not found:
+        raise LegatoError(Reason.REQUEST_INVALID, "tool_choice names no function of tools.", param="tool_choice")
+    return found

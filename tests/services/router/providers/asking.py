@@ -1,0 +1,80 @@
+"""What the tests of all providers share: a call, and what came of it."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+import pytest
+
+from services.router.providers.base import Call, Piece, Provider, ProviderError
+from services.router.toolcalls import ToolCalls
+
+CALL = Call(
+    model_name="vendor-model",
+    messages_json=b'[{"role":"user", "content":"Hi"}]',
+    tools_json=b"",
+    tool_choice_json=b"",
+    parameters_json=b"",
+    max_tokens=50,
+    stream=True,
+)
+
+WEATHER = (
+    b'[{"type":"function","function":{"name":"get_weather","description":"The weather.",'
+    b'"parameters":{"type":"object","properties":{"city":{"type":"string"}}}}},'
+    b'{"type":"function","function":{"name":"get_time"}}]'
+)
+
+
+async def pieces_of(provider: Provider, call: Call) -> list[Piece]:
+    async with aclosing(provider.answer(call)) as pieces:
+        return [piece async for piece in pieces]
+
+
+async def failure_of(provider: Provider, call: Call) -> ProviderError:
+    async with asyncio.timeout(10):
+        with pytest.raises(ProviderError) as failure:
+            await pieces_of(provider, call)
+    return failure.value
+
+
+async def broken_off(provider: Provider, call: Call) -> tuple[list[Piece], ProviderError]:
+    """What came of an answer that broke, and how it did."""
+    seen: list[Piece] = []
+
+    async def read() -> None:
+        async for piece in provider.answer(call):
+            seen.append(piece)  # noqa: PERF401
+
+    with pytest.raises(ProviderError) as failure:
+        await read()
+    return seen, failure.value
+
+
+def text_of(pieces: list[Piece]) -> str:
+    return "".join(content for piece in pieces for content in piece.contents)
+
+
+def hidden_of(pieces: list[Piece]) -> str:
+    return "".join(piece.hidden for piece in pieces)
+
+
+def finish_of(pieces: list[Piece]) -> str | None:
+    """Why the answer ended; and that it did, once, with the last of its pieces."""
+    assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    [reason] = [piece.finish_reason for piece in pieces if piece.finish_reason]
+    return reason
+
+
+def calls_of(pieces: list[Piece]) -> list[tuple[str, dict[str, object]]]:
+    """Name and arguments of each call, put together by the rules of `toolcalls.py`."""
+    calls = ToolCalls()
+    named: dict[int, str] = {}
+    arguments: dict[int, str] = {}
+    for piece in pieces:
+        for fragment in piece.tool_calls:
+            delta = calls.take(fragment)
+            if delta is not None:
+                named[delta.index] = named.get(delta.index, "") + delta.name
+                arguments[delta.index] = arguments.get(delta.index, "") + delta.arguments
+    return [(name, msgspec.json.decode(arguments[index])) for index, name in named.items()]
