@@ -1,6 +1,7 @@
 """Holds against a real metering that comes and goes."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,25 @@ async def test_credit_that_is_held_elsewhere_is_worth_a_retry(metering_house: Me
         await metering_house.hold(2).reserve(100, 10)
     assert refused.value.reason is Reason.CREDITS_HELD
     assert refused.value.retry_after_s
+
+
+async def test_key_that_runs_as_many_as_it_may_leaves_nothing_behind(metering_house: MeteringHouse) -> None:
+    await metering_house.give(10**9)
+    limited = replace(ANN, concurrent_requests=1)
+    first, second = (
+        Hold(metering_house.metering, metering_house.journal, limited, f"{number:032x}", "forte") for number in (1, 2)
+    )
+    await first.reserve(100, 10)
+    with pytest.raises(LegatoError) as refused:
+        await second.reserve(100, 10)
+    assert refused.value.reason is Reason.TOO_MANY_AT_ONCE
+    assert refused.value.retry_after_s
+    # Its slot is free again, and no void need be sent.
+    assert second.is_resolved
+    first.settle(Usage(prompt_tokens=90, completion_tokens=7), pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    await metering_house.metering.settled()
+    await second.reserve(100, 10)
+    second.void(pb.END_CLIENT_GONE)
 
 
 async def test_hold_grows_until_the_last_of_the_credit(metering_house: MeteringHouse) -> None:

@@ -1,7 +1,9 @@
 import pytest
 
-from edge.rates import duration, rate_headers
-from protos.metering.v1.metering_pb2 import AdmitResponse
+from edge.errors import error_headers
+from edge.rates import Admission, duration, rate_headers
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
 
 
 @pytest.mark.parametrize(
@@ -12,10 +14,69 @@ def test_durations_are_written_as_openai_writes_them(milliseconds: int, text: by
     assert duration(milliseconds) == text
 
 
-def test_all_six_headers_are_there() -> None:
-    names = {name for name, _ in rate_headers(AdmitResponse(limit_requests=3000, remaining_requests=199))}
-    assert names == {
-        b"x-ratelimit-%b-%b" % (what, of)
-        for what in (b"limit", b"remaining", b"reset")
-        for of in (b"requests", b"tokens")
-    }
+def headers_of(rate: pb.AdmitResponse) -> dict[str, str]:
+    """Without what all their names have in common."""
+    return {name.decode().removeprefix("x-ratelimit-"): value.decode() for name, value in rate_headers(rate)}
+
+
+def test_requests_and_tokens_are_told_each_by_its_own_rate() -> None:
+    rate = pb.AdmitResponse(
+        limit_requests=3000, remaining_requests=199, reset_requests_ms=20,
+        limit_tokens=60_000, remaining_tokens=58_930, reset_tokens_ms=1_070,
+    )  # fmt: skip
+    assert headers_of(rate) == {
+        "limit-requests": "3000", "remaining-requests": "199", "reset-requests": "20ms",
+        "limit-tokens": "60000", "remaining-tokens": "58930", "reset-tokens": "1.07s",
+    }  # fmt: skip
+
+
+def test_without_a_limit_tokens_are_told_by_what_requests_can_carry() -> None:
+    rate = pb.AdmitResponse(limit_requests=3000, remaining_requests=199, reset_requests_ms=20)
+    assert headers_of(rate) == {
+        "limit-requests": "3000", "remaining-requests": "199", "reset-requests": "20ms",
+        "limit-tokens": "3000000000", "remaining-tokens": "199000000", "reset-tokens": "20ms",
+    }  # fmt: skip
+
+
+def test_refusal_by_tokens_tells_that_requests_are_left() -> None:
+    figures = {
+        "limit_requests": 3000, "remaining_requests": 199, "reset_requests_ms": 20,
+        "limit_tokens": 1000, "remaining_tokens": 0, "reset_tokens_ms": 60_000,
+        "figure_of_a_newer_metering": 1,
+    }  # fmt: skip
+    refusal = LegatoError(Reason.RATE_LIMITED, "Too many tokens.", retry_after_s=6.001, figures=figures)
+    headers = dict(error_headers(refusal))
+    assert headers[b"retry-after"] == b"7"
+    assert headers[b"x-ratelimit-remaining-requests"] == b"199"
+    assert headers[b"x-ratelimit-remaining-tokens"] == b"0"
+    assert headers[b"x-ratelimit-reset-tokens"] == b"1m0s"
+
+
+def admission(corrections: list[pb.CorrectRequest], *, limit_tokens: int) -> Admission:
+    asked = pb.AdmitRequest(key_id="key_a", account_id="acct_a", requests_per_minute=60, tokens=100)
+    rate = pb.AdmitResponse(limit_requests=60, remaining_requests=3, reset_requests_ms=1_000, limit_tokens=limit_tokens)
+    return Admission(asked, rate, corrections.append)
+
+
+def test_without_a_limit_of_tokens_nothing_is_corrected() -> None:
+    corrections: list[pb.CorrectRequest] = []
+    admission(corrections, limit_tokens=0).use(5_000)
+    assert corrections == []
+
+
+def test_guess_that_was_right_is_not_corrected() -> None:
+    corrections: list[pb.CorrectRequest] = []
+    admission(corrections, limit_tokens=1_000).use(100)
+    assert corrections == []
+
+
+def test_refused_request_is_given_back_with_the_limits_it_was_taken_by() -> None:
+    corrections: list[pb.CorrectRequest] = []
+    refused = admission(corrections, limit_tokens=0)
+    refused.give_back()
+    [correction] = corrections
+    assert correction == pb.CorrectRequest(
+        key_id="key_a", account_id="acct_a", requests_per_minute=60, refused=True, tokens=-100
+    )
+    assert dict(refused.headers)[b"x-ratelimit-remaining-requests"] == b"4"
+    assert dict(refused.headers)[b"x-ratelimit-reset-requests"] == b"0ms"

@@ -64,7 +64,10 @@ def test_balances_outlive_an_orderly_end(socket_folder: Path, admin: CreditAdmin
 def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> None:
     process = start(
         tmp_path / "data",
+        LEGATO_METERING_REPLICAS="0",
         LEGATO_REQUESTS_PER_MINUTE="0",
+        LEGATO_TOKENS_PER_MINUTE="-1",
+        LEGATO_CONCURRENT_REQUESTS="few",
         LEGATO_SWEEP_INTERVAL_S="soon",
         LEGATO_AUDIT_INTERVAL_S="-1",
         LEGATO_METERING_METRICS_LISTEN="9100",
@@ -72,7 +75,8 @@ def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> N
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert [line.split(":")[0] for line in said.splitlines()] == [
-        "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_SWEEP_INTERVAL_S", "LEGATO_AUDIT_INTERVAL_S",
+        "LEGATO_METERING_REPLICAS", "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_TOKENS_PER_MINUTE",
+        "LEGATO_CONCURRENT_REQUESTS", "LEGATO_SWEEP_INTERVAL_S", "LEGATO_AUDIT_INTERVAL_S",
         "LEGATO_METERING_METRICS_LISTEN",
     ]  # fmt: skip
     assert not (tmp_path / "data").exists()
