@@ -86,13 +86,15 @@ class _Reader:
         kind = table.text("kind", one_of=tuple(KINDS))
         route = ProviderRoute(name, kind)
         if kind in KINDS and KINDS[kind].needs_address:
+            versions = KINDS[kind].versions
             route = ProviderRoute(
                 name,
                 kind,
                 base_url=self._read_address(table),
-                api_key=self._read_secret(table),
-                output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
+                api_key=self._read_secret(table, is_needed=bool(versions)),
+                output_field="max_tokens" if versions else self._read_output_field(table),
                 extra_json=msgspec.json.encode(table.table("body")),
+                version=table.text("version", one_of=versions) if versions else "",
             )
         if kind in KINDS:
             # Of a provider of no known kind nobody can say which keys it has.
@@ -106,10 +108,14 @@ class _Reader:
             table.mistake("base_url", "must start with http:// or https://")
         return base_url
 
-    def _read_secret(self, table: "_Table") -> str:
+    @staticmethod
+    def _read_output_field(table: "_Table") -> str:
+        return table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens")
+
+    def _read_secret(self, table: "_Table", *, is_needed: bool) -> str:
         if table.take("api_key") is not None:
             table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
-        variable = table.text("api_key_env", default="")
+        variable = table.text("api_key_env", default=None if is_needed else "")
         if variable and not self._environ.get(variable):
             table.mistake("api_key_env", f"the variable {variable} is not set")
         return self._environ.get(variable, "") if variable else ""

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from services.router.providers import anthropic, gemini
+from services.router.providers.anthropic import AnthropicProvider
 from services.router.providers.base import Provider, ProviderRoute, Surroundings
+from services.router.providers.gemini import GeminiProvider
 from services.router.providers.local import LocalProvider
 from services.router.providers.openai import OpenAIProvider
 
@@ -13,10 +16,14 @@ class Kind:
     open: Callable[[ProviderRoute, Surroundings], Provider]
     # Whether it is somewhere else: then the routes file must say where.
     needs_address: bool
+    # Of its interface, where it has several: the routes file must name one, and a key.
+    versions: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
     "openai": Kind(OpenAIProvider.from_route, needs_address=True),
+    "anthropic": Kind(AnthropicProvider.from_route, needs_address=True, versions=anthropic.VERSIONS),
+    "gemini": Kind(GeminiProvider.from_route, needs_address=True, versions=gemini.VERSIONS),
     "local": Kind(LocalProvider.from_route, needs_address=False),
 }
 

@@ -76,6 +76,15 @@ def test_constant_limit_must_be_a_number_above_zero(routes_file: Path) -> None:
     assert mistakes_of(routes_file, text) == ["models.small.concurrency: must be a whole number above zero"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "version"), [("anthropic", "2026-10-21"), ("anthropic", "2023-06-01"), ("gemini", "v1")]
+)
+def test_version_of_an_interface_is_pinned(kind: str, version: str, routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace('kind = "openai"', f'kind = "{kind}"\nversion = "{version}"'))
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.kind, host.version) == (kind, version)
+
+
 def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     text = """
     colour = "red"
@@ -93,6 +102,15 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     [providers.d]
     kind = "local"
     base_url = "http://d"
+    [providers.e]
+    kind = "anthropic"
+    base_url = "https://e"
+    output_field = "max_tokens"
+    [providers.f]
+    kind = "gemini"
+    base_url = "https://f"
+    api_key_env = "HOST_KEY"
+    version = "v2"
     [models.small]
     provider = "x"
     name = ""
@@ -114,12 +132,16 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
         'models.small.max_output_tokens: is missing',
         'models.small.name: must be a text that is not empty',
         'models.small.provider: no provider named "x"',
-        'providers.a.kind: is "telepathy", but must be one of openai, local',
+        'providers.a.kind: is "telepathy", but must be one of openai, anthropic, gemini, local',
         'providers.b.api_key: secrets are not kept in this file: name a variable in api_key_env',
         'providers.b.base_url: must start with http:// or https://',
         'providers.c.api_key_env: the variable NOT_SET is not set',
         'providers.c.speed: is not known here',
         'providers.d.base_url: is not known here',
+        'providers.e.api_key_env: is missing',
+        'providers.e.output_field: is not known here',
+        'providers.e.version: is missing',
+        'providers.f.version: is "v2", but must be one of v1, v1beta',
     ]  # fmt: skip
 
 
