@@ -25,7 +25,7 @@ class Saturation:
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS)
         self._lateness = Signal(self._gate, clock)
-        self._reserving = Signal(self._gate, clock)
+        self._reserving = Signal(self._gate, clock, RESERVE_TOLERATED_S)
         self._timer: asyncio.TimerHandle | None = None
 
     @property

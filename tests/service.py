@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cli.accounts import balance_of, create_account
 from cli.connection import Services, ask, running_services
@@ -41,6 +41,9 @@ Found = TypeVar("Found")
 # Far longer than anything takes on an idle machine: a busy one must not fail a test.
 PATIENCE_S = 120.0
 POLL_S = 0.02
+
+# A busy machine is late; only tests of what an edge and a router do then want them to mind.
+NEVER_SATURATED = {"LEGATO_EDGE_QUEUEING_S": "0", "LEGATO_UPSTREAM_QUEUEING_S": "0"}
 
 LEGATO = Path(sys.executable).with_name("legato")
 
@@ -76,6 +79,11 @@ def wait_until(condition: Callable[[], Found], patience_s: float = PATIENCE_S) -
     return found
 
 
+class Addressed(Protocol):
+    @property
+    def base_url(self) -> str: ...
+
+
 class UpstreamThread:
     """An `Upstream` on an event loop of its own, so that tests of any kind can use it."""
 
@@ -103,16 +111,23 @@ def wait_for_requests(upstream: Upstream, count: int = 1) -> Recorded:
 
 
 class Service:
-    def __init__(self, upstream: Upstream, environ: Mapping[str, str] | None = None, *, workers: int = 1) -> None:
+    def __init__(
+        self,
+        upstream: Addressed,
+        environ: Mapping[str, str] | None = None,
+        *,
+        workers: int = 1,
+        routes: str = ROUTES,
+    ) -> None:
         """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has."""
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
         self._routes = self._folder / "routes.toml"
-        self._routes.write_text(ROUTES.format(base_url=upstream.base_url))
+        self._routes.write_text(routes.format(base_url=upstream.base_url))
         temporary = self._folder / "tmp"
         temporary.mkdir()
-        settings = {"TMPDIR": str(temporary), **(environ or {})}
+        settings = {"TMPDIR": str(temporary), **NEVER_SATURATED, **(environ or {})}
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]

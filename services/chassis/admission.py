@@ -24,7 +24,7 @@ OVERCOMMITMENT: Final = 1.5
 
 # A verdict needs so many samples, and so much time. What is older than a stale round says nothing about now.
 LEAST_SAMPLES: Final = 8
-ROUND_S: Final = 0.5
+ROUND_S: Final = 0.25
 STALE_S: Final = 60.0
 
 GROWTH: Final = 1.1
@@ -49,14 +49,17 @@ class Gate:
         least: int = LEAST,
         most: int = NO_LIMIT,
         on_least: Callable[[], None] = lambda: None,
+        count_waiting: Callable[[], int] = lambda: 0,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`what` is what the refused are told is saturated. `on_least` is called when it still queues at the least."""
+        """`what` is what the refused are told is saturated. `on_least` is called when it still queues at the least;
+        `count_waiting` where it can be seen how many of those who are in wait at this moment."""
         self._what = what
         self._clock = clock
         self._least = min(least, most)
         self._most = most
         self._on_least = on_least
+        self._count_waiting = count_waiting
         self._dice = dice
         self.limit = float(most)
         self.running = 0
@@ -92,7 +95,7 @@ class Gate:
         """Whoever does the work had no room for one who was let in at `began_s`. Gives what that one may be told."""
         now_s = self._clock.elapsed_s()
         if self.counts_from(began_s):
-            self._cut(MILDEST_CUT)
+            self._cut(self._base() * (1 - MILDEST_CUT))
         self._no_growth_until_s = now_s + NO_GROWTH_S
         if retry_after_s is None:
             return self._refusal(self._until_places_are_free_s(now_s))
@@ -120,17 +123,38 @@ class Gate:
     def add(self, signal: "Signal") -> None:
         self._signals.append(signal)
 
-    def judge(self, pressure: float) -> None:
+    def judge(self, pressure: float, tolerated_s: float | None) -> None:
         """By the verdict of one of the signals; none of the others may object to growth."""
         if pressure > 1:
-            self._cut(min(MILDEST_CUT, max(HARDEST_CUT, 1 / pressure)))
+            self._cut(self._surplus(pressure, tolerated_s))
         elif (
             self._used_up
             and self._clock.elapsed_s() >= self._no_growth_until_s
             and not any(signal.objects() for signal in self._signals)
         ):
-            self.limit = min(self._most, max(self.limit * GROWTH, self.limit + 1))
+            self.limit = min(self._most, self.limit + max(1.0, self._step(tolerated_s)))
         self._begin_round()
+
+    def _surplus(self, pressure: float, tolerated_s: float | None) -> float:
+        """How many too many are running. Where they are known to wait in a queue, Little's law says how long it is."""
+        base = self._base()
+        leave_per_s = self._left.per_s(self._clock.elapsed_s())
+        if tolerated_s is None or not leave_per_s:
+            return base * (1 - min(MILDEST_CUT, max(HARDEST_CUT, 1 / pressure)))
+        by_time = leave_per_s * tolerated_s * (pressure - 1)
+        by_count = self._count_waiting() - leave_per_s * tolerated_s
+        return min(base * (1 - HARDEST_CUT), max(1.0, by_time, by_count))
+
+    def _step(self, tolerated_s: float | None) -> float:
+        """By how much the limit may grow before it is measured again; not by more than may wait."""
+        step = self.limit * (GROWTH - 1)
+        if tolerated_s is None:
+            return step
+        return min(step, self._left.per_s(self._clock.elapsed_s()) * tolerated_s)
+
+    def _base(self) -> float:
+        """What the samples of this round are due to."""
+        return min(self.limit, self._peak)
 
     def _has_room_for(self, key_id: str) -> bool:
         """Where a constant says how many there may be at most, what lies below it is kept for the small ones."""
@@ -143,14 +167,14 @@ class Gate:
         keys = len(self.running_by_key) + (own == 0)
         return own < max(1.0, self.limit / keys)
 
-    def _cut(self, factor: float) -> None:
+    def _cut(self, surplus: float) -> None:
         """Below what was running. One verdict is due to one limit: the next waits until this one is in force."""
         if self.limit <= self._least:
             self._on_least()
             return
         if self._peak <= self._least:
             return
-        self.limit = max(self._least, factor * min(self.limit, self._peak))
+        self.limit = max(self._least, self._base() - surplus)
         self._settled_at_s = self._clock.elapsed_s()
         # All who run now, where it never comes to be fewer than the limit: small keys may be let in beyond it.
         self._unsettled = self.running if self.running > self.limit else 0
@@ -202,9 +226,11 @@ class Signal:
     """One way to measure queueing. Of a round of samples the lowest quarter counts: in a queue everybody waits, so
     neither one slow piece of work nor a few of them are taken for one."""
 
-    def __init__(self, gate: Gate, clock: Clock) -> None:
+    def __init__(self, gate: Gate, clock: Clock, tolerated_s: float | None = None) -> None:
+        """`tolerated_s` is given where it is the very ones who were let in that wait for so long in a queue."""
         self._gate = gate
         self._clock = clock
+        self._tolerated_s = tolerated_s
         self._samples: list[float] = []
         self._round_began_at_s = 0.0
         self._objected_at_s = -math.inf
@@ -223,7 +249,7 @@ class Signal:
             pressure = lowest_quarter(self._samples)
             self._samples.clear()
             self._objected_at_s = now_s if pressure > 1 else -math.inf
-            self._gate.judge(pressure)
+            self._gate.judge(pressure, self._tolerated_s)
 
     def objects(self) -> bool:
         """To growth: its last verdict was that there is a queue. Without samples it is not heard for ever."""

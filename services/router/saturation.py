@@ -17,7 +17,7 @@ from services.router.providers.base import Piece
 # a factor of two.
 QUEUEING_TOLERATED_S: Final = 0.5
 # One that waits for so many times what is tolerated is taken for slow before it is answered.
-OVERDUE: Final = 2.0
+OVERDUE: Final = 1.25
 # A time that has become normal may be twice as long only after this.
 DOUBLED_WITHIN_S: Final = 300.0
 # Where the provider does not count.
@@ -33,10 +33,18 @@ class Saturation:
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
         # What is slow even where little runs is not slow because of us: then that is normal now.
-        self.gate = Gate("The model", clock, most=concurrency or NO_LIMIT, on_least=self._normal.forget)
-        self._signal = Signal(self.gate, clock)
+        self.gate = Gate(
+            "The model",
+            clock,
+            most=concurrency or NO_LIMIT,
+            on_least=self._normal.forget,
+            count_waiting=lambda: len(self._overdue),
+        )
+        self._signal = Signal(self.gate, clock, tolerated_s)
         # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
         self._waiting: dict[Visit, float] = {}
+        # Those that have waited for too long already, and were counted for it.
+        self._overdue: set[Visit] = set()
 
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "Visit":
         """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
@@ -51,7 +59,8 @@ class Saturation:
     def begun(self, visit: "Visit", first: Piece) -> None:
         if not self._tolerated_s:
             return
-        is_noted = not visit.is_whole and self._waiting.pop(visit, None) is None
+        is_noted = visit in self._overdue
+        self.gone(visit)
         took_s = self._clock.elapsed_s() - visit.place.entered_s
         size = visit.size(first)
         normal_s = self._normal.time_s(size)
@@ -61,6 +70,7 @@ class Saturation:
 
     def gone(self, visit: "Visit") -> None:
         self._waiting.pop(visit, None)
+        self._overdue.discard(visit)
 
     def _note_overdue(self) -> None:
         now_s = self._clock.elapsed_s()
@@ -69,6 +79,7 @@ class Saturation:
             if now_s - visit.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
                 return
             del self._waiting[visit]
+            self._overdue.add(visit)
             self._signal.note(OVERDUE, visit.place.entered_s)
 
 

@@ -16,7 +16,7 @@ from tests.faults.house import House
 from tests.faults.ledger import LedgerReader
 from tests.faults.provider import Provider
 from tests.faults.zygote import Order, Told
-from tests.service import ROUTES
+from tests.service import NEVER_SATURATED, ROUTES
 
 START_PATIENCE_S = 120.0
 
@@ -106,6 +106,7 @@ class ForkedHouse(House):
             "LEGATO_ROUTES": str(routes),
             "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
             "LEGATO_REQUESTS_PER_MINUTE": "1000000",
+            **NEVER_SATURATED,
             "LEGATO_EDGE_FD": str(self._listener.fileno()),
             "LEGATO_METERING_ADDRESS": ",".join(self._socket(name) for name in self.metering_names),
             failpoints.VARIABLE: str(self.failpoints),

@@ -149,6 +149,44 @@ def test_limit_counts_once_all_who_ran_at_the_cut_have_left_even_if_others_came(
     assert house.gate.limit == pytest.approx(64)
 
 
+def test_queue_of_those_who_were_let_in_is_cut_off_by_its_length(house: House) -> None:
+    waiting = Signal(house.gate, house.clock, tolerated_s=2.0)
+    house.let_in(200)
+    # About ten a second come and go.
+    for _ in range(300):
+        house.let_out(1)
+        house.let_in(1)
+        house.clock.advance(0.1)
+    # They wait for two seconds and a half, which is half a second too long.
+    house.measure(1.25, signal=waiting)
+    assert house.gate.limit == pytest.approx(200 - 0.5 * 10, abs=1)
+
+
+def test_limit_on_a_queue_grows_by_what_may_wait(house: House) -> None:
+    waiting = Signal(house.gate, house.clock, tolerated_s=0.5)
+    house.shrink_to(200)
+    house.fill()
+    for _ in range(300):
+        house.let_out(1)
+        house.fill()
+        house.clock.advance(0.1)
+    house.measure(CALM, signal=waiting)
+    assert house.gate.limit == pytest.approx(200 + 0.5 * 10, abs=1)
+
+
+def test_all_who_are_seen_to_wait_are_cut_off_at_once(clock: FakeClock) -> None:
+    house = House(clock, count_waiting=lambda: 60)
+    waiting = Signal(house.gate, clock, tolerated_s=0.5)
+    house.let_in(200)
+    for _ in range(300):
+        house.let_out(1)
+        house.let_in(1)
+        clock.advance(0.1)
+    house.measure(QUEUEING, signal=waiting)
+    # Five of them may wait.
+    assert house.gate.limit == pytest.approx(200 - 60 + 5, abs=1)
+
+
 def test_limit_grows_while_it_is_used_up_and_nothing_queues(house: House) -> None:
     house.shrink_to(80)
     house.fill()

@@ -110,7 +110,7 @@ def test_model_that_does_not_begin_at_all_is_saturated(model: Model) -> None:
     for _ in range(MANY):
         with contextlib.suppress(LegatoError):
             model.running.append(model.saturation.enter("key", 100))
-        model.clock.advance(ROUND_S / 10)
+        model.clock.advance(ROUND_S / 4)
     assert len(model.running) < MANY
 
 

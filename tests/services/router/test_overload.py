@@ -1,0 +1,142 @@
+"""A model of limited capacity under more load than it can bear, played event by event on a clock of its own."""
+
+import heapq
+import itertools
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from services.chassis.errors import LegatoError
+from services.router.providers.base import Piece
+from services.router.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
+from tests.fakes import FakeClock
+
+SLOTS = 24
+FIRST_S = 0.1
+ANSWER_S = 0.4
+CAPACITY_PER_S = SLOTS / ANSWER_S
+FIRST = Piece(contents=["Hello"])
+PLAY_S = 120.0
+# Until the first queue has been measured and is gone.
+LEARNT_S = 30.0
+
+
+@dataclass
+class Chat:
+    key_id: str
+    asked_at_s: float
+    visit: Visit
+
+
+@dataclass
+class Played:
+    """Since the beginning was over."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    waits_s: list[float] = field(default_factory=list)
+
+    @property
+    def goodput_per_s(self) -> float:
+        return self.done.total() / (PLAY_S - LEARNT_S)
+
+    def served_share(self, key_id: str) -> float:
+        return self.done[key_id] / (self.done[key_id] + self.refused[key_id])
+
+    @property
+    def wait_p99_s(self) -> float:
+        return sorted(self.waits_s)[len(self.waits_s) * 99 // 100]
+
+
+class Play:
+    """Whoever finds no slot waits until one is free; nobody gives up."""
+
+    def __init__(self, tolerated_s: float = QUEUEING_TOLERATED_S, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._clock = FakeClock()
+        self._saturation = Saturation(self._clock, tolerated_s)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._waiting: deque[Chat] = deque()
+        self._free = SLOTS
+        self._dice = random.Random(1)
+        self.played = Played()
+
+    def run(self, chats_per_s: dict[str, float]) -> Played:
+        for key_id, rate in chats_per_s.items():
+            self._arrive_later(key_id, rate)
+        while self._events and self._events[0][0] < PLAY_S:
+            at_s, _, happen = heapq.heappop(self._events)
+            self._clock.advance(at_s - self._clock.elapsed_s())
+            happen()
+        return self.played
+
+    def _after(self, delay_s: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self._clock.elapsed_s() + delay_s, next(self._numbers), happen))
+
+    def _arrive_later(self, key_id: str, rate: float) -> None:
+        self._after(self._dice.expovariate(rate), lambda: self._arrive(key_id, rate))
+
+    def _arrive(self, key_id: str, rate: float) -> None:
+        self._arrive_later(key_id, rate)
+        try:
+            visit = self._saturation.enter(key_id, 100)
+        except LegatoError:
+            self.played.refused[key_id] += self._is_counted
+            return
+        self._waiting.append(Chat(key_id, self._clock.elapsed_s(), visit))
+        self._fill_slots()
+
+    def _fill_slots(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            chat = self._waiting.popleft()
+            self.played.waits_s.extend([self._clock.elapsed_s() - chat.asked_at_s] * self._is_counted)
+            self._after(FIRST_S, partial(chat.visit.begun, FIRST))
+            self._after(self._answer_s * self._dice.uniform(0.5, 1.5), partial(self._end, chat))
+
+    def _end(self, chat: Chat) -> None:
+        chat.visit.leave()
+        self._free += 1
+        self.played.done[chat.key_id] += self._is_counted
+        self._fill_slots()
+
+    @property
+    def _is_counted(self) -> bool:
+        return self._clock.elapsed_s() >= LEARNT_S
+
+
+@pytest.mark.parametrize("multiple", [1.5, 2.0, 3.0, 10.0])
+def test_goodput_stays_and_waiting_is_bounded_under_overload(multiple: float) -> None:
+    played = Play().run({"key": multiple * CAPACITY_PER_S})
+    assert played.goodput_per_s > 0.95 * CAPACITY_PER_S
+    assert played.wait_p99_s < 3 * QUEUEING_TOLERATED_S
+
+
+def test_goodput_stays_where_answers_take_long() -> None:
+    """Few come and go then, so that one place too many makes a long queue, and one too few is missed for long."""
+    played = Play(answer_s=10.0).run({"key": 3 * SLOTS / 10.0})
+    assert played.goodput_per_s > 0.95 * SLOTS / 10.0
+    assert played.wait_p99_s < 10.0
+
+
+def test_nobody_is_refused_below_the_capacity() -> None:
+    played = Play().run({"key": 0.8 * CAPACITY_PER_S})
+    assert not played.refused
+
+
+def test_without_the_gate_waiting_has_no_bound() -> None:
+    """Which shows that the play can tell."""
+    assert Play(tolerated_s=0).run({"key": 3 * CAPACITY_PER_S}).wait_p99_s > 10
+
+
+def test_polite_keys_are_served_beside_a_greedy_one() -> None:
+    polite = {f"polite {number}": 0.03 * CAPACITY_PER_S for number in range(10)}
+    played = Play().run({"greedy": 2.7 * CAPACITY_PER_S, **polite})
+    assert all(played.served_share(key_id) > 0.95 for key_id in polite)
+    # And the greedy one has what they leave.
+    assert played.goodput_per_s > 0.9 * CAPACITY_PER_S
