@@ -96,12 +96,15 @@ def _refused(error: LegatoError) -> Refused:
 
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Services:
-    """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say."""
+    """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
+    at the first that answers."""
 
     def open_channel_to(service: str) -> grpc.Channel:
-        elsewhere = environ.get(f"LEGATO_{service.upper()}_ADDRESS")
+        given = environ.get(f"LEGATO_{service.upper()}_ADDRESS", "")
+        elsewhere = _first_that_answers([address.strip() for address in given.split(",")])
         if elsewhere and not elsewhere.startswith("unix:"):
-            _require_tcp(elsewhere, service)
+            if not _answers(elsewhere):
+                raise NotRunning(f"{service} is not running at {given}")
             return open_sync_channel(elsewhere)
         path = Path(elsewhere.removeprefix("unix:")) if elsewhere else socket_of(service, data)
         _require_socket(path, data)
@@ -120,9 +123,17 @@ def _require_socket(path: Path, data: Path) -> None:
         time.sleep(0.05)
 
 
-def _require_tcp(address: str, service: str) -> None:
+def _first_that_answers(addresses: list[str]) -> str:
+    """Where none does, the last: why not is told by whoever needs it."""
+    return next((address for address in addresses[:-1] if _answers(address)), addresses[-1])
+
+
+def _answers(address: str) -> bool:
+    if address.startswith("unix:"):
+        return is_listening(Path(address.removeprefix("unix:")))
     host, _, port = address.removeprefix("dns:").lstrip("/").rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, ValueError):
-        raise NotRunning(f"{service} is not running at {address}") from None
+        return False
+    return True

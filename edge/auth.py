@@ -43,6 +43,8 @@ class AuthReplica:
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
+        # When its last watch came to an end.
+        self.left_at_s = float("-inf")
 
     @property
     def usable(self) -> bool:
@@ -72,8 +74,17 @@ class AuthReplica:
             request = pb.FindRefusedKeysRequest(key_ids=key_ids)
             return (await self._stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S)).key_ids
 
-    def watch(self) -> WatchCall:
-        return self._stub.Watch()
+    @contextmanager
+    def watched(self) -> Iterator[WatchCall]:
+        self.is_watched = True
+        stream = self._stub.Watch()
+        try:
+            yield stream
+        finally:
+            # Without it the other side would never learn that we left.
+            stream.cancel()
+            self.is_watched = False
+            self.left_at_s = self._clock.elapsed_s()
 
     def heard(self) -> None:
         """A heartbeat came."""
@@ -102,8 +113,10 @@ class Auth:
         return await self._ask(lambda replica: replica.find_refused_keys(key_ids))
 
     def unwatched(self) -> AuthReplica | None:
-        """The best replica that nobody watches yet."""
-        return next((replica for replica in self._replicas.in_order() if not replica.is_watched), None)
+        """The best replica that nobody watches yet. Those from which nothing was heard have their turn one after the
+        other: one that is gone must not keep us from one that is there."""
+        others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
+        return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
     async def _ask(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
         """The first answer counts. Who is silent or lost does not keep the next from being asked."""

@@ -25,6 +25,9 @@ SILENCE_S = 2.0
 PING_FORGOTTEN_AFTER_S = 60.0
 USED_KEYS_PER_PING = 1_000
 
+# How a stream ends on a line that breaks.
+_BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
+
 
 class Watch:
     def __init__(
@@ -63,39 +66,31 @@ class Watch:
         while True:
             replica = self._auth.unwatched()
             if replica is not None:
-                replica.is_watched = True
-                try:
-                    await self._watch(replica)
-                finally:
-                    replica.is_watched = False
+                await self._watch(replica)
             await asyncio.sleep(PING_EVERY_S)
 
     async def _watch(self, replica: AuthReplica) -> None:
         """Returns when the stream has ended. The lease runs out by itself."""
-        stream = replica.watch()
         told: dict[int, list[str]] = {}
-        # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
-        parts = [
-            asyncio.create_task(self._read(stream, replica, told)),
-            asyncio.create_task(self._ping(stream, told)),
-        ]
-        try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # Without it the other side would never learn that we left.
-            stream.cancel()
-            for part in parts:
-                part.cancel()
-            outcomes = await asyncio.gather(*parts, return_exceptions=True)
-            for key_ids in told.values():
-                self._remembered.give_back_used(key_ids)
+        with replica.watched() as stream:
+            # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
+            parts = [
+                asyncio.create_task(self._read(stream, replica, told)),
+                asyncio.create_task(self._ping(stream, told)),
+            ]
+            try:
+                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for part in parts:
+                    part.cancel()
+                outcomes = await asyncio.gather(*parts, return_exceptions=True)
+                for key_ids in told.values():
+                    self._remembered.give_back_used(key_ids)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             await replica.reconnect()
         for outcome in outcomes:
             # A connection that breaks is nothing to speak of; anything else is a mistake of ours.
-            if isinstance(outcome, Exception) and not isinstance(
-                outcome, grpc.RpcError | asyncio.InvalidStateError | TimeoutError
-            ):
+            if isinstance(outcome, Exception) and not isinstance(outcome, _BREAKS):
                 self._log.failure("watch.failed", outcome)
 
     async def _read(self, stream: WatchCall, replica: AuthReplica, told: dict[int, list[str]]) -> None:

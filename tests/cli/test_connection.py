@@ -54,6 +54,17 @@ async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log
     await server.stop(0)
 
 
+async def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path, log: Log) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    await server.start()
+    living = f"127.0.0.1:{server.port}"
+    for addresses in (f"{dead}, {living}", f"{living},{dead}", f"unix:{tmp_path}/none.sock,{living}"):
+        assert await asyncio.to_thread(name_of, tmp_path, "acct_1", {"LEGATO_AUTH_ADDRESS": addresses}) == "Ada"
+    await server.stop(0)
+
+
 @pytest.mark.parametrize("left_behind", [True, False])
 def test_a_socket_that_is_absent_or_refuses_means_not_running(socket_folder: Path, left_behind: bool) -> None:
     data_folder.prepare(socket_folder)

@@ -1,8 +1,11 @@
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import click
 import pytest
 
+from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from tests.cli.played import play
 
@@ -148,3 +151,20 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("legato: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_no_command_takes_a_key_where_others_on_the_machine_can_see_it() -> None:
+    """Arguments of a process are for everyone to read; keys are shown, and given to clients in headers."""
+    taken = {parameter.name for command in every_command(legato) for parameter in command.params}
+    assert "key_id" in taken
+    assert not [name for name in taken if name and ("secret" in name or name in ("key", "api_key", "token"))]
+
+
+def every_command(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from every_command(found)

@@ -1,5 +1,6 @@
 """Keys, scopes, and changes that hold when the command returns."""
 
+import secrets
 import sqlite3
 from collections.abc import Callable
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import Answer, ask, post_chat
-from tests.service import Service
+from tests.service import Service, wait_until
 from tests.upstream import Upstream
 
 REFUSAL = {"message": "The API key is not valid.", "type": "authentication_error"}
@@ -103,3 +104,90 @@ def test_new_rate_holds_when_the_command_returns(service: Service, client: opena
     service.legato("accounts", "set", account, "--requests-per-minute", "0")
     for _ in range(3):
         client.models.list()
+
+
+def test_suspended_account_is_refused_when_the_command_returns_and_served_again_when_it_is_resumed(
+    service: Service, upstream: Upstream, account: str
+) -> None:
+    good, revoked = service.make_key(account), service.make_key(account)
+    service.legato("keys", "revoke", revoked.key.key_id)
+    assert post_chat(service, good.api_key, {"messages": QUESTION}).status == 200
+    assert service.legato("accounts", "suspend", account)["suspended_at"] is not None
+    for answer in (
+        post_chat(service, good.api_key, {"messages": QUESTION}),
+        ask(service, "GET", "/v1/models", good.api_key),
+    ):
+        assert answer.status == 403
+        assert (answer.error["type"], answer.error["code"]) == ("permission_error", "account_suspended")
+    assert ask(service, "GET", "/v1/models", revoked.api_key).status == 401
+    assert service.legato("accounts", "resume", account)["suspended_at"] is None
+    assert post_chat(service, good.api_key, {"messages": QUESTION}).status == 200
+
+
+def test_limit_of_one_key_holds_for_it_alone_when_the_command_returns(service: Service, account: str) -> None:
+    limited, other = service.make_key(account), service.make_key(account)
+    shown = service.legato("keys", "set", limited.key.key_id, "--requests-per-minute", "1")
+    assert shown["requests_per_minute"] == 1
+    assert [ask(service, "GET", "/v1/models", limited.api_key).status for _ in range(2)] == [200, 429]
+    assert [ask(service, "GET", "/v1/models", other.api_key).status for _ in range(3)] == [200] * 3
+    service.legato("keys", "set", limited.key.key_id, "--requests-per-minute", "0")
+    assert [ask(service, "GET", "/v1/models", limited.api_key).status for _ in range(3)] == [200] * 3
+
+
+def test_hour_of_the_last_use_is_listed(service: Service, account: str) -> None:
+    used, unused = service.make_key(account), service.make_key(account)
+    assert ask(service, "GET", "/v1/models", used.api_key).status == 200
+
+    def last_uses() -> dict[str, str | None]:
+        listed = service.legato("keys", "list", "--account", account)
+        return {key["key_id"]: key["last_used_hour"] for key in listed}
+
+    hour = wait_until(lambda: last_uses()[used.key.key_id])
+    assert hour is not None
+    assert hour.endswith(":00:00Z")
+    assert last_uses()[unused.key.key_id] is None
+
+
+def test_keys_live_through_a_change_of_the_pepper(shared_upstream: Upstream) -> None:
+    with Service(shared_upstream) as service:
+        account = service.new_account()
+        old = service.make_key(account)
+        assert ask(service, "GET", "/v1/models", old.api_key).status == 200
+
+        # A second version beside the first.
+        peppers = service.data / "key-peppers"
+        first, second = peppers.read_text().strip(), f"2:{secrets.token_hex(32)}"
+        _restart_with(service, f"{first},{second}")
+        new = service.make_key(account)
+        for made in (old, new):
+            assert ask(service, "GET", "/v1/models", made.api_key).status == 200
+        listed = service.legato("keys", "list", "--account", account)
+        assert [key["pepper_version"] for key in listed] == [1, 2]
+        assert [(count["pepper_version"], count["keys"]) for count in service.legato("keys", "peppers")] == [
+            (1, 1),
+            (2, 1),
+        ]
+
+        # The first is needed by nobody and may go.
+        service.legato("keys", "revoke", old.key.key_id)
+        assert _keys_by_pepper(service) == {2: 1}
+        _restart_with(service, second)
+        assert ask(service, "GET", "/v1/models", new.api_key).status == 200
+        assert ask(service, "GET", "/v1/models", old.api_key).status == 401
+
+        # Taken away too early, it takes its keys with it, and the operator is told.
+        _restart_with(service, f"3:{secrets.token_hex(32)}")
+        assert ask(service, "GET", "/v1/models", new.api_key).status == 401
+        assert "key.pepper_missing" in service.log_text()
+        for secret in (old.api_key, new.api_key, first.partition(":")[2], second.partition(":")[2]):
+            assert secret not in service.log_text()
+
+
+def _keys_by_pepper(service: Service) -> dict[int, int]:
+    return {count["pepper_version"]: count["keys"] for count in service.legato("keys", "peppers")}
+
+
+def _restart_with(service: Service, peppers: str) -> None:
+    service.stop()
+    (service.data / "key-peppers").write_text(f"{peppers}\n")
+    service.start()

@@ -53,6 +53,14 @@ async def test_new_work_goes_to_the_least_loaded_that_is_usable(replicas: Replic
     await replicas.close()
 
 
+async def test_all_are_listed_with_the_usable_ones_first_and_of_those_the_least_loaded(replicas: Replicated) -> None:
+    replicas.made["unix:/a"].usable = False
+    replicas.made["unix:/b"].load = 2
+    replicas.made["unix:/c"].load = 1
+    assert [replica.address for replica in replicas.in_order()] == ["unix:/c", "unix:/b", "unix:/a"]
+    await replicas.close()
+
+
 async def test_account_keeps_its_replica_while_others_come_and_go(replicas: Replicated) -> None:
     accounts = [f"acct_{number}" for number in range(300)]
     before = {account: replicas.for_account(account).address for account in accounts}
