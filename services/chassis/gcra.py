@@ -25,23 +25,29 @@ class Rate(msgspec.Struct, frozen=True):
     per_minute: int
     # How much of it may be taken at once.
     burst: int
+    # Of one unit.
+    interval_ns: int = 0
 
-    @property
-    def interval_ns(self) -> int:
+    def __post_init__(self) -> None:
         # Rounded up: never more than the limit.
-        return -(-MINUTE_NS // self.per_minute)
+        msgspec.structs.force_setattr(self, "interval_ns", -(-MINUTE_NS // self.per_minute))
 
     def wait_ns(self, ahead_ns: int, units: int) -> int:
         """How long until so many units can be taken; 0: now. A whole bucket gives more than the burst, too, or that
         could never be taken. What takes nothing never waits."""
         if not units:
             return 0
-        return max(0, ahead_ns - (self.burst - min(units, self.burst)) * self.interval_ns)
+        left_over = self.burst - units if units < self.burst else 0
+        wait_ns = ahead_ns - left_over * self.interval_ns
+        return max(0, wait_ns)
 
     def ahead_after_ns(self, ahead_ns: int, units: int) -> int:
         """Where taking so many units leaves the bucket, or, below zero, giving them back."""
-        interval_ns = self.interval_ns
-        return min(max(0, ahead_ns + units * interval_ns), self.burst * interval_ns + LONGEST_DEBT_NS)
+        after_ns = ahead_ns + units * self.interval_ns
+        if after_ns < 0:
+            return 0
+        most_ns = self.burst * self.interval_ns + LONGEST_DEBT_NS
+        return min(most_ns, after_ns)
 
     def remaining(self, ahead_ns: int) -> int:
         return max(0, self.burst - -(-ahead_ns // self.interval_ns))
@@ -63,18 +69,21 @@ class Buckets:
 
     def take(self, name: Hashable, rate: Rate, units: int = 1) -> int:
         """How long to wait, in nanoseconds; 0: it was taken."""
-        ahead_ns = self.ahead_ns(name)
+        now_ns = self.now_ns()
+        ahead_ns = self.ahead_ns(name, now_ns)
         wait_ns = rate.wait_ns(ahead_ns, units)
         if not wait_ns:
-            self.put(name, rate.ahead_after_ns(ahead_ns, units))
+            self.put(name, rate.ahead_after_ns(ahead_ns, units), now_ns)
         return wait_ns
 
-    def ahead_ns(self, name: Hashable) -> int:
-        whole_at_ns = self._whole_at_ns.get(name)
-        return 0 if whole_at_ns is None else max(0, whole_at_ns - self._now_ns())
+    def now_ns(self) -> int:
+        return round(self._clock.elapsed_s() * 1_000_000_000)
 
-    def put(self, name: Hashable, ahead_ns: int) -> None:
-        now_ns = self._now_ns()
+    def ahead_ns(self, name: Hashable, now_ns: int) -> int:
+        whole_at_ns = self._whole_at_ns.get(name, 0)
+        return whole_at_ns - now_ns if whole_at_ns > now_ns else 0
+
+    def put(self, name: Hashable, ahead_ns: int, now_ns: int) -> None:
         self._whole_at_ns[name] = now_ns + ahead_ns
         if len(self._whole_at_ns) > self._forget_at:
             self._forget(now_ns)
@@ -91,6 +100,3 @@ class Buckets:
         self._whole_at_ns = kept
         # Twice what is in use: going through all of them costs next to nothing a request.
         self._forget_at = min(max(_FEWEST_KEPT, 2 * len(kept)), self._most)
-
-    def _now_ns(self) -> int:
-        return round(self._clock.elapsed_s() * 1_000_000_000)

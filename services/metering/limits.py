@@ -57,6 +57,9 @@ class Part(NamedTuple):
     rate: Rate
     units: int
 
+    def divided_by(self, replicas: int) -> "Part":
+        return Part(self.bucket, self.rate.divided_by(replicas), self.units)
+
 
 class Taking(NamedTuple):
     """All parts, or none."""
@@ -68,11 +71,11 @@ class Taking(NamedTuple):
 
 
 def admission(key_id: str, limits: Limits, tokens: int) -> Taking:
-    return Taking(_parts(key_id, limits, 1, tokens), is_refusable=True)
+    return Taking(_parts(key_id, limits, 1, tokens), True)
 
 
 def correction(key_id: str, limits: Limits, requests: int, tokens: int) -> Taking:
-    return Taking(_parts(key_id, limits, requests, tokens), is_refusable=False)
+    return Taking(_parts(key_id, limits, requests, tokens), False)
 
 
 def _parts(key_id: str, limits: Limits, requests: int, tokens: int) -> tuple[Part, ...]:
@@ -113,52 +116,47 @@ class LocalLimiter:
         return future
 
     def take_now(self, taking: Taking) -> Allowance:
-        rates = self._own_rates(taking)
-        ahead_ns = [self._buckets.ahead_ns(part.bucket) for part in taking.parts]
-        refuse_if_used_up(taking, rates, ahead_ns)
-        ahead_ns = [
-            rate.ahead_after_ns(each_ns, part.units)
-            for rate, each_ns, part in zip(rates, ahead_ns, taking.parts, strict=True)
-        ]
-        self.follow(taking, ahead_ns)
-        return allowance(rates, ahead_ns)
+        parts = taking.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in taking.parts]
+        now_ns = self._buckets.now_ns()
+        ahead_ns = [self._buckets.ahead_ns(part.bucket, now_ns) for part in parts]
+        if taking.is_refusable:
+            refuse_if_used_up(parts, ahead_ns)
+        for number, part in enumerate(parts):
+            ahead_ns[number] = part.rate.ahead_after_ns(ahead_ns[number], part.units)
+            self._buckets.put(part.bucket, ahead_ns[number], now_ns)
+        return allowance(parts, ahead_ns)
 
-    def follow(self, taking: Taking, ahead_ns: Sequence[int]) -> None:
-        """Where the key's buckets are, also while somebody else keeps them: in case they go away."""
-        for part, each_ns in zip(taking.parts, ahead_ns, strict=True):
-            self._buckets.put(part.bucket, each_ns)
-
-    def _own_rates(self, taking: Taking) -> list[Rate]:
-        if self.replicas == 1:
-            return [part.rate for part in taking.parts]
-        return [part.rate.divided_by(self.replicas) for part in taking.parts]
+    def follow(self, parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
+        """Somebody else keeps the key's buckets: know them as well, in case they go away."""
+        now_ns = self._buckets.now_ns()
+        for part, each_ns in zip(parts, ahead_ns, strict=True):
+            self._buckets.put(part.bucket, each_ns, now_ns)
 
 
-def refuse_if_used_up(taking: Taking, rates: Sequence[Rate], ahead_ns: Sequence[int]) -> None:
+def refuse_if_used_up(parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
     """By the bucket that needs the longest wait."""
-    if not taking.is_refusable:
+    longest_ns, hit = 0, 0
+    for number, part in enumerate(parts):
+        wait_ns = part.rate.wait_ns(ahead_ns[number], part.units)
+        if wait_ns > longest_ns:
+            longest_ns, hit = wait_ns, number
+    if not longest_ns:
         return
-    waits_ns = [
-        rate.wait_ns(each_ns, part.units) for rate, each_ns, part in zip(rates, ahead_ns, taking.parts, strict=True)
-    ]
-    wait_ns = max(waits_ns)
-    if not wait_ns:
-        return
-    hit = waits_ns.index(wait_ns)
     message = (
-        f"Too many {_NAMES[hit]} with this key: its limit is {rates[hit].per_minute} a minute."
+        f"Too many {_NAMES[hit]} with this key: its limit is {parts[hit].rate.per_minute} a minute."
         " Please retry after a short wait."
     )
     # In whole milliseconds, rounded up: who comes back then is let in.
-    retry_after_s = _to_ms(wait_ns) / 1000
-    figures = asdict(allowance(rates, ahead_ns))
+    retry_after_s = _to_ms(longest_ns) / 1000
+    figures = asdict(allowance(parts, ahead_ns))
     raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
 
 
-def allowance(rates: Sequence[Rate], ahead_ns: Sequence[int]) -> Allowance:
+def allowance(parts: Sequence[Part], ahead_ns: Sequence[int]) -> Allowance:
     figures: list[int] = []
-    for rate, each_ns in zip(rates, ahead_ns, strict=True):
-        figures += (rate.per_minute, rate.remaining(each_ns), _to_ms(each_ns))
+    for number, part in enumerate(parts):
+        each_ns = ahead_ns[number]
+        figures += (part.rate.per_minute, part.rate.remaining(each_ns), _to_ms(each_ns))
     return Allowance(*figures)
 
 

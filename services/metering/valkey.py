@@ -202,16 +202,16 @@ class ValkeyLimiter:
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)
         for taking, reply, future in batch:
-            rates = [part.rate for part in taking.parts]
+            parts = taking.parts
             is_taken = next(figures)
-            ahead_ns = [next(figures) for _ in rates]
-            self._local.follow(taking, ahead_ns)
+            ahead_ns = [next(figures) for _ in parts]
+            self._local.follow(parts, ahead_ns)
             if future.done():
                 continue
             try:
                 if not is_taken:
-                    refuse_if_used_up(taking, rates, ahead_ns)
-                future.set_result(reply(allowance(rates, ahead_ns)))
+                    refuse_if_used_up(parts, ahead_ns)
+                future.set_result(reply(allowance(parts, ahead_ns)))
             except LegatoError as refusal:
                 future.set_exception(refusal)
 

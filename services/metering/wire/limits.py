@@ -28,14 +28,16 @@ def to_correction(request: pb.CorrectRequest, defaults: Limits) -> Taking:
 
 
 def from_allowance(allowance: Allowance) -> pb.AdmitResponse:
-    return pb.AdmitResponse(
+    response = pb.AdmitResponse(
         limit_requests=allowance.limit_requests,
         remaining_requests=allowance.remaining_requests,
         reset_requests_ms=allowance.reset_requests_ms,
-        limit_tokens=allowance.limit_tokens,
-        remaining_tokens=allowance.remaining_tokens,
-        reset_tokens_ms=allowance.reset_tokens_ms,
     )
+    if allowance.limit_tokens:
+        response.limit_tokens = allowance.limit_tokens
+        response.remaining_tokens = allowance.remaining_tokens
+        response.reset_tokens_ms = allowance.reset_tokens_ms
+    return response
 
 
 def from_correction(allowance: Allowance) -> pb.CorrectResponse:
