@@ -41,6 +41,11 @@ def test_after_the_burst_the_rate_holds_exactly(buckets: Buckets, clock: FakeClo
     assert taken == 3_000
 
 
+@pytest.mark.parametrize("per_minute", [1, 7, 999, 7_000, 123_457, 900_000_000])
+def test_minute_s_worth_is_never_had_in_less_than_a_minute(per_minute: int) -> None:
+    assert Rate(per_minute, 1).interval_ns * per_minute >= MINUTE_NS
+
+
 def test_what_is_refused_takes_nothing(buckets: Buckets, clock: FakeClock) -> None:
     rate = Rate(60, 1)
     buckets.take("a", rate)
