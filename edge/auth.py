@@ -130,14 +130,15 @@ class Auth:
                         asked.add(asyncio.create_task(question(replicas.popleft())))
                     patience_s = ASK_ANOTHER_AFTER_S if replicas else None
                     done, asked = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        if not _is_lost(task):
-                            return task.result()
+                    answered = [task for task in done if not _is_lost(task)]
+                    if answered:
+                        return answered[0].result()
         except TimeoutError:
             pass
         finally:
             for task in asked:
                 task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
         raise unavailable(NAME)
 
 
