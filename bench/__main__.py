@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench import disk_sync, hot_account, journal
+from bench import disk_sync, hot_account, journal, overload
 from bench.progress import Progress
 from bench.report import doubts, table
 
@@ -22,12 +22,13 @@ from bench.report import doubts, table
 )
 def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
     """Measure the service on this machine."""
-    progress = Progress(sys.stderr, steps=1 + len(journal.CASES) + len(hot_account.CASES))
+    progress = Progress(sys.stderr, steps=1 + len(journal.CASES) + len(hot_account.CASES) + overload.STEPS)
     try:
         rows = [
             *disk_sync.measure(progress),
             *journal.measure(progress),
             *hot_account.measure(seconds, in_flight, progress),
+            *overload.measure(seconds, progress),
         ]
     except hot_account.BooksWrong as wrong:
         raise click.ClickException(str(wrong)) from None
@@ -35,6 +36,7 @@ def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
         progress.clear()
     machine = {"processors": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version()}
     click.echo(table(rows))
+    click.echo(f"\n{overload.verdict(rows)}")
     if (doubt := doubts(rows)) is not None:
         click.echo(f"\n{doubt}")
     if json_file is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from bench.hot_account import CASES, BooksWrong, check_books
 from bench.load import GRANT_NANOS, Outcome
+from bench.overload import CURVE, EDGE_CURVE, FAIRNESS
 from bench.processors import Spent
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,8 @@ def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(figures_file.read_text())["rows"]
     assert all(row["case"] in done.stdout for row in rows)
-    assert {row["measurement"] for row in rows} == {"disk sync", "journal", "hot account"}
+    measurements = {"disk sync", "journal", "hot account", CURVE, FAIRNESS, EDGE_CURVE}
+    assert {row["measurement"] for row in rows} == measurements
     on_hot_account = {row["case"]: row["figures"] for row in rows if row["measurement"] == "hot account"}
     assert list(on_hot_account) == [case.name for case in CASES]
     for name, figures in on_hot_account.items():
@@ -36,6 +38,11 @@ def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) ->
         assert figures["reserve p99 ms"] >= figures["reserve p50 ms"] > 0
         assert figures["ops a commit"] == 1 if "one by one" in name else figures["ops a commit"] >= 1
         assert (figures["CPU µs: PostgreSQL"] is None) is ("SQLite" in name)
+
+    curve = {row["case"]: row["figures"] for row in rows if row["measurement"] == CURVE}
+    assert list(curve) == ["peak", "0.5x", "1x", "1.5x", "2x", "3x"]
+    assert max(figures["of the peak %"] for figures in curve.values()) == 100
+    assert "Goodput at 3x is" in done.stdout
 
 
 def test_run_that_lost_nothing_is_believed() -> None:

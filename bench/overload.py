@@ -1,0 +1,191 @@
+"""What becomes of the whole service when more chats are asked for than can be answered.
+
+First the peak is measured, with as many chats at once as the provider has places and a few more. Then chats are offered
+at multiples of it, at random moments and whatever became of those before, as the world does. Good is what ends with all
+of its answer. Two limits are tried: a provider with few places, where the router has to notice, and one that answers at
+once, where the processors are the limit; the load takes its share of the same processors then.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bench.clients import Offer, Order, Outcome
+from bench.progress import Progress
+from bench.report import Row
+from tests.child import start_child
+from tests.service import Service, wait_until
+
+CURVE: Final = "overload"
+FAIRNESS: Final = "greedy key at 3x"
+EDGE_CURVE: Final = "overload of the edge"
+
+SLOTS: Final = 32
+FIRST_S: Final = 0.1
+ANSWER_S: Final = 0.8
+
+MULTIPLES: Final = (0.5, 1.0, 1.5, 2.0, 3.0)
+EDGE_MULTIPLES: Final = (1.0, 3.0)
+KEYS: Final = 10
+# Of what is offered; the others share the rest.
+GREEDY_SHARE: Final = 0.9
+WARM_UP_S: Final = 1.5
+STEPS: Final = 1 + len(MULTIPLES) + 1 + 1 + len(EDGE_MULTIPLES)
+GOODPUT_LEAST: Final = 0.9
+
+# The rate of a key is not what is measured here; saturation is, as it is set by default.
+SETTINGS: Final = {
+    "LEGATO_REQUESTS_PER_MINUTE": "1000000",
+    "LEGATO_REQUEST_BURST": "100000",
+    "LEGATO_EDGE_QUEUEING_S": "0.02",
+    "LEGATO_UPSTREAM_QUEUEING_S": "0.5",
+}
+ROOT: Final = Path(__file__).parents[1]
+
+
+class Provider(NamedTuple):
+    base_url: str
+
+
+class _House:
+    """A service with its clients."""
+
+    def __init__(self, service: Service, folder: Path, seconds: float, progress: Progress) -> None:
+        self._service = service
+        self._folder = folder
+        self._seconds = seconds
+        self._progress = progress
+        account = service.new_account("1000000")
+        self._keys = [service.new_key(account) for _ in range(KEYS)]
+
+    def peak_per_s(self, name: str, in_flight: int) -> Outcome:
+        return self._put_load(name, [Offer(key) for key in self._keys], in_flight)
+
+    def offer(self, name: str, chats_per_s: float) -> Outcome:
+        return self._put_load(name, [Offer(key, chats_per_s / KEYS) for key in self._keys])
+
+    def offer_greedily(self, name: str, chats_per_s: float) -> Outcome:
+        polite_per_s = chats_per_s * (1 - GREEDY_SHARE) / (KEYS - 1)
+        greedy, *polite = self._keys
+        offers = [Offer(greedy, chats_per_s * GREEDY_SHARE), *(Offer(key, polite_per_s) for key in polite)]
+        return self._put_load(name, offers)
+
+    def _put_load(self, name: str, offers: list[Offer], in_flight: int = 0) -> Outcome:
+        warm_up_s = min(self._seconds, WARM_UP_S)
+        self._progress.step(name, expected_s=warm_up_s + self._seconds + 1)
+        host, port = self._service.address
+        order, result = self._folder / "order.json", self._folder / "outcome.json"
+        order.write_bytes(msgspec.json.encode(Order(host, port, offers, warm_up_s, self._seconds, in_flight)))
+        # In a file: no key belongs into a list of processes.
+        load = _start(["-m", "bench.clients", str(order), str(result)], self._folder / "load.log")
+        while load.poll() is None:
+            self._progress.show()
+            time.sleep(0.1)
+        if load.returncode != 0:
+            raise RuntimeError(f"The load did not come to its end:\n{(self._folder / 'load.log').read_text()}")
+        return msgspec.json.decode(result.read_bytes(), type=Outcome)
+
+
+def measure(seconds: float, progress: Progress) -> Iterator[Row]:
+    with _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as house:
+        yield from _measure_curve(house)
+    with _house(seconds, progress, 0, 0.0, 0.0) as house:
+        yield from _measure_edge(house)
+
+
+def verdict(rows: list[Row]) -> str:
+    """On the promise that goodput under an overload is almost that of the best load."""
+    [share] = [row.figures["of the peak %"] for row in rows if (row.measurement, row.case) == (CURVE, _case(3.0))]
+    assert share is not None
+    kept = "kept" if share > 100 * GOODPUT_LEAST else "BROKEN"
+    return f"Goodput at 3x is {share:.0f} % of the peak; promised are more than {GOODPUT_LEAST:.0%}: {kept}."
+
+
+def _measure_curve(house: _House) -> Iterator[Row]:
+    peak = house.peak_per_s(f"{CURVE}: peak", SLOTS + SLOTS // 4)
+    outcomes = [
+        (_case(multiple), house.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
+        for multiple in MULTIPLES
+    ]
+    yield from _curve(CURVE, [("peak", peak), *outcomes])
+    outcome = house.offer_greedily(FAIRNESS, 3 * peak.per_s("done"))
+    greedy, *polite = outcome.tallies
+    for name, tallies in (("the greedy key", [greedy]), ("nine polite keys", polite)):
+        ended = sum(tally.done + tally.refused + tally.failed for tally in tallies)
+        done = sum(tally.done for tally in tallies)
+        figures: dict[str, float | None] = {
+            "offered/s": sum(tally.sent for tally in tallies) / outcome.seconds,
+            "goodput/s": done / outcome.seconds,
+            "served %": 100 * done / max(1, ended),
+        }
+        yield Row(FAIRNESS, name, figures, outcome.others_share)
+
+
+def _measure_edge(house: _House) -> Iterator[Row]:
+    peak = house.peak_per_s(f"{EDGE_CURVE}: peak", 32)
+    outcomes = [
+        (_case(multiple), house.offer(f"{EDGE_CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
+        for multiple in EDGE_MULTIPLES
+    ]
+    yield from _curve(EDGE_CURVE, [("peak", peak), *outcomes])
+
+
+def _curve(measurement: str, outcomes: list[tuple[str, Outcome]]) -> Iterator[Row]:
+    best_per_s = max(outcome.per_s("done") for _, outcome in outcomes)
+    for case, outcome in outcomes:
+        figures: dict[str, float | None] = {
+            "offered/s": outcome.per_s("sent"),
+            "goodput/s": outcome.per_s("done"),
+            "of the peak %": 100 * outcome.per_s("done") / best_per_s if best_per_s else 0.0,
+            "refused/s": outcome.per_s("refused"),
+            "errors": float(sum(tally.failed for tally in outcome.tallies)),
+            "first token p50 ms": outcome.first_token_percentile_ms(50),
+            "p99 ms": outcome.first_token_percentile_ms(99),
+            "whole p50 ms": outcome.total_percentile_ms(50),
+            "whole p99 ms": outcome.total_percentile_ms(99),
+        }
+        yield Row(measurement, case, figures, outcome.others_share)
+
+
+def _case(multiple: float) -> str:
+    return f"{multiple:g}x"
+
+
+@contextmanager
+def _house(seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float) -> Iterator[_House]:
+    with (
+        tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
+        _provider(Path(name), slots, first_s, answer_s) as provider,
+        Service(provider, SETTINGS) as service,
+    ):
+        yield _House(service, Path(name), seconds, progress)
+
+
+@contextmanager
+def _provider(folder: Path, slots: int, first_s: float, answer_s: float) -> Iterator[Provider]:
+    output = folder / "provider.log"
+    process = _start(["-m", "bench.slots", str(slots), str(first_s), str(answer_s)], output)
+    try:
+        yield Provider(wait_until(lambda: _first_line(output)))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _first_line(output: Path) -> str:
+    line, _, rest = output.read_text().partition("\n") if output.exists() else ("", "", "")
+    return line if line.startswith("http") or rest else ""
+
+
+def _start(arguments: list[str], output: Path) -> "subprocess.Popen[bytes]":
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return start_child([sys.executable, *arguments], output, last_signal=signal.SIGTERM, environ=environ)
