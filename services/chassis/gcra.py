@@ -25,7 +25,7 @@ class Rate(msgspec.Struct, frozen=True):
     per_minute: int
     # How much of it may be taken at once.
     burst: int
-    # Of one unit.
+    # Of one unit; it follows from the rate.
     interval_ns: int = 0
 
     def __post_init__(self) -> None:
