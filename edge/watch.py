@@ -34,14 +34,14 @@ class Watch:
         self,
         auth: Auth,
         remembered: Remembered,
-        on_heartbeat: Callable[[pb.WatchResponse], None],
+        on_news: Callable[[pb.WatchResponse], None],
         clock: Clock,
         log: Log,
     ) -> None:
-        """`on_heartbeat` is called after what should be forgotten has been."""
+        """`on_news` is told of each heartbeat with a newer epoch, after what should be forgotten has been."""
         self._auth = auth
         self._remembered = remembered
-        self._on_heartbeat = on_heartbeat
+        self._on_news = on_news
         self._clock = clock
         self._log = log
         # By number, the oldest first. Numbers are never used twice, whichever stream a ping goes on.
@@ -120,8 +120,11 @@ class Watch:
             await asyncio.sleep(PING_EVERY_S)
 
     def _take(self, heartbeat: pb.WatchResponse) -> None:
+        # One that comes late from the other replica may name keys that are good again.
+        is_news = heartbeat.epoch > self._remembered.epoch
         self._remembered.take(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
-        self._on_heartbeat(heartbeat)
+        if is_news:
+            self._on_news(heartbeat)
         self._heard.set()
 
     def _forget_pings(self, now_s: float) -> None:

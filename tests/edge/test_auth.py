@@ -95,7 +95,9 @@ async def test_edge_that_reaches_no_auth_lets_nobody_in_until_it_does(house: Aut
     assert (await house.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
 
 
-async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(house: AuthHouse) -> None:
+async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
+    house: AuthHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created = await house.new_key()
     await house.principals.authenticate(bearer(created.api_key))
     await watched(house, 2)
@@ -103,13 +105,14 @@ async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
         line.set(Delay(LEASE_S), "down")
     await asyncio.sleep(LEASE_S)
     # They come five times a second, and each is too old.
-    heartbeats = 0
+    heartbeats, take = 0, house.principals._remembered.take
 
-    def count(heartbeat: pb.WatchResponse) -> None:
+    def count(heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         nonlocal heartbeats
         heartbeats += 1
+        take(heartbeat, sent_at_s)
 
-    house.principals._watch._on_heartbeat = count
+    monkeypatch.setattr(house.principals._remembered, "take", count)
     async with asyncio.timeout(PATIENCE_S):
         while heartbeats < 5:
             assert house.principals._remembered.lag_s >= LEASE_S

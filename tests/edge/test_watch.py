@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
+from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.clock import SystemClock
 from services.chassis.log import Log
-from tests.edge.auth_house import PATIENCE_S, AuthHouse
+from tests.edge.auth_house import PATIENCE_S, AuthHouse, bearer
 from tests.fault_proxy import STALL
 
 
@@ -51,3 +52,20 @@ async def test_two_replicas_of_three_are_watched_and_the_third_takes_the_place_o
             while not house.lines[third].connections:
                 await asyncio.sleep(0.01)
         await watched(2)
+
+
+async def test_heartbeat_that_comes_late_ends_no_answer_of_a_key_that_is_good_again(
+    socket_folder: Path, tmp_path: Path, log: Log
+) -> None:
+    async with AuthHouse(socket_folder, tmp_path, SystemClock(), log).opened() as house:
+        created = await house.new_key()
+        await house.leased()
+        await house.suspend(created.key.account_id)
+        await house.heard_of(2)
+        late = pb.WatchResponse(epoch=2, changed_key_ids=[created.key.key_id], refused_key_ids=[created.key.key_id])
+        await house.resume(created.key.account_id)
+        await house.heard_of(3)
+        principal = await house.principals.authenticate(bearer(created.api_key))
+        with house.principals.standing(principal) as standing:
+            house.principals._watch._take(late)
+            standing.raise_if_refused()
