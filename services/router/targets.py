@@ -10,7 +10,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
 from services.router.prompt import Prompt
-from services.router.providers.base import Call, Failure, Piece, Provider, ProviderError
+from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
 from services.router.routes import Routes, Target
 from services.router.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
 
@@ -79,6 +79,8 @@ class Targets:
                 pieces = self._providers[target.provider].answer(_make_call(chat, prompt, target, max_tokens, is_whole))
                 first = await _first_of(pieces, visit)
                 return Upstream(visit, first, pieces, max_tokens, is_whole)
+            except CannotDo as error:
+                refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             except ProviderError as error:
                 attempts.http_status = error.http_status
                 if error.failure is Failure.REFUSED:
@@ -97,6 +99,7 @@ class _Refusals:
 
     def __init__(self) -> None:
         self.no_room: LegatoError | None = None
+        self.cannot: LegatoError | None = None
         self._saturated: LegatoError | None = None
 
     def add_saturated(self, error: LegatoError) -> None:
@@ -109,6 +112,7 @@ class _Refusals:
         return (
             self._saturated
             or self.no_room
+            or self.cannot
             or LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
         )
 

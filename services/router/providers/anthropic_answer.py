@@ -47,7 +47,8 @@ class _Block(msgspec.Struct, gc=False):
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
-    input: dict[str, Raw] = {}
+    # An object, in a call.
+    input: Raw = Raw()
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -73,6 +74,7 @@ _events = msgspec.json.Decoder(_Event)
 _blocks_of_events = msgspec.json.Decoder(_Block)
 _deltas = msgspec.json.Decoder(_Delta)
 _wholes = msgspec.json.Decoder(_Whole)
+_arguments = msgspec.json.Decoder(dict[str, Raw])
 _errors = msgspec.json.Decoder(_Error)
 
 
@@ -91,9 +93,11 @@ class MessageAnswer(Answer):
 
     def read_whole(self, body: bytes) -> None:
         try:
-            whole = _wholes.decode(body)
+            self._read_whole(_wholes.decode(body))
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ProviderError("sent something that is not a message") from None
+
+    def _read_whole(self, whole: _Whole) -> None:
         if whole.type != "message":
             raise _failure(whole.error)
         for index, block in enumerate(whole.content):
@@ -125,7 +129,7 @@ class MessageAnswer(Answer):
         if block.thinking:
             self.think(block.thinking)
         if block.type == "tool_use":
-            self._begun[index] = block.input
+            self._begun[index] = _arguments.decode(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:

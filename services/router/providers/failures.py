@@ -37,7 +37,10 @@ def read_failure(status: int, headers: Mapping[str, str], said: bytes, signs: Si
 
 def read_failure_in_answer(status: int, said: bytes, signs: Signs) -> ProviderError:
     """An error where an answer should be, under a status that promised one; `status` is what it amounts to."""
-    failure, retry_after_s = _meaning(status, {}, said.lower(), signs)
+    said = said.lower()
+    if _has(said, signs.context):
+        status = _TOO_LARGE
+    failure, retry_after_s = _meaning(status, {}, said, signs)
     return ProviderError("reported an error in place of an answer", failure, None, retry_after_s)
 
 

@@ -1,0 +1,179 @@
+"""What servers answer that speak OpenAI's chat completions: of each message, what the router looks at.
+
+Dialects differ: every field may be missing or null, and unknown ones are passed over.
+"""
+
+import msgspec
+from msgspec import Raw
+
+from services.router.providers import counts
+from services.router.providers.answer import Answer
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.failures import Signs, read_failure_in_answer
+from services.router.toolcalls import ToolCallFragment
+
+# By these OpenAI, llama.cpp and vLLM say that a prompt is too long, and OpenAI that our own account is empty.
+SIGNS = Signs(
+    context=(b"context_length_exceeded", b"exceed_context_size_error", b"maximum context length"),
+    account=(b"insufficient_quota", b"credit_balance_exhausted"),
+)
+
+_DONE = b"[DONE]"
+
+# A field that is not there, or is null.
+_NOTHING = (Raw(), Raw(b"null"))
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Raw] | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: str | None = None
+    # Mistral has its thoughts among the parts.
+    thinking: "list[_Part] | None" = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    """A whole message, or one delta of it."""
+
+    content: str | list[_Part] | None = None
+    # A refusal is the answer, under another name.
+    refusal: str | None = None
+    # Two names for the same: what the model thinks before it speaks.
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+    # Moonshot counts here.
+    usage: Raw = Raw()
+
+
+class _Groq(msgspec.Struct, gc=False):
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Completion(msgspec.Struct, gc=False):
+    """A chunk of a stream, or a whole completion."""
+
+    object: str | None = None
+    choices: list[_Choice] | None = None
+    usage: Raw = Raw()
+    # Any value but null is an error, whatever the status was.
+    error: Raw = Raw()
+    x_groq: _Groq | None = None
+
+
+class _Error(msgspec.Struct, gc=False):
+    code: int
+
+
+_completions = msgspec.json.Decoder(_Completion)
+_errors = msgspec.json.Decoder(_Error)
+
+
+class CompletionAnswer(Answer):
+    def read_event(self, data: bytes) -> None:
+        if data == _DONE:
+            self.is_over = True
+            return
+        completion = self._decode(data)
+        if not completion.choices:
+            return
+        choice = completion.choices[0]
+        message = choice.delta or choice.message
+        if message is not None:
+            self._read(message)
+        if choice.finish_reason:
+            self.finish(choice.finish_reason)
+
+    def read_whole(self, body: bytes) -> None:
+        completion = self._decode(body)
+        message = completion.choices[0].message if completion.choices else None
+        if completion.choices is None or message is None:
+            raise ProviderError("sent an answer without a message")
+        self._read(message)
+        self.finish(completion.choices[0].finish_reason or "stop")
+
+    def _decode(self, data: bytes) -> _Completion:
+        try:
+            completion = _completions.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ProviderError("sent something that is not a chat completion") from None
+        error = completion.error
+        if error in _NOTHING and completion.x_groq is not None:
+            error = completion.x_groq.error
+        if error not in _NOTHING or completion.object == "error":
+            raise _failure(data if error in _NOTHING else error)
+        self._count(completion)
+        return completion
+
+    def _read(self, message: _Message) -> None:
+        if message.content:
+            if isinstance(message.content, str):
+                self.say(message.content)
+            else:
+                self._read_parts(message.content)
+        if message.refusal:
+            self.say(message.refusal)
+        hidden = message.reasoning_content or message.reasoning
+        if hidden:
+            self.think(hidden)
+        for call in message.tool_calls or ():
+            function = call.function or _Function()
+            self.call(ToolCallFragment(call.index, call.id, function.name, function.arguments))
+
+    def _read_parts(self, parts: list[_Part]) -> None:
+        for part in parts:
+            if part.text:
+                self.say(part.text)
+            for thought in part.thinking or ():
+                self.think(thought.text or "")
+
+    def _count(self, completion: _Completion) -> None:
+        """Counts may come in any place and any number of times; the last ones are those of the whole."""
+        usage = completion.usage
+        if usage in _NOTHING and completion.x_groq is not None:
+            usage = completion.x_groq.usage
+        if usage in _NOTHING and completion.choices:
+            usage = completion.choices[0].usage
+        if usage not in _NOTHING:
+            self.usage = _read_usage(usage) or self.usage
+
+
+def _read_usage(usage_json: Raw) -> ProviderUsage | None:
+    try:
+        usage = counts.as_object(msgspec.json.decode(usage_json))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    cached_tokens = counts.as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
+    if cached_tokens is None:
+        # DeepSeek's name for it.
+        cached_tokens = usage.get("prompt_cache_hit_tokens")
+    return ProviderUsage(
+        counts.as_count(usage.get("prompt_tokens")),
+        counts.as_count(usage.get("completion_tokens")),
+        counts.as_count(cached_tokens),
+    )
+
+
+def _failure(error: Raw | bytes) -> ProviderError:
+    try:
+        # Most servers have the status there that they would have answered with; OpenAI has a word.
+        status = _errors.decode(error).code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = 500
+    return read_failure_in_answer(status, bytes(error), SIGNS)

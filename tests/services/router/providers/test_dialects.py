@@ -1,0 +1,232 @@
+"""Every dialect, from the provider's bytes to what OpenAI's own client makes of ours.
+
+The judge is the official client's accumulator. What it puts together from our stream must be what an answer in one
+piece says, wherever the network happened to cut what came from the provider.
+"""
+
+import itertools
+import re
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat._completions import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from edge.replies import Reply, StreamedReply, WholeReply
+from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
+from services.router.grants import ChatConversation
+from services.router.providers.answer import Answer
+from services.router.providers.anthropic_answer import MessageAnswer
+from services.router.providers.base import Piece
+from services.router.providers.gemini_answer import ContentAnswer
+from services.router.providers.http import Stream
+from services.router.providers.openai_answer import CompletionAnswer
+from services.router.relay import Relay
+from tests.services.router.providers.recordings import RECORDINGS
+from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
+
+PAGE = Path(__file__).parents[4] / "docs" / "providers.md"
+PROVIDERS: dict[str, Callable[[], Answer]] = {
+    "openai": CompletionAnswer,
+    "anthropic": MessageAnswer,
+    "gemini": ContentAnswer,
+}
+# A form that the provider's wire does not have.
+NOT_THERE = "-"
+PLAYED = [(dialect, provider) for dialect, recorded in RECORDINGS.items() for provider in recorded]
+every_recording = pytest.mark.parametrize(("dialect", "provider"), PLAYED)
+
+
+@dataclass
+class Network:
+    """The provider's end of a connection: gives what it was given, segment by segment."""
+
+    segments: list[bytes]
+    connection: None = None
+    content: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.content = self
+
+    async def readany(self) -> bytes:
+        return self.segments.pop(0) if self.segments else b""
+
+    def as_response(self) -> aiohttp.ClientResponse:
+        return cast(aiohttp.ClientResponse, self)
+
+
+@dataclass
+class Caller:
+    """The edge's end of a chat."""
+
+    responses: list[ChatResponse] = field(default_factory=list)
+
+    async def send(self, response: ChatResponse) -> None:
+        self.responses.append(response)
+
+    def as_conversation(self) -> ChatConversation:
+        return cast(ChatConversation, self)
+
+
+async def streamed_pieces(provider: str, segments: list[bytes]) -> AsyncIterator[Piece]:
+    stream = Stream(Network(segments).as_response(), 60, PROVIDERS[provider]())
+    while True:
+        piece = await stream.next_piece()
+        yield piece
+        if piece.last:
+            return
+
+
+async def whole_pieces(provider: str, body: bytes) -> AsyncIterator[Piece]:
+    answer = PROVIDERS[provider]()
+    answer.begin_piece()
+    answer.read_whole(body)
+    answer.end()
+    for piece in answer.pieces:
+        yield piece
+
+
+async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
+    caller = Caller()
+    relay = Relay(caller.as_conversation(), None, PROMPT_TOKENS, Started(class_id="forte", max_tokens=100))
+    async for piece in pieces:
+        await relay.pass_on(piece)
+    return caller.responses
+
+
+async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | type[WholeReply]) -> bytes:
+    """What the edge writes to its client."""
+    written: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        written.append(message)
+
+    reply: Reply = kind(send, "chatcmpl-1", 1_800_000_000, "forte", [])
+    for response in responses:
+        if response.contents or response.tool_calls:
+            await reply.deliver(response)
+    finished = responses[-1].finished
+    await reply.finish(finished.finish_reason, finished.usage)
+    return b"".join(message.get("body", b"") for message in written)
+
+
+def accumulated(stream: bytes) -> ChatCompletion:
+    state = ChatCompletionStreamState()
+    for event in stream.decode().split("\n\n")[:-2]:
+        chunk = msgspec.json.decode(event.removeprefix("data: "))
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    return state.get_final_completion()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a client sees of an answer."""
+
+    content: str | None
+    calls: list[tuple[str, Any]]
+    finish_reason: str
+    usage: Any
+    ids: list[str] = field(compare=False)
+
+
+def said_in(completion: ChatCompletion) -> Said:
+    [choice] = completion.choices
+    calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
+    return Said(
+        choice.message.content or None,
+        [(call.function.name, msgspec.json.decode(call.function.arguments)) for call in calls],
+        choice.finish_reason,
+        completion.usage.model_dump(exclude_none=True) if completion.usage else None,
+        [call.id for call in calls],
+    )
+
+
+async def said_by_stream(provider: str, segments: list[bytes]) -> Said:
+    responses = await relayed(streamed_pieces(provider, segments))
+    streamed = accumulated(await replied(responses, StreamedReply))
+    folded = ChatCompletion.model_validate_json(await replied(responses, WholeReply))
+    assert said_in(streamed) == said_in(folded)
+    assert said_in(streamed).ids == said_in(folded).ids
+    return said_in(streamed)
+
+
+async def said_whole(provider: str, recording: Recording) -> Said:
+    responses = await relayed(whole_pieces(provider, recording.whole))
+    return said_in(ChatCompletion.model_validate_json(await replied(responses, WholeReply)))
+
+
+@every_recording
+async def test_dialect_says_the_same_streamed_and_whole(dialect: str, provider: str) -> None:
+    recording = RECORDINGS[dialect][provider]
+    streamed = await said_by_stream(provider, [recording.stream])
+    whole = await said_whole(provider, recording)
+    assert (streamed.content or "") == recording.text
+    assert streamed.calls == CALLS[: recording.calls]
+    assert streamed.finish_reason == "tool_calls"
+    assert len(set(streamed.ids)) == len(streamed.ids)
+    assert all(call_id.startswith("call_") for call_id in streamed.ids)
+    assert (streamed.content, streamed.calls, streamed.finish_reason) == (
+        whole.content,
+        whole.calls,
+        whole.finish_reason,
+    )
+    if recording.is_counted:
+        assert streamed.usage == whole.usage
+        assert streamed.usage == {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": COMPLETION_TOKENS,
+            "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+            "prompt_tokens_details": {"cached_tokens": recording.cached_tokens},
+        }
+
+
+@every_recording
+async def test_usage_is_the_providers_where_it_told_any(dialect: str, provider: str) -> None:
+    recording = RECORDINGS[dialect][provider]
+    responses = await relayed(streamed_pieces(provider, [recording.stream]))
+    assert (responses[-1].finished.usage_source == USAGE_SOURCE_PROVIDER) == recording.is_counted
+
+
+@every_recording
+async def test_every_byte_may_come_by_itself(dialect: str, provider: str) -> None:
+    stream = RECORDINGS[dialect][provider].stream
+    by_bytes = await said_by_stream(provider, [stream[at : at + 1] for at in range(len(stream))])
+    assert by_bytes == await said_by_stream(provider, [stream])
+
+
+@settings(deadline=None, max_examples=300)
+@given(played=st.sampled_from(PLAYED), cuts=st.lists(st.floats(0, 1), max_size=30))
+async def test_answer_is_the_same_wherever_the_network_cuts(played: tuple[str, str], cuts: list[float]) -> None:
+    dialect, provider = played
+    stream = RECORDINGS[dialect][provider].stream
+    places = sorted({0, len(stream), *(int(cut * len(stream)) for cut in cuts)})
+    segments = [stream[begin:end] for begin, end in itertools.pairwise(places)]
+    assert await said_by_stream(provider, segments) == await said_by_stream(provider, [stream])
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_stream_that_is_cut_anywhere_before_its_end_is_never_taken_for_whole(provider: str) -> None:
+    stream = RECORDINGS["as documented"][provider].stream
+    # In the last event of all nothing is said, nor in the one before, where that has the usage alone.
+    finish = max(stream.rfind(sign) for sign in (b'"tool_calls"}', b'"stop_reason"', b'"STOP"'))
+    for end in range(0, finish, 7):
+        with pytest.raises(Exception, match=r"ended its stream|is not"):
+            await relayed(streamed_pieces(provider, [stream[:end]]))
+
+
+def test_page_shows_every_dialect_that_was_played_with_every_provider() -> None:
+    table = PAGE.read_text().split("## Dialects")[1]
+    header, *cells = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
+    assert header == ("dialect", *(f"`{provider}`" for provider in PROVIDERS))
+    shown = {dialect: tuple(marks) for dialect, *marks in cells}
+    assert shown == {
+        dialect: tuple("passed" if provider in recorded else NOT_THERE for provider in PROVIDERS)
+        for dialect, recorded in RECORDINGS.items()
+    }
