@@ -83,8 +83,11 @@ class Recorded:
 
 
 class Upstream:
-    """Vendors with another wire inherit from it: `path`, and the three methods after `before_write`, are theirs."""
+    """Vendors with another wire inherit from it, with a path and a way to write answers of their own."""
 
+    # As the routes file names it.
+    kind = "openai"
+    version = ""
     path = "/v1/chat/completions"
 
     def __init__(self, default_reply: Reply | None = None) -> None:

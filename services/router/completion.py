@@ -13,6 +13,7 @@ from services.router.character import Character
 from services.router.grants import Allowance, ChatConversation
 from services.router.prompt import compose_prompt
 from services.router.providers.base import ProviderError
+from services.router.providers.parameters import read_parameters
 from services.router.relay import Relay
 from services.router.routes import CLASSES
 from services.router.targets import Attempts, Targets
@@ -81,7 +82,9 @@ class Completions:
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens)
         limit = None if upstream.is_whole else allowance
-        story.relay = relay = Relay(conversation, limit, prompt.tokens, started)
+        story.relay = relay = Relay(
+            conversation, limit, prompt.tokens, started, only_one_call=_wants_one_call(chat.parameters_json)
+        )
         # Closing the pieces closes the connection they come from, whatever ends the chat.
         with upstream.visit:
             async with aclosing(upstream.rest) as rest:
@@ -111,6 +114,10 @@ class Completions:
             reason=story.reason,
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
         )
+
+
+def _wants_one_call(parameters_json: bytes) -> bool:
+    return b"parallel_tool_calls" in parameters_json and read_parameters(parameters_json).parallel_tool_calls is False
 
 
 def resolve_class(model: str, preferred_class: str) -> str:

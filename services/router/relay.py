@@ -19,12 +19,18 @@ from services.router.toolcalls import ToolCalls
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that failed in the middle of an answer may say so where the reason for its end belongs.
-_FAILURE_REASONS = frozenset({"abort", "error"})
+_FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
 
 class Relay:
     def __init__(
-        self, conversation: ChatConversation, allowance: Allowance | None, prompt_tokens: int, started: Started
+        self,
+        conversation: ChatConversation,
+        allowance: Allowance | None,
+        prompt_tokens: int,
+        started: Started,
+        *,
+        only_one_call: bool = False,
     ) -> None:
         """`allowance` is None where the longest answer is paid for already."""
         self._conversation = conversation
@@ -32,7 +38,7 @@ class Relay:
         self._prompt_tokens = prompt_tokens
         self._started: Started | None = started
         self._max_tokens = started.max_tokens
-        self._calls = ToolCalls()
+        self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
         self._count = _OutputCount()
         self._tokens_at_cut: int | None = None

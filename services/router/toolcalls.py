@@ -41,7 +41,10 @@ class _Call:
 class ToolCalls:
     """The calls of one answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, only_one: bool = False) -> None:
+        """`only_one`: of several calls the first is sent on, for a client that wants one at a time. Not every provider
+        that is told so keeps to it."""
+        self._only_one = only_one
         self._calls: list[_Call] = []
         self._ids: set[str] = set()
         self._last: _Call | None = None
@@ -64,6 +67,9 @@ class ToolCalls:
             call = _Call(len(self._calls), fragment.index, fragment.call_id or None)
             self._calls.append(call)
         self._last = call
+        if call.index and self._only_one:
+            call.name = call.name or fragment.name or ""
+            return None
         if call.name:
             return ToolCallDelta(index=call.index, arguments=arguments) if arguments else None
         call.waiting_arguments += arguments

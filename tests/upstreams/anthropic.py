@@ -44,6 +44,8 @@ class AnthropicReply(Reply, kw_only=True):
 
 
 class AnthropicUpstream(Upstream):
+    kind = "anthropic"
+    version = "2026-10-21"
     path = "/v1/messages"
 
     def __init__(self) -> None:

@@ -55,6 +55,8 @@ class GeminiReply(Reply, kw_only=True):
 
 
 class GeminiUpstream(Upstream):
+    kind = "gemini"
+    version = "v1"
     path = "/{version:v1|v1beta}/models/{model}:{method:generateContent|streamGenerateContent}"
 
     def __init__(self) -> None:

@@ -19,8 +19,8 @@ from services.chassis.log import Log
 from services.chassis.server import Server
 from services.router.character import load_character
 from services.router.completion import Completions
-from services.router.providers.base import Timeouts
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers import open_providers
+from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
 from services.router.servicer import RouterServicer, register_router
 from services.router.targets import Targets
@@ -103,7 +103,10 @@ def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int 
 async def running_router(
     folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts = PATIENT
 ) -> AsyncIterator[Router]:
-    providers = {target.provider: OpenAIProvider(up.base_url, timeouts) for target, up in targets.items()}
+    providers = open_providers(
+        {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
+        Surroundings(timeouts, folder / "model.sock"),
+    )
     routes = Routes({}, dict.fromkeys(CLASSES, tuple(targets)))
     clock = SystemClock()
     completions = Completions(Targets(routes, providers, clock), load_character(), clock, log)
@@ -117,6 +120,10 @@ async def running_router(
         await server.stop(0)
         for provider in providers.values():
             await provider.aclose()
+
+
+def _route(name: str, upstream: Upstream) -> ProviderRoute:
+    return ProviderRoute(name, upstream.kind, upstream.base_url, api_key="secret", version=upstream.version)
 
 
 @asynccontextmanager

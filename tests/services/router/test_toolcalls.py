@@ -114,3 +114,12 @@ def test_call_that_is_never_named_is_noticed() -> None:
     calls = ToolCalls()
     assert calls.take(fragment(0, "call_a", None, PARIS)) is None
     assert not calls.all_named
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_client_that_wants_one_call_gets_the_first_of_several(dialect: str) -> None:
+    calls = ToolCalls(only_one=True)
+    deltas = [delta for said in DIALECTS[dialect] if (delta := calls.take(said)) is not None]
+    assert {delta.index for delta in deltas} == {0}
+    assert ("".join(delta.name for delta in deltas), "".join(delta.arguments for delta in deltas)) == TWO_CALLS[0]
+    assert calls.all_named
