@@ -68,14 +68,14 @@ def test_model_that_answers_later_than_is_normal_for_it_is_saturated(model: Mode
 
 def test_model_that_is_always_slow_is_not_saturated(model: Model) -> None:
     model.fill()
-    model.answer(30.0, times=5 * LEAST_SAMPLES)
+    model.answer(3.0, times=5 * LEAST_SAMPLES)
     assert not model.is_limited()
 
 
 def test_large_prompts_take_their_time_without_being_taken_for_a_queue(model: Model) -> None:
     model.answer(NORMAL_S, 100, times=LEAST_SAMPLES)
     model.fill()
-    model.answer(20.0, 100_000, times=5 * LEAST_SAMPLES)
+    model.answer(2.0, 100_000, times=5 * LEAST_SAMPLES)
     assert not model.is_limited()
 
 
@@ -83,8 +83,8 @@ def test_some_slow_answers_among_quick_ones_are_not_taken_for_a_queue(model: Mod
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     model.fill()
     for _ in range(10):
-        model.answer(NORMAL_S, times=2)
-        model.answer(30.0, times=4)
+        model.answer(NORMAL_S, times=3)
+        model.answer(3.0, times=4)
     assert not model.is_limited()
 
 
