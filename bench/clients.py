@@ -87,6 +87,9 @@ class _Load:
         self._is_counted = False
         others_share, seconds = watch.spent().others_share, time.perf_counter() - began_at_s
         for source in sources:
+            if source.done():
+                # They go on for ever, unless something is wrong with them.
+                source.result()
             source.cancel()
         if self._running:
             await asyncio.wait(self._running)

@@ -29,16 +29,18 @@ CURVE: Final = "overload"
 FAIRNESS: Final = "greedy key at 3x"
 EDGE_CURVE: Final = "overload of the edge"
 
-SLOTS: Final = 32
+SLOTS: Final = 16
 FIRST_S: Final = 0.1
-ANSWER_S: Final = 0.8
+ANSWER_S: Final = 0.4
 
 MULTIPLES: Final = (0.5, 1.0, 1.5, 2.0, 3.0)
 EDGE_MULTIPLES: Final = (1.0, 3.0)
 KEYS: Final = 10
 # Of what is offered; the others share the rest.
 GREEDY_SHARE: Final = 0.9
-WARM_UP_S: Final = 1.5
+WARM_UP_S: Final = 1.0
+# In less nothing can be seen: some answers must have come and gone.
+SHORTEST_S: Final = 1.0
 STEPS: Final = 1 + len(MULTIPLES) + 1 + 1 + len(EDGE_MULTIPLES)
 GOODPUT_LEAST: Final = 0.9
 
@@ -62,13 +64,16 @@ class _House:
     def __init__(self, service: Service, folder: Path, seconds: float, progress: Progress) -> None:
         self._service = service
         self._folder = folder
-        self._seconds = seconds
+        self._seconds = max(seconds, SHORTEST_S)
         self._progress = progress
         account = service.new_account("1000000")
         self._keys = [service.new_key(account) for _ in range(KEYS)]
 
-    def peak_per_s(self, name: str, in_flight: int) -> Outcome:
-        return self._put_load(name, [Offer(key) for key in self._keys], in_flight)
+    def find_peak(self, name: str, in_flight: int) -> Outcome:
+        outcome = self._put_load(name, [Offer(key) for key in self._keys], in_flight)
+        if not outcome.total_ms:
+            raise RuntimeError(f"Nothing was answered:\n{self._service.log_text()}")
+        return outcome
 
     def offer(self, name: str, chats_per_s: float) -> Outcome:
         return self._put_load(name, [Offer(key, chats_per_s / KEYS) for key in self._keys])
@@ -80,11 +85,10 @@ class _House:
         return self._put_load(name, offers)
 
     def _put_load(self, name: str, offers: list[Offer], in_flight: int = 0) -> Outcome:
-        warm_up_s = min(self._seconds, WARM_UP_S)
-        self._progress.step(name, expected_s=warm_up_s + self._seconds + 1)
+        self._progress.step(name, expected_s=WARM_UP_S + self._seconds + 1)
         host, port = self._service.address
         order, result = self._folder / "order.json", self._folder / "outcome.json"
-        order.write_bytes(msgspec.json.encode(Order(host, port, offers, warm_up_s, self._seconds, in_flight)))
+        order.write_bytes(msgspec.json.encode(Order(host, port, offers, WARM_UP_S, self._seconds, in_flight)))
         # In a file: no key belongs into a list of processes.
         load = _start(["-m", "bench.clients", str(order), str(result)], self._folder / "load.log")
         while load.poll() is None:
@@ -111,7 +115,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _measure_curve(house: _House) -> Iterator[Row]:
-    peak = house.peak_per_s(f"{CURVE}: peak", SLOTS + SLOTS // 4)
+    peak = house.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
     outcomes = [
         (_case(multiple), house.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in MULTIPLES
@@ -131,7 +135,7 @@ def _measure_curve(house: _House) -> Iterator[Row]:
 
 
 def _measure_edge(house: _House) -> Iterator[Row]:
-    peak = house.peak_per_s(f"{EDGE_CURVE}: peak", 32)
+    peak = house.find_peak(f"{EDGE_CURVE}: peak", 32)
     outcomes = [
         (_case(multiple), house.offer(f"{EDGE_CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in EDGE_MULTIPLES

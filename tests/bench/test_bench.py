@@ -13,7 +13,7 @@ from bench.overload import CURVE, EDGE_CURVE, FAIRNESS
 from bench.processors import Spent
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300
+PATIENCE_S = 900
 
 
 def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, violations: tuple[str, ...] = ()) -> Outcome:
