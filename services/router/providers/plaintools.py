@@ -9,34 +9,10 @@ from typing import Any
 
 import msgspec
 
-from services.chassis.errors import LegatoError, Reason
+from services.router.providers.tools import Function, Mode, read_tools
 from services.router.toolcalls import ToolCallFragment
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
-
-
-class _Function(msgspec.Struct):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
-class _Tool(msgspec.Struct):
-    function: _Function
-
-
-class _Named(msgspec.Struct):
-    function: _Function | None = None
-
-
-class _AllowedTools(msgspec.Struct):
-    mode: str = "auto"
-    tools: list[_Named] = []
-
-
-class _Choice(msgspec.Struct):
-    function: _Function | None = None
-    allowed_tools: _AllowedTools | None = None
 
 
 class _CallOrReply(msgspec.Struct):
@@ -49,14 +25,14 @@ class _CallOrReply(msgspec.Struct):
 class Offer:
     """The functions that may be called in this turn."""
 
-    functions: list[_Function]
+    functions: list[Function]
     may_reply: bool
 
     @property
     def guidance(self) -> str:
         lines = [
             f"- {function.name}: {function.description or ''} Parameters:"
-            f" {msgspec.json.encode(function.parameters or _ANY_OBJECT).decode()}"
+            f" {msgspec.json.encode(_schema(function)).decode()}"
             for function in self.functions
         ]
         ways = 'Answer with JSON. To call a function: {"name": NAME, "arguments": {...}}.'
@@ -67,7 +43,7 @@ class Offer:
     def response_format(self, *, exact: bool) -> dict[str, Any]:
         """`exact` takes over the schemas of the arguments; not every schema can be turned into a grammar."""
         choices = [
-            _object(name={"const": function.name}, arguments=(exact and function.parameters) or _ANY_OBJECT)
+            _object(name={"const": function.name}, arguments=_schema(function) if exact else _ANY_OBJECT)
             for function in self.functions
         ]
         if self.may_reply:
@@ -77,22 +53,13 @@ class Offer:
 
 def read_offer(tools_json: bytes, tool_choice_json: bytes) -> Offer | None:
     """None: this turn is to be answered in words."""
-    functions = [tool.function for tool in msgspec.json.decode(tools_json, type=list[_Tool])]
-    choice = msgspec.json.decode(tool_choice_json or b'"auto"', type=str | _Choice)
-    if isinstance(choice, str):
-        return None if choice == "none" else Offer(functions, may_reply=choice != "required")
-    if choice.function is not None:
-        return Offer(_named(functions, {choice.function.name}), may_reply=False)
-    allowed = choice.allowed_tools or _AllowedTools()
-    names = {tool.function.name for tool in allowed.tools if tool.function is not None}
-    return Offer(_named(functions, names), may_reply=allowed.mode != "required")
-
-
-def _named(functions: list[_Function], names: set[str]) -> list[_Function]:
-    found = [function for function in functions if function.name in names]
-    if not found:
-        raise LegatoError(Reason.REQUEST_INVALID, "tool_choice names no function of tools.", param="tool_choice")
-    return found
+    tools = read_tools(tools_json, tool_choice_json)
+    if tools is None or tools.mode is Mode.NONE:
+        return None
+    functions = tools.functions
+    if tools.forced is not None:
+        functions = [function for function in functions if function.name == tools.forced]
+    return Offer(functions, may_reply=tools.mode is Mode.AUTO)
 
 
 def read_answer(text: str) -> str | ToolCallFragment | None:
@@ -135,5 +102,9 @@ def _text(content: str | list[dict[str, Any]] | None) -> str:
     return content or ""
 
 
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+def _schema(function: Function) -> dict[str, Any] | msgspec.Raw:
+    return function.parameters if function.has_parameters else _ANY_OBJECT
+
+
+def _object(**properties: dict[str, Any] | msgspec.Raw) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -8,7 +8,8 @@ from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
 
-_NOTHING = (Raw(), Raw(b"null"))
+# A schema that says nothing.
+_NOTHING = (Raw(), Raw(b"null"), Raw(b"{}"))
 
 
 class Function(msgspec.Struct):

@@ -76,9 +76,9 @@ async def test_one_call_at_a_time_holds_where_the_provider_has_no_word_for_it(
 ) -> None:
     async with GeminiUpstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
         upstream.default_reply = GeminiReply(contents=[], calls=[("get_time", {"zone": "UTC"}), ("get_time", {})])
-        asked = {"tools_json": TOOLS, "stream": stream}
-        assert len((await router.ask(**asked)).tool_calls) == 2
-        answer = await router.ask(**asked, parameters_json=b'{"parallel_tool_calls":false}')
+        assert len((await router.ask(tools_json=TOOLS, stream=stream)).tool_calls) == 2
+        one_call = b'{"parallel_tool_calls":false}'
+        answer = await router.ask(tools_json=TOOLS, stream=stream, parameters_json=one_call)
         [call] = answer.tool_calls
         assert (call["name"], call["arguments"]) == ("get_time", '{"zone":"UTC"}')
         assert answer.finished.finish_reason == "tool_calls"

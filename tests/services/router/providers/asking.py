@@ -26,19 +26,19 @@ WEATHER = (
 )
 
 
-async def pieces_of(provider: Provider, call: Call) -> list[Piece]:
+async def pieces_of(provider: Provider, call: Call = CALL) -> list[Piece]:
     async with aclosing(provider.answer(call)) as pieces:
         return [piece async for piece in pieces]
 
 
-async def failure_of(provider: Provider, call: Call) -> ProviderError:
+async def failure_of(provider: Provider, call: Call = CALL) -> ProviderError:
     async with asyncio.timeout(10):
         with pytest.raises(ProviderError) as failure:
             await pieces_of(provider, call)
     return failure.value
 
 
-async def broken_off(provider: Provider, call: Call) -> tuple[list[Piece], ProviderError]:
+async def broken_off(provider: Provider, call: Call = CALL) -> tuple[list[Piece], ProviderError]:
     """What came of an answer that broke, and how it did."""
     seen: list[Piece] = []
 

@@ -2,27 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from services.router.providers.base import Call, Failure, Piece, ProviderError, ProviderUsage, Timeouts
+from services.router.providers.base import Call, Failure, ProviderError, ProviderUsage, Timeouts
 from services.router.providers.openai import OpenAIProvider
 from tests.services.router.harness import QUICK
+from tests.services.router.providers.asking import CALL, broken_off, failure_of, pieces_of, text_of
 from tests.upstream import Reply, Upstream
 
-CALL = Call(
-    model_name="vendor/model",
-    messages_json=b'[{"role":"user", "content":"Hi"}]',
-    tools_json=b"",
-    tool_choice_json=b"",
-    parameters_json=b"",
-    max_tokens=50,
-    stream=True,
-)
 WHOLE_CALL = replace(CALL, stream=False)
 
 
@@ -38,22 +29,6 @@ async def quick(upstream: Upstream) -> AsyncIterator[OpenAIProvider]:
     provider = OpenAIProvider(upstream.base_url, QUICK)
     yield provider
     await provider.aclose()
-
-
-async def pieces_of(provider: OpenAIProvider, call: Call = CALL) -> list[Piece]:
-    async with aclosing(provider.answer(call)) as pieces:
-        return [piece async for piece in pieces]
-
-
-def text_of(pieces: list[Piece]) -> str:
-    return "".join(content for piece in pieces for content in piece.contents)
-
-
-async def failure_of(provider: OpenAIProvider, call: Call = CALL) -> ProviderError:
-    async with asyncio.timeout(10):
-        with pytest.raises(ProviderError) as failure:
-            await pieces_of(provider, call)
-    return failure.value
 
 
 async def test_stream_arrives_whole_with_its_usage(upstream: Upstream, provider: OpenAIProvider) -> None:
@@ -79,7 +54,7 @@ async def test_request_carries_the_clients_bytes_as_they_are(upstream: Upstream,
     await pieces_of(provider, replace(CALL, tools_json=tools, tool_choice_json=choice, parameters_json=parameters))
     [request] = upstream.requests
     assert request.body == (
-        b'{"model":"vendor/model","messages":[{"role":"user", "content":"Hi"}],"max_tokens":50,"tools":' + tools
+        b'{"model":"vendor-model","messages":[{"role":"user", "content":"Hi"}],"max_tokens":50,"tools":' + tools
         + b',"tool_choice":' + choice + b',"temperature":0.10, "stop":["a"]'
         + b',"stream":true,"stream_options":{"include_usage":true}}'
     )  # fmt: skip
@@ -90,7 +65,7 @@ async def test_request_carries_the_clients_bytes_as_they_are(upstream: Upstream,
 async def test_request_for_one_piece_asks_for_no_stream(upstream: Upstream, provider: OpenAIProvider) -> None:
     await pieces_of(provider, replace(WHOLE_CALL, tool_choice_json=b'"auto"', parameters_json=b"{ }"))
     assert upstream.requests[0].json == {
-        "model": "vendor/model",
+        "model": "vendor-model",
         "messages": [{"role": "user", "content": "Hi"}],
         "max_tokens": 50,
     }
@@ -173,6 +148,7 @@ async def test_stream_without_usage_says_so(upstream: Upstream, provider: OpenAI
         ('{"prompt_tokens":5,"completion_tokens":7.0}', ProviderUsage(5, None, None)),
         ('{"prompt_tokens":5,"prompt_tokens_details":[3]}', ProviderUsage(5, None, None)),
         ('{"prompt_tokens":5,"completion_tokens":1e999}', None),
+        ('{"prompt_tokens":5,"completion_tokens":7,"prompt_cache_hit_tokens":3}', ProviderUsage(5, 7, 3)),
     ],
 )
 async def test_odd_usage_breaks_no_answer(
@@ -210,18 +186,10 @@ async def test_stream_that_breaks_is_passed_on_so_far_and_then_fails(
     name: str, upstream: Upstream, provider: OpenAIProvider
 ) -> None:
     upstream.replies.append(BREAKS[name])
-    pieces = provider.answer(CALL)
-    seen: list[Piece] = []
-
-    async def read() -> None:
-        async for piece in pieces:
-            seen.append(piece)  # noqa: PERF401
-
-    with pytest.raises(ProviderError) as failure:
-        await read()
-    assert text_of(seen).startswith("Hello")
-    assert not any(piece.last for piece in seen)
-    assert "canary" not in str(failure.value)
+    pieces, failure = await broken_off(provider)
+    assert text_of(pieces).startswith("Hello")
+    assert not any(piece.last for piece in pieces)
+    assert "canary" not in str(failure)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +246,29 @@ async def test_status_tells_whether_another_provider_may_do_better(
 async def test_time_that_a_busy_provider_asks_for_is_told(upstream: Upstream, provider: OpenAIProvider) -> None:
     upstream.replies += [Reply(status=429, headers={"Retry-After": "7"}), Reply(status=429)]
     assert [(await failure_of(provider)).retry_after_s for _ in range(2)] == [7, None]
+
+
+@pytest.mark.parametrize(
+    ("event", "failure"),
+    [
+        ('{"error":{"message":"canary","code":503}}', Failure.BUSY),
+        ('{"error":{"message":"canary","code":429}}', Failure.BUSY),
+        ('{"error":{"message":"canary","code":500}}', Failure.PROVIDER),
+        ('{"error":{"message":"canary","code":400}}', Failure.REFUSED),
+        ('{"error":{"message":"canary","code":"server_error"}}', Failure.PROVIDER),
+        ('{"error":{"message":"maximum context length is 10","code":null}}', Failure.CONTEXT),
+        ('{"error":"canary"}', Failure.PROVIDER),
+        ('{"object":"error","message":"canary","code":400}', Failure.REFUSED),
+        ('{"choices":[],"x_groq":{"error":"canary"}}', Failure.PROVIDER),
+    ],
+)
+@pytest.mark.parametrize("call", [CALL, WHOLE_CALL])
+async def test_error_in_place_of_an_answer_means_what_its_status_would(
+    call: Call, event: str, failure: Failure, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(Reply(events=[event]) if call.stream else Reply(body=event))
+    failed = await failure_of(provider, call)
+    assert (failed.failure, failed.what) == (failure, "reported an error in place of an answer")
 
 
 async def test_server_that_is_not_there_is_a_failure() -> None:

@@ -28,8 +28,8 @@ def offer(choice: Any = None) -> Offer:
 
 
 def ways_to_answer(made: Offer, *, exact: bool = True) -> list[dict[str, Any]]:
-    ways: list[dict[str, Any]] = made.response_format(exact=exact)["json_schema"]["schema"]["anyOf"]
-    return [way["properties"] for way in ways]
+    sent = msgspec.json.decode(msgspec.json.encode(made.response_format(exact=exact)))
+    return [way["properties"] for way in sent["json_schema"]["schema"]["anyOf"]]
 
 
 @pytest.mark.parametrize("choice", [None, "auto"])
