@@ -20,8 +20,9 @@ SIGNS = Signs(
 
 _DONE = b"[DONE]"
 
-# A field that is not there, or is null.
-_NOTHING = (Raw(), Raw(b"null"))
+# A field that is not there, or is null. The former is one object, so that it is known at a glance.
+_ABSENT = Raw()
+_NOTHING = (_ABSENT, Raw(b"null"))
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -58,12 +59,12 @@ class _Choice(msgspec.Struct, gc=False):
     message: _Message | None = None
     finish_reason: str | None = None
     # Moonshot counts here.
-    usage: Raw = Raw()
+    usage: Raw = _ABSENT
 
 
 class _Groq(msgspec.Struct, gc=False):
-    usage: Raw = Raw()
-    error: Raw = Raw()
+    usage: Raw = _ABSENT
+    error: Raw = _ABSENT
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -71,9 +72,9 @@ class _Completion(msgspec.Struct, gc=False):
 
     object: str | None = None
     choices: list[_Choice] | None = None
-    usage: Raw = Raw()
+    usage: Raw = _ABSENT
     # Any value but null is an error, whatever the status was.
-    error: Raw = Raw()
+    error: Raw = _ABSENT
     x_groq: _Groq | None = None
 
 
