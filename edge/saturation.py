@@ -25,7 +25,8 @@ class Saturation:
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS)
         self._lateness = Signal(self._gate, clock)
-        self._reserving = Signal(self._gate, clock, RESERVE_TOLERATED_S)
+        # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
+        self._reserving = Signal(self._gate, clock)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
