@@ -51,6 +51,7 @@ ROUTES = """
 [providers.upstream]
 kind = "openai"
 base_url = "{base_url}"
+zero_retention = true
 
 [models.wide]
 provider = "upstream"

@@ -6,7 +6,7 @@ The file is checked before anything is opened, and every mistake in it is named 
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +86,29 @@ class _Reader:
         kind = table.text("kind", one_of=tuple(KINDS))
         route = ProviderRoute(name, kind)
         if kind in KINDS and KINDS[kind].needs_address:
-            versions = KINDS[kind].versions
-            route = ProviderRoute(
-                name,
-                kind,
-                base_url=self._read_address(table),
-                api_key=self._read_secret(table, is_needed=bool(versions)),
-                output_field="max_tokens" if versions else self._read_output_field(table),
-                extra_json=msgspec.json.encode(table.table("body")),
-                version=table.text("version", one_of=versions) if versions else "",
-            )
+            route = self._read_remote(name, kind, table)
         if kind in KINDS:
             # Of a provider of no known kind nobody can say which keys it has.
             table.finish()
         return route
+
+    def _read_remote(self, name: str, kind: str, table: "_Table") -> ProviderRoute:
+        table.must_be_true("zero_retention", "only providers that keep nothing of a conversation are asked")
+        versions = KINDS[kind].versions
+        route = ProviderRoute(
+            name,
+            kind,
+            base_url=self._read_address(table),
+            api_key=self._read_secret(table, is_needed=bool(versions)),
+            extra_json=msgspec.json.encode(table.table("body")),
+        )
+        if versions:
+            return replace(route, version=table.text("version", one_of=versions))
+        return replace(
+            route,
+            output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
+            no_store=table.flag("no_store", default=True),
+        )
 
     @staticmethod
     def _read_address(table: "_Table") -> str:
@@ -107,10 +116,6 @@ class _Reader:
         if base_url and not base_url.startswith(("http://", "https://")):
             table.mistake("base_url", "must start with http:// or https://")
         return base_url
-
-    @staticmethod
-    def _read_output_field(table: "_Table") -> str:
-        return table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens")
 
     def _read_secret(self, table: "_Table", *, is_needed: bool) -> str:
         if table.take("api_key") is not None:
@@ -197,6 +202,19 @@ class _Table:
         else:
             return value
         return 1
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        value = self._fields.pop(key, default)
+        if not isinstance(value, bool):
+            self.mistake(key, "must be true or false")
+            return default
+        return value
+
+    def must_be_true(self, key: str, why: str) -> None:
+        if not self.has(key):
+            self.mistake(key, f"is missing: {why}")
+        elif self.take(key) is not True:
+            self.mistake(key, f"must be true: {why}")
 
     def table(self, key: str) -> dict[str, Any]:
         value = self.take(key)

@@ -21,6 +21,7 @@ ROUTES = """
 [providers.nobody]
 kind = "openai"
 base_url = "http://127.0.0.1:9/v1"
+zero_retention = true
 
 [models.none]
 provider = "nobody"

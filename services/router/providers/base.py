@@ -34,6 +34,8 @@ class ProviderRoute:
     extra_json: bytes = b"{}"
     # Of the provider's interface, where that has several.
     version: str = ""
+    # Whether a server that speaks OpenAI's language is told with every request to keep nothing of it.
+    no_store: bool = True
 
 
 @dataclass(frozen=True, slots=True)

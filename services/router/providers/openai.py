@@ -6,8 +6,10 @@ import aiohttp
 import msgspec
 
 from services.router.providers.base import Call, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
 from services.router.providers.openai_answer import SIGNS, CompletionAnswer
+from services.router.providers.retention import no_store_fields
 
 
 class OpenAIProvider:
@@ -29,12 +31,15 @@ class OpenAIProvider:
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "OpenAIProvider":
+        extra = msgspec.json.decode(route.extra_json)
+        if route.no_store:
+            extra = merged(extra, no_store_fields(route.base_url))
         return cls(
             route.base_url,
             surroundings.timeouts,
             api_key=route.api_key,
             output_field=route.output_field,
-            extra_json=route.extra_json,
+            extra_json=msgspec.json.encode(extra),
         )
 
     async def aclose(self) -> None:

@@ -36,6 +36,7 @@ ROUTES = """
 [providers.host]
 kind = "openai"
 base_url = "{base_url}"
+zero_retention = true
 [models.model]
 provider = "host"
 name = "model"

@@ -11,6 +11,7 @@ GOOD = """
 [providers.host]
 kind = "openai"
 base_url = "https://host.test/v1"
+zero_retention = true
 api_key_env = "HOST_KEY"
 body = { provider = { zdr = true } }
 
@@ -97,6 +98,8 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     [providers.c]
     kind = "openai"
     base_url = "http://c"
+    zero_retention = false
+    no_store = "no"
     api_key_env = "NOT_SET"
     speed = 3
     [providers.d]
@@ -105,7 +108,9 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     [providers.e]
     kind = "anthropic"
     base_url = "https://e"
+    zero_retention = true
     output_field = "max_tokens"
+    no_store = false
     [providers.f]
     kind = "gemini"
     base_url = "https://f"
@@ -135,14 +140,28 @@ def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
         'providers.a.kind: is "telepathy", but must be one of openai, anthropic, gemini, local',
         'providers.b.api_key: secrets are not kept in this file: name a variable in api_key_env',
         'providers.b.base_url: must start with http:// or https://',
+        'providers.b.zero_retention: is missing: only providers that keep nothing of a conversation are asked',
         'providers.c.api_key_env: the variable NOT_SET is not set',
+        'providers.c.no_store: must be true or false',
         'providers.c.speed: is not known here',
+        'providers.c.zero_retention: must be true: only providers that keep nothing of a conversation are asked',
         'providers.d.base_url: is not known here',
         'providers.e.api_key_env: is missing',
+        'providers.e.no_store: is not known here',
         'providers.e.output_field: is not known here',
         'providers.e.version: is missing',
         'providers.f.version: is "v2", but must be one of v1, v1beta',
+        'providers.f.zero_retention: is missing: only providers that keep nothing of a conversation are asked',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("declared", ["", "zero_retention = false\n", 'zero_retention = "true"\n'])
+def test_provider_that_is_not_known_to_keep_nothing_stops_the_start(
+    kind: str, declared: str, routes_file: Path
+) -> None:
+    text = GOOD.replace('kind = "openai"', f'kind = "{kind}"').replace("zero_retention = true\n", declared)
+    assert any(mistake.startswith("providers.host.zero_retention: ") for mistake in mistakes_of(routes_file, text))
 
 
 def test_secret_in_the_file_is_not_repeated_in_the_mistake(routes_file: Path) -> None:
@@ -168,8 +187,9 @@ def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
 
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
     example = DEFAULT_PATH.with_name("routes.example.toml")
-    routes = load_routes(example, {"VLLM_API_KEY": "a", "OPENROUTER_API_KEY": "b"})
-    assert set(routes.providers) == {"ollama", "vllm", "openrouter"}
+    names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+    routes = load_routes(example, dict.fromkeys(names, "secret"))
+    assert {route.kind for route in routes.providers.values()} == {"openai", "anthropic", "gemini"}
     assert not routes.uses_local_model
 
 
