@@ -24,7 +24,7 @@ from tests.fault_proxy import FaultProxy
 from tests.faults.forks import Forks
 from tests.faults.ledger import LedgerReader
 from tests.faults.zygote import Order, Told
-from tests.service import ROUTES
+from tests.service import NEVER_SATURATED, ROUTES
 
 AUTHS = ("auth-1", "auth-2")
 EDGES = ("edge-1", "edge-2", "edge-3")
@@ -35,12 +35,7 @@ START_PATIENCE_S = 120.0
 CALL_TIMEOUT_S = 5.0
 CREDIT_NANOS = 5 * 10**9
 
-SETTINGS = {
-    "LEGATO_REQUESTS_PER_MINUTE": "1000000",
-    # The machine may be busy with other things: that is not what is tried out here.
-    "LEGATO_EDGE_QUEUEING_S": "0",
-    "LEGATO_UPSTREAM_QUEUEING_S": "0",
-}
+SETTINGS = {"LEGATO_REQUESTS_PER_MINUTE": "1000000", **NEVER_SATURATED}
 
 
 class House:
