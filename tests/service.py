@@ -86,12 +86,12 @@ class Addressed(Protocol):
 
 
 class UpstreamThread:
-    """An `Upstream` on an event loop of its own, so that tests of any kind can use it."""
+    """An `Upstream`, of whatever vendor, on an event loop of its own, so that tests of any kind can use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, upstream: Upstream | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self.upstream = Upstream()
+        self.upstream = upstream or Upstream()
 
     def __enter__(self) -> Upstream:
         self._thread.start()
