@@ -6,6 +6,7 @@ after the ping had arrived, and for 0.8 s from when that ping was sent the memor
 request is verified by itself. docs/revocation.md tells the whole of it.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -57,6 +58,8 @@ class Principals:
         self._remembered = Remembered(clock)
         self._standings = Standings(self._auth.find_refused_keys)
         self._watch = Watch(self._auth, self._remembered, self._look_at_running, clock, log)
+        # By the key's digest.
+        self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         lag = Gauge(
             "auth_revocation_lag_seconds",
             "How old that is what this edge knows about keys: the time since the newest answered ping was sent.",
@@ -70,6 +73,8 @@ class Principals:
     async def close(self) -> None:
         await self._watch.close()
         await self._standings.close()
+        for task in self._verifying.values():
+            task.cancel()
 
     async def known(self) -> None:
         """Returns when auth has answered for the first time."""
@@ -78,7 +83,7 @@ class Principals:
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
-        principal = self._remembered.find(digest) or await self._verify(api_key, digest)
+        principal = self._remembered.find(digest) or await self._verify_together(api_key, digest)
         if principal.expires_at_s is not None and self._clock.now().timestamp() >= principal.expires_at_s:
             raise _invalid_key()
         return principal
@@ -94,6 +99,22 @@ class Principals:
     def running(self, key_id: str) -> int:
         """How many answers of this key are under way."""
         return self._standings.running(key_id)
+
+    async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
+        """One question for all who wait with the same key: an edge that has lost its lease because it is busy would
+        else be kept busy by asking. An answer counts from when its question was sent, whoever hears it."""
+        task = self._verifying.get(digest)
+        if task is None:
+            self._verifying[digest] = task = asyncio.create_task(self._verify(api_key, digest))
+            task.add_done_callback(lambda task: self._end_verifying(digest, task))
+        # Whoever asked first may leave before the answer.
+        return await asyncio.shield(task)
+
+    def _end_verifying(self, digest: bytes, task: "asyncio.Task[Principal]") -> None:
+        del self._verifying[digest]
+        if not task.cancelled():
+            # Looked at, in case that nobody is left who would.
+            task.exception()
 
     async def _verify(self, api_key: bytes, digest: bytes) -> Principal:
         for _ in range(VERIFY_ATTEMPTS):

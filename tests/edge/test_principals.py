@@ -98,6 +98,32 @@ async def test_without_a_lease_and_without_auth_nobody_is_let_in(house: AuthHous
     assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
 
 
+async def test_many_who_wait_with_the_same_key_ask_once(house: AuthHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    verify = Auth.verify
+
+    async def count(self: Auth, api_key: str) -> pb.VerifyResponse:
+        asked.append(api_key)
+        return await verify(self, api_key)
+
+    monkeypatch.setattr(Auth, "verify", count)
+    good, other = (await house.new_key()).api_key, (await house.new_key()).api_key
+    principals = await asyncio.gather(*(house.principals.authenticate(bearer(good)) for _ in range(50)))
+    assert len({principal.key_id for principal in principals}) == 1
+    assert asked == [good]
+    await house.principals.authenticate(bearer(other))
+    assert asked == [good, other]
+
+
+async def test_who_leaves_while_auth_is_asked_takes_the_answer_from_nobody(house: AuthHouse) -> None:
+    created = await house.new_key()
+    leaving = asyncio.create_task(house.principals.authenticate(bearer(created.api_key)))
+    staying = asyncio.create_task(house.principals.authenticate(bearer(created.api_key)))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await staying).key_id == created.key.key_id
+
+
 async def test_auth_that_comes_back_is_asked_again(house: AuthHouse, clock: FakeClock) -> None:
     created = await house.new_key()
     await house.leased()
