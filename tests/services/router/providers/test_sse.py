@@ -42,6 +42,12 @@ def test_stream_in_single_bytes_gives_the_same_events(line_end: str) -> None:
     assert read_all([bytes([byte]) for byte in stream]) == EVENTS
 
 
+@pytest.mark.parametrize("line_end", LINE_ENDS)
+def test_event_comes_out_with_its_blank_line_and_not_only_at_the_end(line_end: str) -> None:
+    reader = EventReader()
+    assert reader.feed("data: 1\n\ndata: 2\n".replace("\n", LINE_ENDS[line_end]).encode()) == [b"1"]
+
+
 def test_events_that_arrive_together_come_out_together() -> None:
     assert EventReader().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
