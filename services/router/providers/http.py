@@ -74,12 +74,16 @@ class Server:
                         piece = await stream.next_piece()
                     else:
                         piece = _read_pieces(await _read_whole(response), answer)
+                if stream is not None:
+                    stream.limit_silence()
+                    # Who has only opened his mouth may still fail, and then another can be asked.
+                    while piece.is_empty and not piece.last:
+                        piece = await stream.next_piece()
             yield piece
             if stream is None:
                 while answer.pieces:
                     yield answer.pieces.popleft()
                 return
-            stream.limit_silence()
             while not piece.last:
                 with _in_our_words():
                     piece = await stream.next_piece()

@@ -61,11 +61,16 @@ async def test_conversation_without_its_results_is_the_clients_mistake(socket_fo
 
 async def test_overloaded_vendor_is_passed_over_even_if_it_says_so_in_its_stream(socket_folder: Path, log: Log) -> None:
     async with AnthropicUpstream() as first, Upstream() as second:
+        begun = '{"type":"message_start","message":{"type":"message","usage":{"input_tokens":7}}}'
         overloaded = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-        first.replies += [error(529, "overloaded_error", "Overloaded"), AnthropicReply(events=[overloaded])]
+        first.replies += [
+            error(529, "overloaded_error", "Overloaded"),
+            AnthropicReply(events=[overloaded]),
+            AnthropicReply(events=[begun, overloaded]),
+        ]
         targets = {target("first"): first, target("second"): second}
         async with running_router(socket_folder, log, targets) as router:
-            for asked in (1, 2):
+            for asked in (1, 2, 3):
                 assert (await router.ask()).text == "Hello, world!"
                 assert len(second.requests) == asked
 

@@ -199,6 +199,9 @@ async def test_stream_that_breaks_is_passed_on_so_far_and_then_fails(
         (CALL, Reply(events=['{"error":{"message":"overloaded"}}'])),
         (CALL, Reply(events=[], done=False)),
         (CALL, Reply(cut_after=0)),
+        # Its role alone is nothing that a client could use.
+        (CALL, Reply(cut_after=1)),
+        (CALL, Reply(events=['{"choices":[{"delta":{"role":"assistant","content":""}}]}', '{"error":"overloaded"}'])),
         (CALL, Reply(body="<html>", content_type="text/html")),
         (WHOLE_CALL, Reply(body="<html>", content_type="text/html")),
         (WHOLE_CALL, Reply(body='{"choices":[]}')),
