@@ -9,7 +9,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from edge.asgi import HttpScope, Receive, Send
+from edge.asgi import Headers, HttpScope, Receive, Send
 from edge.bodies import ClientGone
 from edge.chat_endpoint import ChatEndpoint
 from edge.cors import Cors
@@ -58,6 +58,17 @@ class Edge:
             self._log.failure("request.failed", error, request_id=request_id)
             if not response_started:
                 await send_error(send_identified, internal_error())
+
+    def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
+        """The answer to a chat for which there is no room, before a task is made for it: in a flood the price of a
+        refusal decides how much is left for those who are served. None: it is to be looked at as usual."""
+        if scope["path"] != CHAT_PATH or scope["method"] != "POST":
+            return None
+        error = self._chat.entrance.refusal(scope["headers"])
+        if error is None:
+            return None
+        identity = (b"x-request-id", new_request_id().encode())
+        return error.wire.http_status, [*error_headers(error), identity, *self._cors.headers(scope)], error_body(error)
 
     async def _answer(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
         if scope["method"] == "OPTIONS":

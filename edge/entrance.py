@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from edge.asgi import HttpScope
+from edge.asgi import Headers, HttpScope
 from edge.bodies import announced_tokens
 from edge.metering import Metering
 from edge.principals import Principal, Principals, Scope
@@ -37,6 +37,15 @@ class Entrance:
         principal = await self._identify(scope, needed)
         await self._metering.admit(principal)
         return principal
+
+    def refusal(self, headers: Headers) -> LegatoError | None:
+        """Of a chat for which there is no room, as `chat` would raise it, told without anything having begun."""
+        if not self._saturation.is_reached:
+            return None
+        principal = self._principals.recall(headers)
+        if principal is None or not principal.may(Scope.SCOPE_INFERENCE):
+            return None
+        return self._saturation.refusal(principal.key_id)
 
     @asynccontextmanager
     async def chat(self, scope: HttpScope) -> AsyncIterator[Visit]:

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from edge.app import new_request_id
+from edge.asgi import Headers, HttpScope
 from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
 from edge.errors import error_body
 from services.chassis.errors import LegatoError, Reason
@@ -21,13 +22,23 @@ KEEP_ALIVE_S = 75
 STALLED_READER_S = 60.0
 
 
+# The status, headers and body of an answer.
+Answer = tuple[int, Headers, bytes]
+RefuseAtOnce = Callable[[HttpScope], Answer | None]
+
+
+def refuse_nobody(scope: HttpScope) -> Answer | None:
+    return None
+
+
 class HttpServer(uvicorn.Server):
-    def __init__(self, app: Any, drain_s: float) -> None:
+    def __init__(self, app: Any, drain_s: float, refuse_at_once: RefuseAtOnce = refuse_nobody) -> None:
+        """`refuse_at_once` is asked before the application, and should be quick."""
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=EdgeProtocol,
+                http=type("Protocol", (EdgeProtocol,), {"refuse_at_once": staticmethod(refuse_at_once)}),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -49,6 +60,7 @@ class EdgeProtocol(HttpToolsProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s = STALLED_READER_S
+    refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,6 +97,15 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._headers_due.cancel()
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
+        if refusal is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        self.transport.write(_response(*refusal))
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -150,10 +171,12 @@ class EdgeProtocol(HttpToolsProtocol):
             raise ValueError("headers too large")
 
     def _refuse(self, error: LegatoError) -> None:
-        status = HTTPStatus(error.wire.http_status)
-        body = error_body(error)
-        head = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nx-request-id: {new_request_id()}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
+        self.transport.write(_response(error.wire.http_status, headers, error_body(error)))
+
+
+def _response(status: int, headers: Headers, body: bytes) -> bytes:
+    """For what is told without the application."""
+    content: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    head = b"".join(b"%b: %b\r\n" % header for header in [*content, *headers])
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), head, body)

@@ -45,8 +45,11 @@ class Principal:
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
 
+    def may(self, scope: "pb.Scope.ValueType") -> bool:
+        return not self.scopes or scope in self.scopes
+
     def require(self, scope: "pb.Scope.ValueType") -> None:
-        if self.scopes and scope not in self.scopes:
+        if not self.may(scope):
             name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
             raise LegatoError(Reason.SCOPE_MISSING, f"This API key lacks the scope needed here: {name}.")
 
@@ -84,9 +87,17 @@ class Principals:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
         principal = self._remembered.find(digest) or await self._verify_together(api_key, digest)
-        if principal.expires_at_s is not None and self._clock.now().timestamp() >= principal.expires_at_s:
+        if self._is_expired(principal):
             raise _invalid_key()
         return principal
+
+    def recall(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
+        """Who asks, where that is known without asking anybody."""
+        try:
+            principal = self._remembered.find(hashlib.sha256(_api_key(headers)).digest())
+        except LegatoError:
+            return None
+        return None if principal is None or self._is_expired(principal) else principal
 
     def standing(self, principal: Principal) -> Standing:
         """For as long as an answer runs; it says from when on the key is no longer good."""
@@ -128,6 +139,9 @@ class Principals:
             if self._remembered.put(digest, principal, answer.epoch, asked_at_s):
                 return principal
         raise unavailable("Authentication")
+
+    def _is_expired(self, principal: Principal) -> bool:
+        return principal.expires_at_s is not None and self._clock.now().timestamp() >= principal.expires_at_s
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:

@@ -9,6 +9,7 @@ from typing import Final
 
 from services.chassis.admission import Gate, Place, Signal
 from services.chassis.clock import Clock
+from services.chassis.errors import LegatoError
 
 # As in DAGOR, which has decided by this figure for all of WeChat.
 LATENESS_TOLERATED_S: Final = 0.02
@@ -36,6 +37,15 @@ class Saturation:
     def enter(self, key_id: str) -> Place:
         """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
         return self._gate.enter(key_id)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether somebody who comes now may be refused."""
+        return self._gate.running >= self._gate.limit
+
+    def refusal(self, key_id: str) -> LegatoError | None:
+        """In place of a place: what one who comes now is told; None where there is room."""
+        return self._gate.refusal(key_id)
 
     def note_reserve(self, took_s: float) -> None:
         if self._tolerated_s:

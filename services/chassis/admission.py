@@ -79,17 +79,24 @@ class Gate:
 
     def enter(self, key_id: str) -> "Place":
         """Raises SATURATED."""
-        now_s = self._clock.elapsed_s()
-        if now_s < self._closed_until_s:
-            raise self._refusal(self._closed_until_s - now_s)
-        if not self._has_room_for(key_id):
-            self._used_up = True
-            self._refused.add(now_s)
-            raise self._refusal(self._until_places_are_free_s(now_s))
+        refusal = self.refusal(key_id)
+        if refusal is not None:
+            raise refusal
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)
-        return Place(self, key_id, now_s)
+        return Place(self, key_id, self._clock.elapsed_s())
+
+    def refusal(self, key_id: str) -> LegatoError | None:
+        """What one who comes now is told, and counts as such; None where there is room."""
+        now_s = self._clock.elapsed_s()
+        if now_s < self._closed_until_s:
+            return self._refusal(self._closed_until_s - now_s)
+        if self._has_room_for(key_id):
+            return None
+        self._used_up = True
+        self._refused.add(now_s)
+        return self._refusal(self._until_places_are_free_s(now_s))
 
     def turned_away(self, began_s: float, retry_after_s: float | None) -> LegatoError:
         """Whoever does the work had no room for one who was let in at `began_s`. Gives what that one may be told."""

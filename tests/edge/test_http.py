@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
-from edge.http import LARGEST_HEADERS_BYTES, EdgeProtocol, HttpServer
+from edge.http import LARGEST_HEADERS_BYTES, Answer, EdgeProtocol, HttpServer
 
 PIECE = bytes(1000)
 PIECES = 20_000
@@ -128,6 +128,39 @@ async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, mon
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
         await asyncio.sleep(0.1)
+    writer.close()
+
+
+def refuse_those_in_a_hurry(scope: dict[str, Any]) -> Answer | None:
+    return (429, [(b"retry-after", b"1")], b"no room") if scope["path"] == "/hurry" else None
+
+
+@pytest.fixture
+async def full_port() -> AsyncIterator[int]:
+    """Of a server that has no room for some."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(hello, drain_s=1, refuse_at_once=refuse_those_in_a_hurry)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    await serving
+
+
+@pytest.mark.parametrize("body", [b"", b"half of it", bytes(200_000)])
+async def test_who_is_refused_at_once_may_ask_again_on_the_same_connection(full_port: int, body: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", full_port)
+    hurry = b"POST /hurry HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            writer.write(hurry)
+            refusal = await reader.readuntil(b"no room")
+            assert refusal.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+            assert b"\r\nretry-after: 1\r\n" in refusal
+        # One after the other without waiting, too.
+        writer.write(hurry + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + hurry)
+        assert (await reader.readuntil(b"no room")).startswith(b"HTTP/1.1 429 ")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+        assert (await reader.readuntil(b"no room")).startswith(b"HTTP/1.1 429 ")
     writer.close()
 
 

@@ -1,0 +1,91 @@
+"""Who is sent away before anything has begun for them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.addresses import Addresses
+from edge.entrance import Entrance
+from edge.principals import Scope
+from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
+from edge.strangers import Strangers
+from services.chassis.admission import LEAST_SAMPLES
+from services.chassis.errors import Reason
+from services.chassis.log import Log
+from tests.edge.auth_house import AuthHouse, bearer
+from tests.fakes import FakeClock
+
+
+@pytest.fixture
+async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[AuthHouse]:
+    async with AuthHouse(socket_folder, tmp_path, clock, log).opened() as house:
+        yield house
+
+
+class Door:
+    def __init__(self, house: AuthHouse, clock: FakeClock) -> None:
+        self._clock = clock
+        self._house = house
+        self.saturation = Saturation(clock)
+        metering: Any = None
+        strangers = Strangers(0, Addresses(), clock)
+        self.entrance = Entrance(house.principals, strangers, self.saturation, metering)
+
+    def fill(self, key_id: str) -> None:
+        """The edge runs so late that it has no more room for the key."""
+        for _ in range(4 * LEAST_CHATS):
+            self.saturation.enter(key_id)
+        while not self.saturation.is_reached:
+            for _ in range(2 * LEAST_SAMPLES):
+                self._clock.advance(SAMPLE_EACH_S)
+                self.saturation.note_lateness(10 * LATENESS_TOLERATED_S)
+
+    def leave_until_the_limit(self, key_id: str) -> None:
+        gate = self.saturation._gate
+        while gate.running > gate.limit:
+            gate.leave(key_id)
+
+    def refusal(self, api_key: str) -> Reason | None:
+        error = self.entrance.refusal(bearer(api_key))
+        return None if error is None else error.reason
+
+    async def known(self, *scopes: "Scope.ValueType") -> tuple[str, str]:
+        """A key that the edge remembers, and its id."""
+        created = await self._house.new_key(*scopes)
+        await self._house.principals.authenticate(bearer(created.api_key))
+        return created.api_key, created.key.key_id
+
+
+async def test_chat_is_sent_away_at_once_where_there_is_no_room_for_it(house: AuthHouse, clock: FakeClock) -> None:
+    door = Door(house, clock)
+    api_key, key_id = await door.known()
+    await house.leased()
+    assert door.refusal(api_key) is None
+    door.fill(key_id)
+    await house.leased()
+
+    assert door.refusal(api_key) is Reason.SATURATED
+
+
+async def test_who_is_not_known_or_may_not_chat_is_told_that_first(house: AuthHouse, clock: FakeClock) -> None:
+    door = Door(house, clock)
+    _, key_id = await door.known()
+    reader, _ = await door.known(Scope.SCOPE_USAGE)
+    unknown = (await house.new_key()).api_key
+    door.fill(key_id)
+    await house.leased()
+
+    assert [door.refusal(api_key) for api_key in (reader, unknown, "nonsense", "")] == [None] * 4
+
+
+async def test_small_key_is_not_sent_away_because_of_a_greedy_one(house: AuthHouse, clock: FakeClock) -> None:
+    door = Door(house, clock)
+    greedy, greedy_id = await door.known()
+    small, _ = await door.known()
+    door.fill(greedy_id)
+    door.leave_until_the_limit(greedy_id)
+    await house.leased()
+
+    assert (door.refusal(greedy), door.refusal(small)) == (Reason.SATURATED, None)
