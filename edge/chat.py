@@ -176,6 +176,8 @@ class Chat:
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
                 self._growth = asyncio.create_task(self._answer_need(call, response.need))
+            if response.HasField("started"):
+                self._delivery.tell(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")

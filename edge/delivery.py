@@ -3,7 +3,7 @@
 from edge.hold import Hold
 from edge.replies import Reply
 from protos.metering.v1 import metering_pb2 as pb
-from protos.router.v1.router_pb2 import ChatResponse
+from protos.router.v1.router_pb2 import ChatResponse, Started
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError
@@ -27,6 +27,9 @@ class Delivery:
     @property
     def delivered(self) -> Usage:
         return self.counted if self._reply.delivered else Usage()
+
+    def tell(self, started: Started) -> None:
+        self._reply.tell(started)
 
     async def add(self, response: ChatResponse) -> None:
         self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)

@@ -25,6 +25,10 @@ class Reply(Protocol):
     # Something of the answer was handed to the client's socket.
     delivered: bool
 
+    def tell(self, started: router.Started) -> None:
+        """In the headers, unless they are gone already."""
+        ...
+
     async def deliver(self, response: router.ChatResponse) -> None: ...
 
     async def finish(self, finish_reason: str, usage: Usage) -> None: ...
@@ -47,6 +51,9 @@ class StreamedReply:
         self._send = send
         self._headers = headers
         self._chunks = Chunks(completion_id, created_s, class_id)
+
+    def tell(self, started: router.Started) -> None:
+        self._headers = [*self._headers, *_headers_of(started)]
 
     async def deliver(self, response: router.ChatResponse) -> None:
         await self._deliver(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
@@ -85,6 +92,9 @@ class WholeReply:
         self._headers = headers
         self._folded = Folded(completion_id, created_s, class_id)
 
+    def tell(self, started: router.Started) -> None:
+        self._headers = [*self._headers, *_headers_of(started)]
+
     async def deliver(self, response: router.ChatResponse) -> None:
         self._folded.add(response)
 
@@ -98,3 +108,8 @@ class WholeReply:
 
     async def fail(self, error: LegatoError) -> None:
         raise error
+
+
+def _headers_of(started: router.Started) -> Headers:
+    """The limit on output as it was fitted, and which attempt at a model was answered."""
+    return [(b"x-legato-max-tokens", b"%d" % started.max_tokens), (b"x-legato-attempt", b"%d" % started.attempt)]

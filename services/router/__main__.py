@@ -15,13 +15,15 @@ from services.chassis.settings import load
 from services.router import character, routes
 from services.router.character import load_character
 from services.router.completion import Completions
+from services.router.lines import Lines
 from services.router.local_model import socket_path
-from services.router.providers import open_providers
+from services.router.providers import open_provider
 from services.router.providers.base import Surroundings, Timeouts
 from services.router.routes import load_routes
 from services.router.saturation import QUEUEING_TOLERATED_S
 from services.router.servicer import RouterServicer, register_router
-from services.router.targets import Targets
+from services.router.stations import Stations
+from services.router.targets import MOST_ATTEMPTS, Targets
 
 STOP_GRACE_S = 0.5
 
@@ -36,6 +38,9 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_first_byte_s: float = 120.0
     upstream_idle_s: float = 60.0
     upstream_whole_s: float = 600.0
+    upstream_total_s: float = 3600.0
+    # How many models may be asked for one chat, one after the other.
+    upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
     # How long a model may let chats wait before new ones are refused; 0: that is not measured.
     upstream_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = QUEUEING_TOLERATED_S
     # How long chats may go on when the process is asked to end.
@@ -43,23 +48,29 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_tcp: bool = False
     debug: bool = False
 
+    @property
+    def timeouts(self) -> Timeouts:
+        """Of models for which the routes file names no others."""
+        return Timeouts(
+            connect_s=self.upstream_connect_s,
+            first_byte_s=self.upstream_first_byte_s,
+            idle_s=self.upstream_idle_s,
+            whole_s=self.upstream_whole_s,
+            total_s=self.upstream_total_s,
+        )
+
 
 async def main() -> None:
     settings = load(RouterSettings)
-    found = load_routes(settings.routes)
+    found = load_routes(settings.routes, timeouts=settings.timeouts)
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
-    timeouts = Timeouts(
-        connect_s=settings.upstream_connect_s,
-        first_byte_s=settings.upstream_first_byte_s,
-        idle_s=settings.upstream_idle_s,
-        whole_s=settings.upstream_whole_s,
-    )
     socket = socket_path(settings.data, settings.local_model_socket)
-    providers = open_providers(found.providers, Surroundings(timeouts, socket))
+    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, socket)), log)
     try:
         clock = SystemClock()
-        targets = Targets(found, providers, clock, settings.upstream_queueing_s)
+        stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
+        targets = Targets(stations, settings.upstream_attempts)
         completions = Completions(targets, load_character(settings.character), clock, log)
         servicer = RouterServicer(completions, log)
         server = Server(listen, [register_router(servicer)], log, insecure_tcp=settings.insecure_tcp)
@@ -73,8 +84,7 @@ async def main() -> None:
         await server.stop(STOP_GRACE_S)
         log.info("service.stopped")
     finally:
-        for provider in providers.values():
-            await provider.aclose()
+        await lines.aclose()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The story of one chat: class, character, model, relay."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
@@ -16,7 +17,7 @@ from services.router.providers.base import ProviderError
 from services.router.providers.parameters import read_parameters
 from services.router.relay import Relay
 from services.router.routes import CLASSES
-from services.router.targets import Attempts, Targets
+from services.router.targets import Attempts, Targets, Upstream
 
 AUTO = "auto"
 DEFAULT_CLASS = "forte"
@@ -80,14 +81,14 @@ class Completions:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
         prompt = await compose_prompt(chat.messages_json, chat.tools_json, self._character)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
-        started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens)
+        started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
         limit = None if upstream.is_whole else allowance
         story.relay = relay = Relay(
             conversation, limit, prompt.tokens, started, only_one_call=_wants_one_call(chat.parameters_json)
         )
         # Closing the pieces closes the connection they come from, whatever ends the chat.
-        with upstream.visit:
-            async with aclosing(upstream.rest) as rest:
+        with upstream:
+            async with _ended_after(self._time_left_s(upstream)), aclosing(upstream.rest) as rest:
                 if await relay.pass_on(upstream.first):
                     async for piece in rest:
                         # Here, and not where it was sent: the piece before this one has left the process by now.
@@ -95,6 +96,9 @@ class Completions:
                         if not await relay.pass_on(piece):
                             break
         failpoints.hit("router.finished")
+
+    def _time_left_s(self, upstream: Upstream) -> float:
+        return upstream.station.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
     def _tell(self, story: _Story, began_s: float) -> None:
         relay, target = story.relay, story.attempts.target
@@ -114,6 +118,18 @@ class Completions:
             reason=story.reason,
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
         )
+
+
+@asynccontextmanager
+async def _ended_after(time_left_s: float) -> AsyncIterator[None]:
+    limit = asyncio.timeout(time_left_s)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ProviderError("took too long to answer") from None
 
 
 def _wants_one_call(parameters_json: bytes) -> bool:

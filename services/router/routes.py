@@ -3,6 +3,7 @@
 The file is checked before anything is opened, and every mistake in it is named at once, by its key.
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -14,12 +15,15 @@ import msgspec
 
 from services.chassis.settings import SettingsError
 from services.router.providers import KINDS
-from services.router.providers.base import ProviderRoute
+from services.router.providers.base import ProviderRoute, Timeouts
 
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_PATH = Path(__file__).parents[2] / "routes.toml"
+DEFAULT_TIMEOUTS = Timeouts()
 
 _OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens")
+# What a model may say of its own; a connection is the provider's.
+_TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Target:
     max_output_tokens: int
     # How many chats it may have at once, at most; None: as many as do not queue there.
     concurrency: int | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +56,17 @@ def uses_local_model(path: Path = DEFAULT_PATH) -> bool:
     return load_routes(path).uses_local_model
 
 
-def load_routes(path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ) -> Routes:
+def load_routes(
+    path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ, timeouts: Timeouts = DEFAULT_TIMEOUTS
+) -> Routes:
+    """`timeouts` are those of models for which the file names no others."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
-    reader = _Reader(environ)
+    reader = _Reader(environ, timeouts)
     routes = reader.read(document)
     if reader.mistakes:
         raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
@@ -66,9 +74,10 @@ def load_routes(path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.envir
 
 
 class _Reader:
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], timeouts: Timeouts) -> None:
         self.mistakes: list[str] = []
         self._environ = environ
+        self._timeouts = timeouts
 
     def read(self, document: dict[str, Any]) -> Routes:
         root = _Table(self, "", document)
@@ -125,8 +134,7 @@ class _Reader:
             table.mistake("api_key_env", f"the variable {variable} is not set")
         return self._environ.get(variable, "") if variable else ""
 
-    @staticmethod
-    def _read_model(table: "_Table", providers: Mapping[str, ProviderRoute]) -> Target:
+    def _read_model(self, table: "_Table", providers: Mapping[str, ProviderRoute]) -> Target:
         provider = table.text("provider")
         if provider and provider not in providers:
             table.mistake("provider", f'no provider named "{provider}"')
@@ -136,6 +144,7 @@ class _Reader:
             table.positive("context_tokens"),
             table.positive("max_output_tokens"),
             table.positive("concurrency") if table.has("concurrency") else None,
+            replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
         )
         table.finish()
         return target
@@ -215,6 +224,13 @@ class _Table:
             self.mistake(key, f"is missing: {why}")
         elif self.take(key) is not True:
             self.mistake(key, f"must be true: {why}")
+
+    def seconds(self, key: str) -> float:
+        value = self.take(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            self.mistake(key, "must be a number of seconds above zero")
+            return 1.0
+        return float(value)
 
     def table(self, key: str) -> dict[str, Any]:
         value = self.take(key)

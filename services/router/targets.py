@@ -1,18 +1,25 @@
 """The models of a class, asked in their order until one begins to answer."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis import failpoints
-from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
+from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
+from services.router.health import Attempt
 from services.router.prompt import Prompt
-from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
-from services.router.routes import Routes, Target
-from services.router.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
+from services.router.providers.base import Call, CannotDo, Failure, Piece, ProviderError
+from services.router.routes import CLASSES, Target
+from services.router.saturation import Visit
+from services.router.stations import Station, Stations
+
+MOST_ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
@@ -26,72 +33,122 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A model that has begun to answer. Whoever reads the rest ends the visit."""
+    """A model that has begun to answer. Whoever reads the rest does so inside of it."""
 
+    station: Station
     visit: Visit
+    attempt: Attempt
     first: Piece
     rest: AsyncGenerator[Piece, None]
     max_tokens: int
     is_whole: bool
 
+    def __enter__(self) -> "Upstream":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, ProviderError):
+            self.attempt.failed()
+        self.visit.leave()
+        self.station.line.let_go()
+
 
 class Targets:
-    def __init__(
-        self,
-        routes: Routes,
-        providers: Mapping[str, Provider],
-        clock: Clock,
-        queueing_tolerated_s: float = QUEUEING_TOLERATED_S,
-    ) -> None:
-        self._classes = routes.classes
-        self._providers = providers
-        targets = {target for targets in routes.classes.values() for target in targets}
-        self._saturations = {target: Saturation(clock, queueing_tolerated_s, target.concurrency) for target in targets}
+    def __init__(self, stations: Stations, most_attempts: int = MOST_ATTEMPTS) -> None:
+        self._stations = stations
+        self._most_attempts = most_attempts
+        self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
         self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts
     ) -> Upstream:
+        budget = self._budgets[class_id]
+        opening = _Opening(chat, prompt, allowance, attempts)
+        with budget.waiting(), self._stations.held(class_id) as stations:
+            for station in _in_turn(stations):
+                if attempts.count >= self._most_attempts:
+                    break
+                if opening.refusals.are_for_want_of_room and not station.health.may_be_asked():
+                    # It would let the client wait, most likely for nothing, who may as well come back.
+                    break
+                # A model that is well can bear what the one before it could not, or its gate says so. But where
+                # those that fail are asked one after the other, each chat becomes many.
+                is_retry = attempts.count > 0 and not station.health.is_well
+                if is_retry and budget.is_spent:
+                    continue
+                with budget.retry() if is_retry else nullcontext():
+                    upstream = await opening.ask(station)
+                if upstream is not None:
+                    return upstream
+        raise opening.refusals.to_tell()
+
+
+def _in_turn(stations: Sequence[Station]) -> Iterator[Station]:
+    """In their order; but those whose breaker is open come last. So they are asked only where no other has answered:
+    that they failed a moment ago is no reason to refuse a chat that nobody else takes."""
+    passed_over = []
+    for station in stations:
+        if station.health.may_be_asked():
+            yield station
+        else:
+            passed_over.append(station)
+    yield from passed_over
+
+
+class _Opening:
+    """One chat that looks for a model."""
+
+    def __init__(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts) -> None:
+        self._chat = chat
+        self._prompt = prompt
+        self._allowance = allowance
+        self._attempts = attempts
+        self.refusals = _Refusals()
+
+    async def ask(self, station: Station) -> Upstream | None:
+        """None if another model may do better."""
+        target, chat, prompt = station.target, self._chat, self._prompt
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
-        refusals = _Refusals()
-        for target in self._classes[class_id]:
-            try:
-                max_tokens = fit_max_tokens(
-                    asked_tokens, prompt.tokens, target.context_tokens, target.max_output_tokens
-                )
-            except LegatoError as error:
-                # The next one may have a larger window.
-                refusals.no_room = error
-                continue
-            await allowance.cover_prompt(prompt.tokens)
-            max_tokens = allowance.fit(max_tokens)
-            is_whole = not chat.stream and allowance.covers_whole(max_tokens)
-            try:
-                visit = self._saturations[target].enter(
-                    chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole
-                )
-            except LegatoError as error:
-                refusals.add_saturated(error)
-                continue
-            attempts.target = target
-            attempts.count += 1
-            failpoints.hit("router.asked")
-            try:
-                pieces = self._providers[target.provider].answer(_make_call(chat, prompt, target, max_tokens, is_whole))
-                first = await _first_of(pieces, visit)
-                return Upstream(visit, first, pieces, max_tokens, is_whole)
-            except CannotDo as error:
-                refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
-            except ProviderError as error:
-                attempts.http_status = error.http_status
-                if error.failure is Failure.REFUSED:
-                    raise LegatoError(
-                        Reason.UPSTREAM_FAILED, "The model does not accept this request as it is."
-                    ) from None
-                if error.failure is Failure.CONTEXT:
-                    refusals.no_room = _too_long_for(target)
-                if error.failure is Failure.BUSY:
-                    refusals.add_saturated(visit.turned_away(error.retry_after_s))
-        raise refusals.to_tell()
+        try:
+            max_tokens = fit_max_tokens(asked_tokens, prompt.tokens, target.context_tokens, target.max_output_tokens)
+        except LegatoError as error:
+            # The next one may have a larger window.
+            self.refusals.no_room = error
+            return None
+        await self._allowance.cover_prompt(prompt.tokens)
+        max_tokens = self._allowance.fit(max_tokens)
+        is_whole = not chat.stream and self._allowance.covers_whole(max_tokens)
+        try:
+            visit = station.saturation.enter(chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole)
+        except LegatoError as error:
+            self.refusals.add_saturated(error)
+            return None
+        self._attempts.target = target
+        self._attempts.count += 1
+        failpoints.hit("router.asked")
+        attempt = station.health.ask()
+        pieces = station.line.provider.answer(_make_call(chat, prompt, target, max_tokens, is_whole))
+        try:
+            first = await _first_of(pieces, visit, attempt)
+        except ProviderError as error:
+            self._note(error, target, visit)
+            return None
+        station.line.hold()
+        return Upstream(station, visit, attempt, first, pieces, max_tokens, is_whole)
+
+    def _note(self, error: ProviderError, target: Target, visit: Visit) -> None:
+        if isinstance(error, CannotDo):
+            # Nothing was sent for it.
+            self._attempts.count -= 1
+            self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+            return
+        self._attempts.http_status = error.http_status
+        if error.failure is Failure.REFUSED:
+            raise LegatoError(Reason.UPSTREAM_FAILED, "The model does not accept this request as it is.") from None
+        if error.failure is Failure.CONTEXT:
+            self.refusals.no_room = _too_long_for(target)
+        if error.failure is Failure.BUSY:
+            self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
 
 
 class _Refusals:
@@ -101,6 +158,10 @@ class _Refusals:
         self.no_room: LegatoError | None = None
         self.cannot: LegatoError | None = None
         self._saturated: LegatoError | None = None
+
+    @property
+    def are_for_want_of_room(self) -> bool:
+        return self._saturated is not None
 
     def add_saturated(self, error: LegatoError) -> None:
         """Of several, the one that expects room soonest."""
@@ -117,13 +178,20 @@ class _Refusals:
         )
 
 
-async def _first_of(pieces: AsyncGenerator[Piece, None], visit: Visit) -> Piece:
+async def _first_of(pieces: AsyncGenerator[Piece, None], visit: Visit, attempt: Attempt) -> Piece:
     try:
         first = await anext(pieces)
-    except BaseException:
+    except BaseException as error:
         visit.leave()
+        if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
+            attempt.given_up()
+        elif error.failure is Failure.PROVIDER:
+            attempt.failed()
+        else:
+            attempt.declined()
         raise
     visit.begun(first)
+    attempt.begun()
     return first
 
 

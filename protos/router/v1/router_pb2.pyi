@@ -43,6 +43,31 @@ USAGE_SOURCE_COUNTED: UsageSource.ValueType  # 2
 """The provider said nothing, or the answer was cut: counted by us."""
 Global___UsageSource: _TypeAlias = UsageSource  # noqa: Y015
 
+class _BreakerState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BreakerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BreakerState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BREAKER_STATE_UNSPECIFIED: _BreakerState.ValueType  # 0
+    BREAKER_STATE_CLOSED: _BreakerState.ValueType  # 1
+    """It is asked in its turn."""
+    BREAKER_STATE_OPEN: _BreakerState.ValueType  # 2
+    """It fails: it is asked last."""
+    BREAKER_STATE_HALF_OPEN: _BreakerState.ValueType  # 3
+    """It has failed: one chat at a time may try it."""
+
+class BreakerState(_BreakerState, metaclass=_BreakerStateEnumTypeWrapper): ...
+
+BREAKER_STATE_UNSPECIFIED: BreakerState.ValueType  # 0
+BREAKER_STATE_CLOSED: BreakerState.ValueType  # 1
+"""It is asked in its turn."""
+BREAKER_STATE_OPEN: BreakerState.ValueType  # 2
+"""It fails: it is asked last."""
+BREAKER_STATE_HALF_OPEN: BreakerState.ValueType  # 3
+"""It has failed: one chat at a time may try it."""
+Global___BreakerState: _TypeAlias = BreakerState  # noqa: Y015
+
 @_typing.final
 class ExchangeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -258,19 +283,23 @@ class Started(_message.Message):
 
     CLASS_ID_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     """The class that serves."""
     max_tokens: _builtins.int
     """The limit on output that went upstream."""
+    attempt: _builtins.int
+    """Which attempt was answered, counted from 1 over all models that were asked."""
     def __init__(
         self,
         *,
         class_id: _builtins.str = ...,
         max_tokens: _builtins.int = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["class_id", b"class_id", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "max_tokens", b"max_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -418,3 +447,133 @@ class ListModelsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class ReloadRoutesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadRoutesRequest: _TypeAlias = ReloadRoutesRequest  # noqa: Y015
+
+@_typing.final
+class ReloadRoutesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
+        """What the routes lead to now."""
+
+    def __init__(
+        self,
+        *,
+        targets: _abc.Iterable[Global___Target] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadRoutesResponse: _TypeAlias = ReloadRoutesResponse  # noqa: Y015
+
+@_typing.final
+class ListTargetsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTargetsRequest: _TypeAlias = ListTargetsRequest  # noqa: Y015
+
+@_typing.final
+class ListTargetsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
+        """By class, and in a class in the order in which they are asked."""
+
+    def __init__(
+        self,
+        *,
+        targets: _abc.Iterable[Global___Target] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTargetsResponse: _TypeAlias = ListTargetsResponse  # noqa: Y015
+
+@_typing.final
+class Target(_message.Message):
+    """A model that serves a class. One that serves several has the same figures in each."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_NAME_FIELD_NUMBER: _builtins.int
+    BREAKER_STATE_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    MEDIAN_LATENCY_S_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    class_id: _builtins.str
+    provider: _builtins.str
+    model_name: _builtins.str
+    """As the provider calls it."""
+    breaker_state: Global___BreakerState.ValueType
+    attempts: _builtins.int
+    """Since this model came into the routes of this process."""
+    failures: _builtins.int
+    median_latency_s: _builtins.float
+    """From the question to the first piece of the answer: the median of the last answers. Absent: there was none."""
+    running: _builtins.int
+    """Chats at this moment, and how many there may be. Absent: as many as come."""
+    limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        class_id: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        model_name: _builtins.str = ...,
+        breaker_state: Global___BreakerState.ValueType = ...,
+        attempts: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        median_latency_s: _builtins.float | None = ...,
+        running: _builtins.int = ...,
+        limit: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    _WhichOneofReturnType__median_latency_s: _TypeAlias = _typing.Literal["median_latency_s"]  # noqa: Y015
+    _WhichOneofArgType__median_latency_s: _TypeAlias = _typing.Literal["_median_latency_s", b"_median_latency_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_latency_s) -> _WhichOneofReturnType__median_latency_s | None: ...
+
+Global___Target: _TypeAlias = Target  # noqa: Y015

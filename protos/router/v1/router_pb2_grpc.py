@@ -183,3 +183,122 @@ class RouterService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class RouteAdminServiceStub:
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ReloadRoutes = channel.unary_unary(
+                '/legato.router.v1.RouteAdminService/ReloadRoutes',
+                request_serializer=protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesResponse.FromString,
+                _registered_method=True)
+        self.ListTargets = channel.unary_unary(
+                '/legato.router.v1.RouteAdminService/ListTargets',
+                request_serializer=protos_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.FromString,
+                _registered_method=True)
+
+
+class RouteAdminServiceServicer:
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """
+
+    def ReloadRoutes(self, request, context):
+        """Reads the routes file again, for new chats. A mistake in it changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTargets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RouteAdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ReloadRoutes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadRoutes,
+                    request_deserializer=protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesResponse.SerializeToString,
+            ),
+            'ListTargets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTargets,
+                    request_deserializer=protos_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'legato.router.v1.RouteAdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('legato.router.v1.RouteAdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class RouteAdminService:
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """
+
+    @staticmethod
+    def ReloadRoutes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouteAdminService/ReloadRoutes',
+            protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_router__pb2.ReloadRoutesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTargets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouteAdminService/ListTargets',
+            protos_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

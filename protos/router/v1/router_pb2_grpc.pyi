@@ -71,3 +71,43 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_router_pb2.ListModelsResponse, _abc.Awaitable[_router_pb2.ListModelsResponse]]: ...
 
 def add_RouterServiceServicer_to_server(servicer: RouterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class RouteAdminServiceStub:
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> RouteAdminServiceAsyncStub: ...
+    ReloadRoutes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ReloadRoutesRequest, _router_pb2.ReloadRoutesResponse]
+    """Reads the routes file again, for new chats. A mistake in it changes nothing."""
+    ListTargets: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]
+
+@_typing.type_check_only
+class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ReloadRoutes: _aio.UnaryUnaryMultiCallable[_router_pb2.ReloadRoutesRequest, _router_pb2.ReloadRoutesResponse]  # type: ignore[assignment]
+    """Reads the routes file again, for new chats. A mistake in it changes nothing."""
+    ListTargets: _aio.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]  # type: ignore[assignment]
+
+class RouteAdminServiceServicer(metaclass=_abc_1.ABCMeta):
+    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+
+    @_abc_1.abstractmethod
+    def ReloadRoutes(
+        self,
+        request: _router_pb2.ReloadRoutesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ReloadRoutesResponse, _abc.Awaitable[_router_pb2.ReloadRoutesResponse]]:
+        """Reads the routes file again, for new chats. A mistake in it changes nothing."""
+
+    @_abc_1.abstractmethod
+    def ListTargets(
+        self,
+        request: _router_pb2.ListTargetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ListTargetsResponse, _abc.Awaitable[_router_pb2.ListTargetsResponse]]: ...
+
+def add_RouteAdminServiceServicer_to_server(servicer: RouteAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

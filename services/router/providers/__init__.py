@@ -28,5 +28,5 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def open_providers(routes: Mapping[str, ProviderRoute], surroundings: Surroundings) -> dict[str, Provider]:
-    return {name: KINDS[route.kind].open(route, surroundings) for name, route in routes.items()}
+def open_provider(route: ProviderRoute, surroundings: Surroundings) -> Provider:
+    return KINDS[route.kind].open(route, surroundings)

@@ -69,6 +69,9 @@ class AnthropicProvider:
             extra=msgspec.json.decode(route.extra_json),
         )
 
+    async def warm(self) -> None:
+        await self._server.warm(self._url)
+
     async def aclose(self) -> None:
         await self._server.aclose()
 

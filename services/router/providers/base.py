@@ -18,6 +18,8 @@ class Timeouts:
     idle_s: float = 60.0
     # For an answer that comes in one piece.
     whole_s: float = 600.0
+    # For an answer that comes as a stream, from the request to its end.
+    total_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,10 @@ class Provider(Protocol):
         """The pieces of the answer as they come; the one marked `last` ends it, or ProviderError is raised.
 
         Closing the generator, at any point, closes the connection it reads from."""
+        ...
+
+    async def warm(self) -> None:
+        """Opens a connection for the first call to use, where that is kept. Raises ProviderError."""
         ...
 
     async def aclose(self) -> None: ...

@@ -57,6 +57,9 @@ class GeminiProvider:
             extra=msgspec.json.decode(route.extra_json),
         )
 
+    async def warm(self) -> None:
+        await self._server.warm(self._url)
+
     async def aclose(self) -> None:
         await self._server.aclose()
 

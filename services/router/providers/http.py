@@ -61,6 +61,13 @@ class Server:
     async def aclose(self) -> None:
         await self._session.close()
 
+    async def warm(self, url: str) -> None:
+        """Whatever the server says to it: the connection is what it is for, and that is in the pool afterwards."""
+        with _in_our_words():
+            async with asyncio.timeout(self._timeouts.connect_s):
+                async with self._session.head(url, allow_redirects=False):
+                    pass
+
     async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         response: aiohttp.ClientResponse | None = None

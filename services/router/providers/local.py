@@ -34,6 +34,9 @@ class LocalProvider:
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "LocalProvider":
         return cls(surroundings.local_model_socket, surroundings.timeouts)
 
+    async def warm(self) -> None:
+        """It is near, and keeps no connection."""
+
     async def aclose(self) -> None:
         await self._server.aclose()
 

@@ -42,6 +42,9 @@ class OpenAIProvider:
             extra_json=msgspec.json.encode(extra),
         )
 
+    async def warm(self) -> None:
+        await self._server.warm(self._url)
+
     async def aclose(self) -> None:
         await self._server.aclose()
 

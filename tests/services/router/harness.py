@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,12 @@ from services.chassis.log import Log
 from services.chassis.server import Server
 from services.router.character import load_character
 from services.router.completion import Completions
-from services.router.providers import open_providers
+from services.router.lines import Lines
+from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
 from services.router.servicer import RouterServicer, register_router
+from services.router.stations import Stations
 from services.router.targets import Targets
 from tests.upstream import Upstream
 
@@ -103,13 +105,14 @@ def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int 
 async def running_router(
     folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts = PATIENT
 ) -> AsyncIterator[Router]:
-    providers = open_providers(
+    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
+    routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
-        Surroundings(timeouts, folder / "model.sock"),
+        dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts) for target in targets)),
     )
-    routes = Routes({}, dict.fromkeys(CLASSES, tuple(targets)))
     clock = SystemClock()
-    completions = Completions(Targets(routes, providers, clock), load_character(), clock, log)
+    stations = Stations(routes, lines, clock, log)
+    completions = Completions(Targets(stations), load_character(), clock, log)
     servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()
@@ -118,8 +121,7 @@ async def running_router(
             yield router
     finally:
         await server.stop(0)
-        for provider in providers.values():
-            await provider.aclose()
+        await lines.aclose()
 
 
 def _route(name: str, upstream: Upstream) -> ProviderRoute:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.router.providers import open_providers
+from services.router.providers import open_provider
 from services.router.providers.base import Call, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.retention import no_store_fields
 from tests.services.router.providers.asking import CALL, pieces_of
@@ -22,7 +22,7 @@ async def told(upstream: Upstream, call: Call, **fields: Any) -> Any:
     route = ProviderRoute(
         "host", upstream.kind, upstream.base_url, api_key="secret", version=upstream.version, **fields
     )
-    provider = open_providers({"host": route}, Surroundings(Timeouts(), Path("unused.sock")))["host"]
+    provider = open_provider(route, Surroundings(Timeouts(), Path("unused.sock")))
     try:
         await pieces_of(provider, call)
     finally:
