@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
 
 QUESTION = b'[{"role": "user", "content": "How are you?"}]'
-PATIENT = Timeouts()
 QUICK = Timeouts(connect_s=1, first_byte_s=0.3, idle_s=0.3, whole_s=0.3)
 
 Call = ClientCall[ChatResponse] | RpcCall[ChatResponse]
@@ -103,12 +102,12 @@ def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int 
 
 @asynccontextmanager
 async def running_router(
-    folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts = PATIENT
+    folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts | None = None
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
-        dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts) for target in targets)),
+        dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.settings import SettingsError
+from services.router.providers.base import Timeouts
 from services.router.routes import CLASSES, DEFAULT_PATH, load_routes, uses_local_model
 
 GOOD = """
@@ -75,6 +76,23 @@ def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
 def test_constant_limit_must_be_a_number_above_zero(routes_file: Path) -> None:
     text = GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 0")
     assert mistakes_of(routes_file, text) == ["models.small.concurrency: must be a whole number above zero"]
+
+
+def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) -> None:
+    text = GOOD.replace(
+        "max_output_tokens = 50", "max_output_tokens = 50\nfirst_byte_s = 5\nidle_s = 0.5\ntotal_s = 60"
+    )
+    routes_file.write_text(text)
+    given = Timeouts(connect_s=1, first_byte_s=2, idle_s=3, whole_s=4, total_s=5)
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}, given).classes["fortissimo"]
+    assert big.timeouts == given
+    assert small.timeouts == Timeouts(connect_s=1, first_byte_s=5, idle_s=0.5, whole_s=4, total_s=60)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "true", '"5"'])
+def test_time_must_be_a_number_of_seconds_above_zero(value: str, routes_file: Path) -> None:
+    text = GOOD.replace("max_output_tokens = 50", f"max_output_tokens = 50\nwhole_s = {value}")
+    assert mistakes_of(routes_file, text) == ["models.small.whole_s: must be a number of seconds above zero"]
 
 
 @pytest.mark.parametrize(
