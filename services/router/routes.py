@@ -117,6 +117,7 @@ class _Reader:
             route,
             output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
             no_store=table.flag("no_store", default=True),
+            short_call_ids=table.flag("short_call_ids", default=False),
         )
 
     @staticmethod

@@ -38,6 +38,8 @@ class ProviderRoute:
     version: str = ""
     # Whether a server that speaks OpenAI's language is told with every request to keep nothing of it.
     no_store: bool = True
+    # Whether it takes no ids of tool calls but those that Mistral's models give.
+    short_call_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Any server that speaks OpenAI's chat completions."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import aiohttp
 import msgspec
@@ -10,6 +11,7 @@ from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
 from services.router.providers.openai_answer import SIGNS, CompletionAnswer
 from services.router.providers.retention import no_store_fields
+from services.router.providers.short_ids import shorten_call_ids
 
 
 class OpenAIProvider:
@@ -21,11 +23,13 @@ class OpenAIProvider:
         api_key: str = "",
         output_field: str = "max_tokens",
         extra_json: bytes = b"{}",
+        short_call_ids: bool = False,
         connector: aiohttp.BaseConnector | None = None,
     ) -> None:
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._output_field = output_field
         self._extra_json = extra_json
+        self._short_call_ids = short_call_ids
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._server = Server(timeouts, SIGNS, headers, connector)
 
@@ -40,6 +44,7 @@ class OpenAIProvider:
             api_key=route.api_key,
             output_field=route.output_field,
             extra_json=msgspec.json.encode(extra),
+            short_call_ids=route.short_call_ids,
         )
 
     async def warm(self) -> None:
@@ -49,6 +54,8 @@ class OpenAIProvider:
         await self._server.aclose()
 
     def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        if self._short_call_ids:
+            call = replace(call, messages_json=shorten_call_ids(call.messages_json))
         body = encode_call(call, self._output_field, self._extra_json)
         return self._server.ask(Question(self._url, body, call.stream), CompletionAnswer())
 

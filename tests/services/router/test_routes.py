@@ -95,6 +95,12 @@ def test_time_must_be_a_number_of_seconds_above_zero(value: str, routes_file: Pa
     assert mistakes_of(routes_file, text) == ["models.small.whole_s: must be a number of seconds above zero"]
 
 
+def test_servers_that_are_particular_can_be_named(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace("zero_retention", "no_store = false\nshort_call_ids = true\nzero_retention"))
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.no_store, host.short_call_ids) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "version"), [("anthropic", "2026-10-21"), ("anthropic", "2023-06-01"), ("gemini", "v1")]
 )

@@ -10,8 +10,10 @@ import pytest
 
 from services.router.providers.base import Call, Failure, ProviderError, ProviderUsage, Timeouts
 from services.router.providers.openai import OpenAIProvider
+from services.router.providers.short_ids import short_id
 from tests.services.router.harness import QUICK
 from tests.services.router.providers.asking import CALL, broken_off, failure_of, pieces_of, text_of
+from tests.services.router.providers.past import USER, called, gave
 from tests.upstream import Reply, Upstream
 
 WHOLE_CALL = replace(CALL, stream=False)
@@ -81,6 +83,15 @@ async def test_route_decides_the_name_of_the_limit_and_adds_its_fields(upstream:
     assert (body["max_completion_tokens"], body["provider"]) == (50, {"zdr": True})
     assert "max_tokens" not in body
     assert "Authorization" not in upstream.requests[0].headers
+
+
+async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
+    provider = OpenAIProvider(upstream.base_url, QUICK, short_call_ids=True)
+    messages = msgspec.json.encode([USER, called(("call_a", "f", "{}")), gave("call_a", "x")])
+    await pieces_of(provider, replace(CALL, messages_json=messages))
+    await provider.aclose()
+    _, call, result = upstream.requests[0].json["messages"]
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"] == short_id("call_a")
 
 
 async def test_events_of_one_read_make_one_piece(upstream: Upstream, provider: OpenAIProvider) -> None:
