@@ -4,19 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import aiohttp
 import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic_answer import SIGNS, MessageAnswer
-from services.router.providers.base import (
-    Call,
-    CannotDo,
-    Piece,
-    ProviderRoute,
-    Surroundings,
-    Timeouts,
-)
+from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.conversation import (
     Conversation,
     ModelTurn,
@@ -51,13 +43,12 @@ class AnthropicProvider:
         api_key: str,
         version: str,
         extra: dict[str, Any] | None = None,
-        connector: aiohttp.BaseConnector | None = None,
     ) -> None:
         self._url = f"{base_url.rstrip('/')}/v1/messages"
         self._version = version
         self._extra = extra or {}
         key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
-        self._server = Server(timeouts, SIGNS, {"anthropic-version": version, **key}, connector)
+        self._server = Server(timeouts, SIGNS, {"anthropic-version": version, **key})
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":

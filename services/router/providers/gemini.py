@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import aiohttp
 import msgspec
 from msgspec import Raw
 
@@ -40,12 +39,11 @@ class GeminiProvider:
         api_key: str,
         version: str,
         extra: dict[str, Any] | None = None,
-        connector: aiohttp.BaseConnector | None = None,
     ) -> None:
         self._url = f"{base_url.rstrip('/')}/{version}"
         self._extra = extra or {}
         # In a header: an address is written to logs on the way.
-        self._server = Server(timeouts, SIGNS, {"x-goog-api-key": api_key}, connector)
+        self._server = Server(timeouts, SIGNS, {"x-goog-api-key": api_key})
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "GeminiProvider":
