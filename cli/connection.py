@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,11 +14,14 @@ from cli.data_folder import is_supervised, socket_of
 from cli.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.channel import from_rpc_error, open_sync_channel
 from services.chassis.errors import LegatoError, Reason
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
+
+ROUTER = "router"
 
 TIMEOUT_S = 20.0
 ATTEMPTS = 3
@@ -41,9 +44,15 @@ class NotRunning(click.ClickException):
 
 
 class Services:
-    def __init__(self, open_channel_to: Callable[[str], grpc.Channel]) -> None:
-        """`open_channel_to` is asked for "auth" and "metering", once each and not before a command needs it."""
+    def __init__(
+        self,
+        open_channel_to: Callable[[str], grpc.Channel],
+        find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
+    ) -> None:
+        """`open_channel_to` is asked for "auth", "metering" and each that `find_routers` finds, once each and not
+        before a command needs it."""
         self._open_channel_to = open_channel_to
+        self._find_routers = find_routers
         self._channels: dict[str, grpc.Channel] = {}
 
     @property
@@ -61,6 +70,11 @@ class Services:
     @property
     def metering(self) -> MeteringServiceStub:
         return MeteringServiceStub(self._channel("metering"))
+
+    @property
+    def routers(self) -> dict[str, RouteAdminServiceStub]:
+        """Every replica, by its address: each has routes and figures of its own."""
+        return {router: RouteAdminServiceStub(self._channel(router)) for router in self._find_routers()}
 
     def _channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:
@@ -97,9 +111,15 @@ def _refused(error: LegatoError) -> Refused:
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Services:
     """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
-    at the first that answers."""
+    at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`."""
+
+    def find_routers() -> list[str]:
+        given = environ.get("LEGATO_ROUTER_ADDRESS", "")
+        return _every_address(given) if given else [ROUTER]
 
     def open_channel_to(service: str) -> grpc.Channel:
+        if ":" in service:
+            return open_sync_channel(service)
         given = environ.get(f"LEGATO_{service.upper()}_ADDRESS", "")
         elsewhere = _first_that_answers([address.strip() for address in given.split(",")])
         if elsewhere and not elsewhere.startswith("unix:"):
@@ -110,7 +130,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         _require_socket(path, data)
         return open_sync_channel(f"unix:{path}")
 
-    return Services(open_channel_to)
+    return Services(open_channel_to, find_routers)
 
 
 def _require_socket(path: Path, data: Path) -> None:
@@ -126,6 +146,22 @@ def _require_socket(path: Path, data: Path) -> None:
 def _first_that_answers(addresses: list[str]) -> str:
     """Where none does, the last: why not is told by whoever needs it."""
     return next((address for address in addresses[:-1] if _answers(address)), addresses[-1])
+
+
+def _every_address(addresses: str) -> list[str]:
+    """A host name stands for all its machines."""
+    found: list[str] = []
+    for address in (address.strip() for address in addresses.split(",")):
+        host, _, port = address.rpartition(":")
+        if address.startswith("unix:"):
+            found.append(address)
+            continue
+        try:
+            infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            raise NotRunning(f"router is not running at {address}") from None
+        found += [f"[{info[4][0]}]:{port}" if ":" in str(info[4][0]) else f"{info[4][0]}:{port}" for info in infos]
+    return list(dict.fromkeys(found))
 
 
 def _answers(address: str) -> bool:

@@ -20,6 +20,7 @@ COMMANDS = {
     "keys": "Make API keys, list and revoke them.",
     "credits": "Grant and adjust credit, and see balances.",
     "usage": "See what an account has used.",
+    "routes": "Check the routes, reload them, and see how their models do.",
     "audit": "Prove that the books are right.",
     "version": "Print the version.",
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +20,10 @@ from services.router.lines import Lines
 from services.router.local_model import socket_path
 from services.router.providers import open_provider
 from services.router.providers.base import Surroundings, Timeouts
+from services.router.reload import Reload
 from services.router.routes import load_routes
 from services.router.saturation import QUEUEING_TOLERATED_S
-from services.router.servicer import RouterServicer, register_router
+from services.router.servicer import RouteAdminServicer, RouterServicer, register_route_admin, register_router
 from services.router.stations import Stations
 from services.router.targets import MOST_ATTEMPTS, Targets
 
@@ -73,7 +75,10 @@ async def main() -> None:
         targets = Targets(stations, settings.upstream_attempts)
         completions = Completions(targets, load_character(settings.character), clock, log)
         servicer = RouterServicer(completions, log)
-        server = Server(listen, [register_router(servicer)], log, insecure_tcp=settings.insecure_tcp)
+        reload = Reload(settings.routes, settings.timeouts, stations, log)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
+        registrations = [register_router(servicer), register_route_admin(RouteAdminServicer(stations, reload))]
+        server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
         await server.start()
         log.info("service.started", listen=listen)
         await wait_for_stop()

@@ -9,17 +9,29 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
+from services.chassis.admission import NO_LIMIT
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, StreamMethod, serve_stream
 from services.chassis.log import Log
 from services.chassis.server import Registration
+from services.chassis.settings import SettingsError
 from services.router.completion import AUTO, Completions
+from services.router.health import State
+from services.router.reload import Reload
 from services.router.routes import CLASSES
+from services.router.stations import Station, Stations
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 OWNER = "legato"
 # The classes are as old as the service; the models behind them come and go.
 CREATED = datetime(2026, 11, 15, tzinfo=UTC)
+
+_STATE_TO_PROTO = {
+    State.CLOSED: pb.BREAKER_STATE_CLOSED,
+    State.OPEN: pb.BREAKER_STATE_OPEN,
+    State.HALF_OPEN: pb.BREAKER_STATE_HALF_OPEN,
+}
 
 
 class RouterServicer(pb_grpc.RouterServiceServicer):
@@ -49,9 +61,52 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         )
 
 
+class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
+    def __init__(self, stations: Stations, reload: Reload) -> None:
+        self._stations = stations
+        self._reload = reload
+
+    async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
+        try:
+            self._reload.now()
+        except SettingsError as error:
+            raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
+        return pb.ReloadRoutesResponse(targets=self._targets())
+
+    async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
+        return pb.ListTargetsResponse(targets=self._targets())
+
+    def _targets(self) -> list[pb.Target]:
+        by_class = self._stations.by_class
+        return [_to_target(class_id, station) for class_id in CLASSES for station in by_class[class_id]]
+
+
+def _to_target(class_id: str, station: Station) -> pb.Target:
+    gate, health = station.saturation.gate, station.health
+    return pb.Target(
+        class_id=class_id,
+        provider=station.target.provider,
+        model_name=station.target.model_name,
+        breaker_state=_STATE_TO_PROTO[health.state],
+        attempts=health.attempts,
+        failures=health.failures,
+        median_latency_s=health.median_latency_s,
+        running=gate.running,
+        limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+    )
+
+
 def register_router(servicer: RouterServicer) -> Registration:
     def register(server: grpc.aio.Server) -> str:
         pb_grpc.add_RouterServiceServicer_to_server(servicer, server)
         return pb.DESCRIPTOR.services_by_name["RouterService"].full_name
+
+    return register
+
+
+def register_route_admin(servicer: RouteAdminServicer) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_RouteAdminServiceServicer_to_server(servicer, server)
+        return pb.DESCRIPTOR.services_by_name["RouteAdminService"].full_name
 
     return register

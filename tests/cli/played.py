@@ -14,10 +14,11 @@ from cli.connection import Services
 from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
+from protos.router.v1 import router_pb2
 from services.chassis.channel import STATUS_DETAILS_KEY
 from services.chassis.errors import LegatoError, to_status
 
-FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR}
+FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR, "router": router_pb2.DESCRIPTOR}
 
 # What the far end does with a call: answers, refuses, or breaks.
 Answer = Any

@@ -69,6 +69,8 @@ def test_json_may_stand_before_the_command_too(arguments: list[str]) -> None:
         ["credits", "adjust", "acct_1", "-1.25", "--reason", "slip"],
         ["usage", "--account", "acct_1"],
         ["audit"],
+        ["routes", "show"],
+        ["routes", "reload"],
         ["status"],
     ],
 )
