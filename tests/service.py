@@ -230,6 +230,10 @@ class Service:
         """What was booked for the account's requests, the oldest first."""
         return read_entries(self.data, account_id, self._database_url)
 
+    def write_routes(self, routes: str) -> None:
+        """For the router to find when it is asked to read them again."""
+        self._routes.write_text(routes)
+
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
         command = [*self._legato, *arguments, "--json", "--data", str(self.data)]

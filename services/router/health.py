@@ -74,11 +74,6 @@ class Health:
         return State.HALF_OPEN if self._probe is not None or self._is_pause_over() else State.OPEN
 
     @property
-    def is_well(self) -> bool:
-        """Nothing is known against it."""
-        return not self._is_open and not self._failures_in_a_row
-
-    @property
     def median_latency_s(self) -> float | None:
         """From the question to the first piece of the answer, of the last answers."""
         return statistics.median(self._latencies_s) if self._latencies_s else None

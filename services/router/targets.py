@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
-from services.router.health import Attempt
+from services.router.health import Attempt, State
 from services.router.prompt import Prompt
 from services.router.providers.base import Call, CannotDo, Failure, Piece, ProviderError
 from services.router.routes import CLASSES, Target
@@ -71,9 +71,9 @@ class Targets:
                 if opening.refusals.are_for_want_of_room and not station.health.may_be_asked():
                     # It would let the client wait, most likely for nothing, who may as well come back.
                     break
-                # A model that is well can bear what the one before it could not, or its gate says so. But where
-                # those that fail are asked one after the other, each chat becomes many.
-                is_retry = attempts.count > 0 and not station.health.is_well
+                # A model that answers can bear what the one before it could not, or its gate says so. But where those
+                # that fail are asked one after the other, each chat becomes many.
+                is_retry = attempts.count > 0 and station.health.state is not State.CLOSED
                 if is_retry and budget.is_spent:
                     continue
                 with budget.retry() if is_retry else nullcontext():

@@ -150,11 +150,10 @@ def test_what_was_asked_before_the_breaker_opened_does_not_close_it_nor_make_the
     earlier[-1].begun()
     assert health.state is State.HALF_OPEN
     health.ask().begun()
-    assert health.is_well
     # Nor does it open it again.
     for attempt in earlier[FAILURES_IN_A_ROW:]:
         attempt.failed()
-    assert health.is_well
+    assert health.may_be_asked()
 
 
 def test_model_that_answers_though_it_should_not_be_asked_is_back(health: Health, clock: FakeClock) -> None:
