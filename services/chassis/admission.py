@@ -101,7 +101,8 @@ class Gate:
     def turned_away(self, began_s: float, retry_after_s: float | None) -> LegatoError:
         """Whoever does the work had no room for one who was let in at `began_s`. Gives what that one may be told."""
         now_s = self._clock.elapsed_s()
-        if self.counts_from(began_s):
+        if self._signals and self.counts_from(began_s):
+            # Where nothing is measured, nothing would ever let the limit grow again.
             self._cut(self._base() * (1 - MILDEST_CUT))
         self._no_growth_until_s = now_s + NO_GROWTH_S
         if retry_after_s is None:

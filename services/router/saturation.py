@@ -40,7 +40,7 @@ class Saturation:
             on_least=self._normal.forget,
             count_waiting=lambda: len(self._overdue),
         )
-        self._signal = Signal(self.gate, clock, tolerated_s)
+        self._signal = Signal(self.gate, clock, tolerated_s) if tolerated_s else None
         # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
         self._waiting: dict[Visit, float] = {}
         # Those that have waited for too long already, and were counted for it.
@@ -52,12 +52,12 @@ class Saturation:
         is_calm = self.gate.running < self.gate.limit / 2
         visit = Visit(self, self.gate.enter(key_id), prompt_tokens, is_whole=is_whole, is_calm=is_calm)
         normal_s = None if is_whole else self._normal.time_s(visit.size())
-        if self._tolerated_s and normal_s is not None:
+        if self._signal is not None and normal_s is not None:
             self._waiting[visit] = normal_s
         return visit
 
     def begun(self, visit: "Visit", first: Piece) -> None:
-        if not self._tolerated_s:
+        if self._signal is None:
             return
         is_noted = visit in self._overdue
         self.gone(visit)
@@ -73,6 +73,8 @@ class Saturation:
         self._overdue.discard(visit)
 
     def _note_overdue(self) -> None:
+        if self._signal is None:
+            return
         now_s = self._clock.elapsed_s()
         while self._waiting:
             visit, normal_s = next(iter(self._waiting.items()))

@@ -188,3 +188,18 @@ def test_nothing_is_measured_where_it_is_switched_off(clock: FakeClock) -> None:
     model.fill()
     model.answer(SLOW_S, times=5 * LEAST_SAMPLES)
     assert not model.is_limited()
+
+
+def test_word_of_a_provider_closes_it_for_a_time_and_leaves_no_limit_where_nothing_is_measured(
+    clock: FakeClock,
+) -> None:
+    """Nothing would ever let it grow again."""
+    model = Model(clock, tolerated_s=0.0)
+    model.fill()
+    model.running[0].turned_away(retry_after_s=2)
+    with pytest.raises(LegatoError):
+        model.fill(1)
+    clock.advance(2)
+    model.fill()
+
+    assert not model.is_limited()
