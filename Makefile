@@ -86,6 +86,10 @@ faults: .venv/dev ## Kill every process at every step, and compare the books (an
 revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.revocation $(ARGS)
 
+.PHONY: chaos
+chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew
 	@for name in run dev; do \
