@@ -3,7 +3,6 @@
 The file is checked before anything is opened, and every mistake in it is named at once, by its key.
 """
 
-import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import msgspec
 from services.chassis.settings import SettingsError
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.tables import Table
 
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_PATH = Path(__file__).parents[2] / "routes.toml"
@@ -80,7 +80,7 @@ class _Reader:
         self._timeouts = timeouts
 
     def read(self, document: dict[str, Any]) -> Routes:
-        root = _Table(self, "", document)
+        root = Table(self.mistakes, "", document)
         providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
         models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
         classes = {name: self._read_class(name, table, models) for name, table in root.tables("classes")}
@@ -91,7 +91,7 @@ class _Reader:
         used = {target.provider for targets in classes.values() for target in targets}
         return Routes({name: route for name, route in providers.items() if name in used}, classes)
 
-    def _read_provider(self, name: str, table: "_Table") -> ProviderRoute:
+    def _read_provider(self, name: str, table: Table) -> ProviderRoute:
         kind = table.text("kind", one_of=tuple(KINDS))
         route = ProviderRoute(name, kind)
         if kind in KINDS and KINDS[kind].needs_address:
@@ -101,7 +101,7 @@ class _Reader:
             table.finish()
         return route
 
-    def _read_remote(self, name: str, kind: str, table: "_Table") -> ProviderRoute:
+    def _read_remote(self, name: str, kind: str, table: Table) -> ProviderRoute:
         table.must_be_true("zero_retention", "only providers that keep nothing of a conversation are asked")
         versions = KINDS[kind].versions
         route = ProviderRoute(
@@ -121,13 +121,13 @@ class _Reader:
         )
 
     @staticmethod
-    def _read_address(table: "_Table") -> str:
+    def _read_address(table: Table) -> str:
         base_url = table.text("base_url")
         if base_url and not base_url.startswith(("http://", "https://")):
             table.mistake("base_url", "must start with http:// or https://")
         return base_url
 
-    def _read_secret(self, table: "_Table", *, is_needed: bool) -> str:
+    def _read_secret(self, table: Table, *, is_needed: bool) -> str:
         if table.take("api_key") is not None:
             table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
         variable = table.text("api_key_env", default=None if is_needed else "")
@@ -135,7 +135,7 @@ class _Reader:
             table.mistake("api_key_env", f"the variable {variable} is not set")
         return self._environ.get(variable, "") if variable else ""
 
-    def _read_model(self, table: "_Table", providers: Mapping[str, ProviderRoute]) -> Target:
+    def _read_model(self, table: Table, providers: Mapping[str, ProviderRoute]) -> Target:
         provider = table.text("provider")
         if provider and provider not in providers:
             table.mistake("provider", f'no provider named "{provider}"')
@@ -151,7 +151,7 @@ class _Reader:
         return target
 
     @staticmethod
-    def _read_class(name: str, table: "_Table", models: Mapping[str, Target]) -> tuple[Target, ...]:
+    def _read_class(name: str, table: Table, models: Mapping[str, Target]) -> tuple[Target, ...]:
         if name not in CLASSES:
             table.mistake("", f"is no class; the classes are {', '.join(CLASSES)}")
             return ()
@@ -163,91 +163,3 @@ class _Reader:
             table.mistake("models", "names a model twice")
         table.finish()
         return tuple(models[model] for model in named if model in models)
-
-
-class _Table:
-    """One table of the file; remembers which of its keys were asked for."""
-
-    def __init__(self, reader: _Reader, path: str, fields: dict[str, Any]) -> None:
-        self._reader = reader
-        self._path = path
-        self._fields = dict(fields)
-
-    def mistake(self, key: str, what: str) -> None:
-        path = ".".join(part for part in (self._path, key) if part)
-        self._reader.mistakes.append(f"{path}: {what}")
-
-    def has(self, key: str) -> bool:
-        return key in self._fields
-
-    def take(self, key: str) -> Any:
-        return self._fields.pop(key, None)
-
-    def text(self, key: str, *, one_of: tuple[str, ...] = (), default: str | None = None) -> str:
-        value = self.take(key)
-        if value is None:
-            if default is None:
-                self.mistake(key, "is missing")
-            return default or ""
-        if not isinstance(value, str) or not value:
-            self.mistake(key, "must be a text that is not empty")
-            return ""
-        if one_of and value not in one_of:
-            self.mistake(key, f'is "{value}", but must be one of {", ".join(one_of)}')
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        value = self.take(key)
-        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-            self.mistake(key, "must be a list of at least one name")
-            return []
-        return value
-
-    def positive(self, key: str) -> int:
-        value = self.take(key)
-        if value is None:
-            self.mistake(key, "is missing")
-        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            self.mistake(key, "must be a whole number above zero")
-        else:
-            return value
-        return 1
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        value = self._fields.pop(key, default)
-        if not isinstance(value, bool):
-            self.mistake(key, "must be true or false")
-            return default
-        return value
-
-    def must_be_true(self, key: str, why: str) -> None:
-        if not self.has(key):
-            self.mistake(key, f"is missing: {why}")
-        elif self.take(key) is not True:
-            self.mistake(key, f"must be true: {why}")
-
-    def seconds(self, key: str) -> float:
-        value = self.take(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            self.mistake(key, "must be a number of seconds above zero")
-            return 1.0
-        return float(value)
-
-    def table(self, key: str) -> dict[str, Any]:
-        value = self.take(key)
-        if value is not None and not isinstance(value, dict):
-            self.mistake(key, "must be a table")
-        return value if isinstance(value, dict) else {}
-
-    def tables(self, key: str) -> list[tuple[str, "_Table"]]:
-        found = []
-        for name, fields in self.table(key).items():
-            if isinstance(fields, dict):
-                found.append((name, _Table(self._reader, f"{key}.{name}", fields)))
-            else:
-                self.mistake(f"{key}.{name}", "must be a table")
-        return found
-
-    def finish(self) -> None:
-        for key in self._fields:
-            self.mistake(key, "is not known here")
