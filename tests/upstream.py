@@ -118,6 +118,16 @@ class Upstream:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def kill(self) -> None:
+        """As a process ends that is killed: whoever is connected is cut off at once."""
+        if self._runner is not None and self._runner.server is not None:
+            for site in list(self._runner.sites):
+                await site.stop()
+            for connection in self._runner.server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+        await self.stop()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

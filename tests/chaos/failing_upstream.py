@@ -53,8 +53,7 @@ class FailingUpstream:
 
     async def fail(self, fault: str) -> None:
         if fault == GONE:
-            # With all that it is about to answer.
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._upstream.stop(), self._loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._upstream.kill(), self._loop))
         else:
             self._upstream.default_reply = REPLIES[fault]
 
