@@ -41,8 +41,8 @@ class ChatEndpoint:
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
         given = await self.bodies.read(scope, receive)
-        body = decode_chat(given)
-        claim = claim_in(scope["headers"], given, visit.principal)
+        body = await decode_chat(given)
+        claim = await claim_in(scope["headers"], given, visit.principal)
         class_id = self.models.class_for(body.model, visit.principal)
         created_s = int(self.surroundings.clock.now().timestamp())
         reply_type = StreamedReply if body.stream else WholeReply

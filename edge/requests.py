@@ -11,11 +11,21 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.turns import Turns
+
+# A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
+# a millisecond.
+SLICE_BYTES = 64 * 1024
+# What it takes to check an element of a list, however short, as if it were bytes to read.
+BYTES_PER_ELEMENT = 64
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class TextPart(Struct):
+# Of the structs below a prompt may have a hundred thousand. They form no circles: the collector need not follow them.
+
+
+class TextPart(Struct, gc=False):
     type: str
     text: str | None = None
 
@@ -23,35 +33,35 @@ class TextPart(Struct):
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
 
 
-class CalledFunction(Struct):
+class CalledFunction(Struct, gc=False):
     name: str
     arguments: str
 
 
-class ToolCall(Struct):
+class ToolCall(Struct, gc=False):
     id: Annotated[str, Meta(min_length=1)]
     function: CalledFunction
     type: Literal["function"] = "function"
 
 
-class SystemMessage(Struct, tag_field="role", tag="system"):
+class SystemMessage(Struct, tag_field="role", tag="system", gc=False):
     content: Content
 
 
-class DeveloperMessage(Struct, tag_field="role", tag="developer"):
+class DeveloperMessage(Struct, tag_field="role", tag="developer", gc=False):
     content: Content
 
 
-class UserMessage(Struct, tag_field="role", tag="user"):
+class UserMessage(Struct, tag_field="role", tag="user", gc=False):
     content: Content
 
 
-class AssistantMessage(Struct, tag_field="role", tag="assistant"):
+class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     content: Content | None = None
     tool_calls: list[ToolCall] | None = None
 
 
-class ToolMessage(Struct, tag_field="role", tag="tool"):
+class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
     content: Content
     tool_call_id: Annotated[str, Meta(min_length=1)]
 
@@ -124,27 +134,31 @@ class ChatBody(Struct, frozen=True):
 
 
 _body_decoder = msgspec.json.Decoder(_Body)
-_messages_decoder = msgspec.json.Decoder(list[Message])
-_tools_decoder = msgspec.json.Decoder(list[ToolDefinition])
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ForcedTool)
 _response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
 
 _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
 
 
-def decode_chat(body: bytes) -> ChatBody:
+async def decode_chat(body: bytes) -> ChatBody:
+    turns = Turns(SLICE_BYTES)
     try:
         # The parts that stay bytes are not looked at character by character below.
         body.decode()
     except UnicodeDecodeError:
         raise _invalid("The body is not valid UTF-8.") from None
+    await turns.took(len(body))
     decoded: _Body = _decode(_body_decoder, body, "")
+    await turns.took(len(body))
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
-    _check_messages(messages_json)
+    await _check_messages(messages_json, turns)
     tools_json = _present(decoded.tools)
     tool_choice_json = _present(decoded.tool_choice)
-    tool_names = _check_tools(tools_json)
+    tool_names = await _check_tools(tools_json, turns)
     _check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model=decoded.model or "auto",
@@ -166,34 +180,44 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
         raise _invalid("This service offers no logprobs.", "top_logprobs")
 
 
-def _check_messages(messages_json: bytes) -> None:
+async def _check_messages(messages_json: bytes, turns: Turns) -> None:
     if not messages_json:
         raise _invalid("messages is missing.", "messages")
-    messages: list[Message] = _decode(_messages_decoder, messages_json, "messages")
-    if not messages:
+    raw_messages: list[Raw] = _decode(_list_decoder, messages_json, "messages")
+    if not raw_messages:
         raise _invalid("messages must not be empty.", "messages")
-    for index, message in enumerate(messages):
-        if isinstance(message.content, list):
-            for part in message.content:
-                if part.type != "text" or part.text is None:
-                    raise _invalid(
-                        "Content parts must be of the form {type: 'text', text: string}.", f"messages[{index}].content"
-                    )
-        if isinstance(message, AssistantMessage) and message.content is None and not message.tool_calls:
-            raise _invalid("An assistant message needs content or tool_calls.", f"messages[{index}].content")
+    await turns.took(len(messages_json))
+    for index, raw_message in enumerate(raw_messages):
+        _check_message(raw_message, f"messages[{index}]")
+        await turns.took(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
 
 
-def _check_tools(tools_json: bytes) -> frozenset[str]:
+def _check_message(raw_message: Raw, name: str) -> None:
+    message: Message = _decode(_message_decoder, raw_message, name)
+    if isinstance(message.content, list):
+        for part in message.content:
+            if part.type != "text" or part.text is None:
+                raise _invalid("Content parts must be of the form {type: 'text', text: string}.", f"{name}.content")
+    if isinstance(message, AssistantMessage) and message.content is None and not message.tool_calls:
+        raise _invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+
+
+async def _check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
     if not tools_json:
         return frozenset()
-    tools: list[ToolDefinition] = _decode(_tools_decoder, tools_json, "tools")
-    for index, tool in enumerate(tools):
+    raw_tools: list[Raw] = _decode(_list_decoder, tools_json, "tools")
+    await turns.took(len(tools_json))
+    names = set()
+    for index, raw_tool in enumerate(raw_tools):
+        tool: ToolDefinition = _decode(_tool_decoder, raw_tool, f"tools[{index}]")
         if not _TOOL_NAME.fullmatch(tool.function.name):
             raise _invalid(
                 "A function's name has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
                 f"tools[{index}].function.name",
             )
-    return frozenset(tool.function.name for tool in tools)
+        names.add(tool.function.name)
+        await turns.took(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT)
+    return frozenset(names)
 
 
 def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
@@ -235,7 +259,7 @@ def _present(value: Raw | UnsetType) -> bytes:
     return b"" if given == b"null" else given
 
 
-def _decode(decoder: msgspec.json.Decoder[Any], given: bytes, name: str) -> Any:
+def _decode(decoder: msgspec.json.Decoder[Any], given: bytes | Raw, name: str) -> Any:
     try:
         return decoder.decode(given)
     except msgspec.ValidationError as error:

@@ -36,8 +36,10 @@ class _Message(msgspec.Struct, gc=False):
     tool_calls: list[_ToolCall] | None = None
 
 
-_messages = msgspec.json.Decoder(list[_Message])
-_messages_of_raw_fields = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+# One by one, because a prompt may have a hundred thousand messages: others have their turn in between.
+_messages = msgspec.json.Decoder(list[msgspec.Raw])
+_message = msgspec.json.Decoder(_Message)
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,40 +49,45 @@ class Prompt:
 
 
 async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Character) -> Prompt:
+    counted = tokens.PatientCount()
+    await counted.add(character.text)
+    await counted.add(tools_json.decode(errors="replace"))
     try:
-        messages = _messages.decode(messages_json)
+        raw_messages = _messages.decode(messages_json)
+        developer_was_renamed = False
+        for index, raw_message in enumerate(raw_messages):
+            message = _message.decode(raw_message)
+            for text in _texts(message):
+                await counted.add(text)
+            if message.role == "developer":
+                raw_messages[index] = _called_system(raw_message)
+                developer_was_renamed = True
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
-    if not messages:
+    if not raw_messages:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
-    prompt_tokens = await tokens.count_all(_texts(messages, tools_json, character))
-    prompt_tokens += TOKENS_PER_MESSAGE * (1 + len(messages)) + TOKENS_BEFORE_ANSWER
-    if any(message.role == "developer" for message in messages):
-        messages_json = _call_developers_system(messages_json)
+    if developer_was_renamed:
+        messages_json = b"[" + b",".join(raw_messages) + b"]"
     first = messages_json.index(b"[") + 1
+    prompt_tokens = counted.tokens + TOKENS_PER_MESSAGE * (1 + len(raw_messages)) + TOKENS_BEFORE_ANSWER
     return Prompt(b"[" + character.message_json + b"," + messages_json[first:], prompt_tokens)
 
 
-def _texts(messages: list[_Message], tools_json: bytes, character: Character) -> Iterator[str]:
-    yield character.text
-    yield tools_json.decode(errors="replace")
-    for message in messages:
-        if isinstance(message.content, str):
-            yield message.content
-        elif message.content is not None:
-            for part in message.content:
-                yield part.text
-        if message.name:
-            yield message.name
-        for call in message.tool_calls or ():
-            yield call.function.name
-            yield call.function.arguments
+def _texts(message: _Message) -> Iterator[str]:
+    # Even where it is empty: reading a message is work.
+    yield message.name or ""
+    if isinstance(message.content, str):
+        yield message.content
+    elif message.content is not None:
+        for part in message.content:
+            yield part.text
+    for call in message.tool_calls or ():
+        yield call.function.name
+        yield call.function.arguments
 
 
-def _call_developers_system(messages_json: bytes) -> bytes:
+def _called_system(raw_message: msgspec.Raw) -> msgspec.Raw:
     """Providers know the role `system`; not all of them know `developer`. All other fields stay as they are."""
-    messages = _messages_of_raw_fields.decode(messages_json)
-    for message in messages:
-        if msgspec.json.decode(message["role"]) == "developer":
-            message["role"] = msgspec.Raw(b'"system"')
-    return msgspec.json.encode(messages)
+    fields = _raw_fields.decode(raw_message)
+    fields["role"] = msgspec.Raw(b'"system"')
+    return msgspec.Raw(msgspec.json.encode(fields))

@@ -4,13 +4,14 @@ For models with another vocabulary that is an estimate, good enough to fit a win
 in the end is what the provider counted, where it says so.
 """
 
-import asyncio
-from collections.abc import Iterable
-
 from rs_bpe.bpe import openai
+
+from services.chassis.turns import Turns
 
 # The tokenizer holds the interpreter while it counts: about a millisecond for this much.
 SLICE_CHARACTERS = 16 * 1024
+# What it takes to read a message and to begin with a text, however short, as if it were characters to count.
+CHARACTERS_PER_TEXT = 32
 
 LONGEST_WORD_CHARACTERS = 256
 
@@ -62,16 +63,19 @@ def _last_word(text: str) -> int:
     return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
-async def count_all(texts: Iterable[str]) -> int:
-    """For texts of any length: lets others run in between. A cut between two slices may cost a token more."""
-    tokens = 0
-    counted_characters = 0
-    for text in texts:
+class PatientCount:
+    """For texts of any length, one after the other: lets others run in between. A cut between two slices of a text may
+    cost a token more."""
+
+    __slots__ = ("_turns", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._turns = Turns(SLICE_CHARACTERS)
+
+    async def add(self, text: str) -> None:
         for start in range(0, len(text), SLICE_CHARACTERS):
             piece = text[start : start + SLICE_CHARACTERS]
-            tokens += _vocabulary.count(piece)
-            counted_characters += len(piece)
-            if counted_characters >= SLICE_CHARACTERS:
-                counted_characters = 0
-                await asyncio.sleep(0)
-    return tokens
+            self.tokens += int(_vocabulary.count(piece))
+            await self._turns.took(len(piece))
+        await self._turns.took(CHARACTERS_PER_TEXT)

@@ -1,8 +1,11 @@
+import asyncio
+import hmac
 from dataclasses import replace
 
 import pytest
 
-from edge.idempotency import claim_in
+from edge import idempotency
+from edge.principals import Principal
 from protos.metering.v1.metering_pb2 import IdempotencyClaim
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_house import ANN
@@ -12,6 +15,10 @@ BODY = b'{"messages":[]}'
 
 def named(*keys: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"host", b"x"), *((b"idempotency-key", key) for key in keys), (b"accept", b"*/*")]
+
+
+def claim_in(headers: list[tuple[bytes, bytes]], body: bytes, principal: Principal) -> IdempotencyClaim | None:
+    return asyncio.run(idempotency.claim_in(headers, body, principal))
 
 
 def claim(key: bytes = b"order 17", body: bytes = BODY, digest_key: bytes = ANN.digest_key) -> IdempotencyClaim:
@@ -45,6 +52,12 @@ def test_claim_says_nothing_without_the_account_s_digest_key() -> None:
     other = claim(digest_key=b"another digest key, of 32 bytes.")
     assert other.key_digest != claim().key_digest
     assert other.body_digest != claim().body_digest
+
+
+def test_digest_of_a_big_body_is_made_as_that_of_a_small_one() -> None:
+    big = BODY.ljust(1024 * 1024)
+    assert claim(body=big).body_digest == hmac.digest(ANN.digest_key, big, "sha256")
+    assert claim().body_digest == hmac.digest(ANN.digest_key, BODY, "sha256")
 
 
 @pytest.mark.parametrize("key", [b"a", b"x" * 255, bytes(range(0x20, 0x7F))], ids=["short", "long", "every character"])

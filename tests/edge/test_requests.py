@@ -1,3 +1,4 @@
+import asyncio
 import json
 from typing import Any
 
@@ -6,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.requests import ChatBody, decode_chat
+from edge import requests
+from edge.requests import ChatBody
 from services.chassis.errors import LegatoError, Reason
 
 USER = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def decode_chat(body: bytes) -> ChatBody:
+    return asyncio.run(requests.decode_chat(body))
 
 
 def decode(**fields: Any) -> ChatBody:

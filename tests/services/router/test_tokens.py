@@ -1,6 +1,7 @@
 """Token counts."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ def test_known_text_has_its_known_count() -> None:
     assert tokens.count("Hello, world!") == 4
 
 
-async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
-    text = "All happy families are alike. " * 20_000
+async def turns_of_others(work: Awaitable[None]) -> int:
+    """How often somebody else got to run before the work was done."""
     turns = 0
 
     async def take_turns() -> None:
@@ -23,11 +24,35 @@ async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    counted = await tokens.count_all([text])
+    await work
     other.cancel()
+    return turns
+
+
+async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
+    text = "All happy families are alike. " * 20_000
+    counted = tokens.PatientCount()
+    turns = await turns_of_others(counted.add(text))
     cuts = len(text) // tokens.SLICE_CHARACTERS
-    assert abs(counted - tokens.count(text)) <= 2 * cuts
+    assert abs(counted.tokens - tokens.count(text)) <= 2 * cuts
     assert turns >= cuts
+
+
+async def test_many_small_texts_let_others_run_even_if_there_is_nothing_in_them() -> None:
+    counted = tokens.PatientCount()
+
+    async def add_all() -> None:
+        for _ in range(10_000):
+            await counted.add("")
+
+    assert await turns_of_others(add_all()) >= 10
+    assert counted.tokens == 0
+
+
+async def test_small_text_is_counted_at_once() -> None:
+    counted = tokens.PatientCount()
+    assert await turns_of_others(counted.add("Hello, world!")) == 0
+    assert counted.tokens == 4
 
 
 _texts = st.lists(
