@@ -33,6 +33,11 @@ PAUSE_SPREAD: Final = 0.2
 # One that fails again sooner than this after it came back is given twice the pause.
 STEADY_S: Final = 30.0
 
+# A chat that tries a model out waits for this many times the usual latency, but not less than this, where another
+# model can take it: behind one that is silent it would wait for as long as any answer may take to begin.
+TRIAL_PATIENCE: Final = 4.0
+LEAST_TRIAL_PATIENCE_S: Final = 10.0
+
 LATENCIES_KEPT: Final = 128
 
 
@@ -65,27 +70,34 @@ class Health:
         self._changed_at_s = -math.inf
         self._pause_s = FIRST_PAUSE_S
         self._pause_ends_at_s = -math.inf
-        self._probe: Attempt | None = None
+        self._trial: Attempt | None = None
 
     @property
     def state(self) -> State:
         if not self._is_open:
             return State.CLOSED
-        return State.HALF_OPEN if self._probe is not None or self._is_pause_over() else State.OPEN
+        return State.HALF_OPEN if self._trial is not None or self._is_pause_over() else State.OPEN
 
     @property
     def median_latency_s(self) -> float | None:
         """From the question to the first piece of the answer, of the last answers."""
         return statistics.median(self._latencies_s) if self._latencies_s else None
 
+    @property
+    def trial_patience_s(self) -> float | None:
+        """None where nothing is known of its latency."""
+        latency_s = self.median_latency_s
+        return None if latency_s is None else max(LEAST_TRIAL_PATIENCE_S, TRIAL_PATIENCE * latency_s)
+
     def may_be_asked(self) -> bool:
-        return not self._is_open or (self._probe is None and self._is_pause_over())
+        return not self._is_open or (self._trial is None and self._is_pause_over())
 
     def ask(self) -> "Attempt":
         """Somebody asks the model now, whether it may be asked or, for want of another, though it may not."""
-        attempt = Attempt(self, self._clock.elapsed_s())
-        if self._is_open and self.may_be_asked():
-            self._probe = attempt
+        is_trial = self._is_open and self.may_be_asked()
+        attempt = Attempt(self, self._clock.elapsed_s(), is_trial=is_trial)
+        if is_trial:
+            self._trial = attempt
         self.attempts += 1
         return attempt
 
@@ -106,12 +118,12 @@ class Health:
 
     def failed(self, attempt: "Attempt") -> None:
         self.failures += 1
-        is_probe = self._probe is attempt
+        is_trial = self._trial is attempt
         self.over(attempt)
         if attempt.began_s < self._changed_at_s:
             return
         if self._is_open:
-            if is_probe:
+            if is_trial:
                 self._pause(2 * self._pause_s)
             return
         now_s = self._clock.elapsed_s()
@@ -123,8 +135,8 @@ class Health:
 
     def over(self, attempt: "Attempt") -> None:
         """Whatever became of it: another may try."""
-        if self._probe is attempt:
-            self._probe = None
+        if self._trial is attempt:
+            self._trial = None
 
     def _change(self, *, is_open: bool) -> None:
         self._is_open = is_open
@@ -145,11 +157,13 @@ class Health:
 class Attempt:
     """One chat's, from when the model is asked. It is answered, fails, or is over without either."""
 
-    __slots__ = ("_health", "began_s")
+    __slots__ = ("_health", "began_s", "is_trial")
 
-    def __init__(self, health: Health, began_s: float) -> None:
+    def __init__(self, health: Health, began_s: float, *, is_trial: bool) -> None:
         self._health = health
         self.began_s = began_s
+        # Of a model that has failed, by the one chat that may at this time.
+        self.is_trial = is_trial
 
     def begun(self) -> None:
         """The first piece of the answer is there."""

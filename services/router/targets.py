@@ -1,5 +1,6 @@
 """The models of a class, asked in their order until one begins to answer."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Targets:
         budget = self._budgets[class_id]
         opening = _Opening(chat, prompt, allowance, attempts)
         with budget.waiting(), self._stations.held(class_id) as stations:
+            opening.has_choice = len(stations) > 1
             for station in _in_turn(stations):
                 if attempts.count >= self._most_attempts:
                     break
@@ -103,6 +105,8 @@ class _Opening:
         self._prompt = prompt
         self._allowance = allowance
         self._attempts = attempts
+        # Whether there is more than one model to ask.
+        self.has_choice = False
         self.refusals = _Refusals()
 
     async def ask(self, station: Station) -> Upstream | None:
@@ -128,8 +132,10 @@ class _Opening:
         failpoints.hit("router.asked")
         attempt = station.health.ask()
         pieces = station.line.provider.answer(_make_call(chat, prompt, target, max_tokens, is_whole))
+        # A whole answer takes as long as it is: for that nobody knows a limit.
+        may_move_on = attempt.is_trial and self.has_choice and not is_whole
         try:
-            first = await _first_of(pieces, visit, attempt)
+            first = await _first_of(pieces, visit, attempt, station.health.trial_patience_s if may_move_on else None)
         except ProviderError as error:
             self._note(error, target, visit)
             return None
@@ -178,9 +184,11 @@ class _Refusals:
         )
 
 
-async def _first_of(pieces: AsyncGenerator[Piece, None], visit: Visit, attempt: Attempt) -> Piece:
+async def _first_of(
+    pieces: AsyncGenerator[Piece, None], visit: Visit, attempt: Attempt, patience_s: float | None
+) -> Piece:
     try:
-        first = await anext(pieces)
+        first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
     except BaseException as error:
         visit.leave()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
@@ -193,6 +201,14 @@ async def _first_of(pieces: AsyncGenerator[Piece, None], visit: Visit, attempt: 
     visit.begun(first)
     attempt.begun()
     return first
+
+
+async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) -> Piece:
+    try:
+        async with asyncio.timeout(patience_s):
+            return await anext(pieces)
+    except TimeoutError:
+        raise ProviderError("did not answer in time") from None
 
 
 def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> Call:

@@ -9,6 +9,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.router import health
 from services.router.budget import LEAST_RETRIES, RETRY_SHARE
 from services.router.health import FAILURES_IN_A_ROW
 from services.router.providers.base import Timeouts
@@ -77,6 +78,24 @@ async def test_model_that_is_passed_over_is_not_asked_for_want_of_room_elsewhere
             assert (await refusal_of(router)).reason is Reason.SATURATED
             assert len(first.requests) == FAILURES_IN_A_ROW
             running.cancel()
+
+
+async def test_chat_that_tries_out_a_silent_model_moves_on_long_before_its_time_is_over(
+    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "LEAST_TRIAL_PATIENCE_S", 0.2)
+    async with (
+        Upstream() as first,
+        Upstream() as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        assert await attempt_of(router) == 1
+        first.replies.extend([BROKEN] * FAILURES_IN_A_ROW)
+        first.default_reply = delayed(Reply(), 600)
+        async with asyncio.timeout(60):
+            while len(first.requests) < 1 + FAILURES_IN_A_ROW + 2:
+                await attempt_of(router)
+        assert all(request.aborted for request in first.requests[1 + FAILURES_IN_A_ROW :])
 
 
 async def test_no_chat_is_sent_to_more_models_than_the_most(socket_folder: Path, log: Log) -> None:

@@ -6,6 +6,7 @@ from services.router.health import (
     FAILURES_IN_A_ROW,
     FIRST_PAUSE_S,
     LEAST_OUTCOMES,
+    LEAST_TRIAL_PATIENCE_S,
     LONGEST_PAUSE_S,
     PAUSE_SPREAD,
     STEADY_S,
@@ -34,7 +35,7 @@ def open_breaker(health: Health) -> None:
     assert health.state is State.OPEN
 
 
-def probe_that_fails(health: Health, clock: FakeClock, pause_s: float) -> None:
+def trial_that_fails(health: Health, clock: FakeClock, pause_s: float) -> None:
     """The pause is over after just that long."""
     clock.advance(pause_s - 0.01)
     assert not health.may_be_asked()
@@ -92,9 +93,9 @@ def test_one_chat_at_a_time_tries_a_model_after_the_pause(health: Health, clock:
     open_breaker(health)
     clock.advance(FIRST_PAUSE_S)
     assert (health.state, health.may_be_asked()) == (State.HALF_OPEN, True)
-    probe = health.ask()
+    trial = health.ask()
     assert (health.state, health.may_be_asked()) == (State.HALF_OPEN, False)
-    probe.begun()
+    trial.begun()
     assert (health.state, health.may_be_asked()) == (State.CLOSED, True)
 
 
@@ -102,10 +103,10 @@ def test_pause_doubles_as_long_as_it_fails_up_to_a_bound(health: Health, clock: 
     open_breaker(health)
     pause_s = FIRST_PAUSE_S
     while pause_s < LONGEST_PAUSE_S:
-        probe_that_fails(health, clock, pause_s)
+        trial_that_fails(health, clock, pause_s)
         pause_s *= 2
     for _ in range(2):
-        probe_that_fails(health, clock, LONGEST_PAUSE_S)
+        trial_that_fails(health, clock, LONGEST_PAUSE_S)
 
 
 def test_pauses_of_replicas_differ(clock: FakeClock) -> None:
@@ -183,7 +184,17 @@ def test_change_is_told_once(clock: FakeClock) -> None:
 
 def test_model_that_never_answered_has_no_latency(health: Health) -> None:
     fail(health)
-    assert health.median_latency_s is None
+    assert (health.median_latency_s, health.trial_patience_s) == (None, None)
+
+
+@pytest.mark.parametrize(("latency_s", "patience_s"), [(0.1, LEAST_TRIAL_PATIENCE_S), (20, 80)])
+def test_slow_model_is_given_more_time_when_it_is_tried_out(
+    latency_s: float, patience_s: float, health: Health, clock: FakeClock
+) -> None:
+    attempt = health.ask()
+    clock.advance(latency_s)
+    attempt.begun()
+    assert health.trial_patience_s == patience_s
 
 
 def test_figures_are_of_all_attempts_and_of_answers(health: Health, clock: FakeClock) -> None:
