@@ -180,6 +180,19 @@ async def test_targets_are_told_with_what_runs_and_what_may(socket_folder: Path,
         running.cancel()
 
 
+async def test_chat_that_still_looks_for_a_model_may_take_one_that_is_gone_from_the_routes(
+    socket_folder: Path, log: Log, upstream: Upstream, other: Upstream
+) -> None:
+    upstream.default_reply = Reply(status=500, delay_s=1)
+    async with Upstream() as second, router_process(socket_folder, log, first=upstream, second=second) as served:
+        looking = asyncio.create_task(served.router.ask())
+        await upstream.received()
+        write_routes(served.routes, new=other)
+        await served.reload()
+        assert (await looking).text == "Hello, world!"
+        assert (len(second.requests), len(other.requests)) == (1, 0)
+
+
 async def test_reloads_under_load_disturb_no_chat(
     socket_folder: Path, log: Log, upstream: Upstream, other: Upstream
 ) -> None:
