@@ -28,10 +28,11 @@ COMPLETION = (
 
 
 class CountingServer:
-    """Says hello to whatever is posted, and counts the connections it comes by."""
+    """Says hello to whatever is posted, sends others elsewhere, and counts the connections they come by."""
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: str = "http://127.0.0.1/") -> None:
         self.connections = 0
+        self._elsewhere = elsewhere
         self.requests: list[str] = []
         self.port = 0
 
@@ -53,10 +54,10 @@ class CountingServer:
                 length = sum(int(line[16:]) for line in headers if line.lower().startswith("content-length: "))
                 await reader.readexactly(length)
                 body = COMPLETION if length else b""
-                status = b"200 OK" if length else b"405 Method Not Allowed"
+                status = "200 OK" if length else f"307 Temporary Redirect\r\nLocation: {self._elsewhere}"
                 writer.write(
                     b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-                    % (status, len(body), body)
+                    % (status.encode(), len(body), body)
                 )
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -86,7 +87,6 @@ async def test_redirect_is_a_failure_and_is_not_followed(kind: type[Upstream], s
         route = ProviderRoute("host", kind.kind, upstream.base_url, api_key="secret", version=kind.version)
         provider = open_provider(route, Surroundings(Timeouts(), Path("unused.sock")))
         error = await failure_of(provider)
-        await provider.warm()
         await provider.aclose()
         assert (error.failure, error.http_status) == (Failure.PROVIDER, status)
         assert not elsewhere.requests
@@ -128,6 +128,14 @@ async def test_first_call_finds_the_connection_that_was_opened_to_warm_it() -> N
         assert text_of(await pieces_of(provider)) == "Hello"
         assert server.requests == ["HEAD", "POST"]
         assert server.connections == 1
+
+
+async def test_redirect_is_not_followed_to_warm_a_connection_either() -> None:
+    async with CountingServer().serving() as elsewhere:
+        redirecting = CountingServer(f"http://127.0.0.1:{elsewhere.port}/")
+        async with redirecting.serving() as server, provider_at(f"http://127.0.0.1:{server.port}/v1") as provider:
+            await provider.warm()
+        assert (server.connections, elsewhere.connections) == (1, 0)
 
 
 async def test_provider_that_cannot_be_reached_to_warm_it_says_so() -> None:
