@@ -37,7 +37,7 @@ async def main() -> None:
             metrics = opened.enter_context(serve_metrics(settings.edge_metrics_listen, registry))
             log.info("metrics.started", listen=metrics)
         if await _done_before(stop, edge.recover()):
-            server = HttpServer(edge.app, settings.drain_s, edge.app.refuse_at_once)
+            server = HttpServer(edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):
                 await health.start()

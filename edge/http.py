@@ -18,8 +18,6 @@ from services.chassis.errors import LegatoError, Reason
 HEADERS_TIMEOUT_S = 10.0
 LARGEST_HEADERS_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
-# A client that takes nothing for so long, while there is something for it, has left without a word.
-STALLED_READER_S = 60.0
 
 
 # The status, headers and body of an answer.
@@ -32,13 +30,16 @@ def refuse_nobody(scope: HttpScope) -> Answer | None:
 
 
 class HttpServer(uvicorn.Server):
-    def __init__(self, app: Any, drain_s: float, refuse_at_once: RefuseAtOnce = refuse_nobody) -> None:
+    def __init__(
+        self, app: Any, drain_s: float, stalled_reader_s: float, refuse_at_once: RefuseAtOnce = refuse_nobody
+    ) -> None:
         """`refuse_at_once` is asked before the application, and should be quick."""
+        manners = {"refuse_at_once": staticmethod(refuse_at_once), "stalled_reader_s": stalled_reader_s}
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=type("Protocol", (EdgeProtocol,), {"refuse_at_once": staticmethod(refuse_at_once)}),
+                http=type("Protocol", (EdgeProtocol,), manners),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -59,7 +60,7 @@ class HttpServer(uvicorn.Server):
 class EdgeProtocol(HttpToolsProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
     unread_timeout_s = BODY_TIMEOUT_S
-    stalled_reader_s = STALLED_READER_S
+    stalled_reader_s: float
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -133,12 +134,23 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader_due = self.loop.call_later(self.stalled_reader_s, self.transport.abort)
+        self._expect_reader()
 
     def resume_writing(self) -> None:
         if self._reader_due is not None:
             self._reader_due.cancel()
         super().resume_writing()
+
+    def _expect_reader(self) -> None:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        self._reader_due = self.loop.call_later(self.stalled_reader_s, self._cut_off_unless_it_read, unsent_bytes)
+
+    def _cut_off_unless_it_read(self, unsent_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unsent_bytes:
+            # Slow, but there.
+            self._expect_reader()
+        else:
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """For what is not HTTP; the parser's own words are not passed on."""

@@ -26,6 +26,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_life_s: float = 3600.0
     # How long a stream may be silent before its first token, and between the signs of life that it gets then.
     keepalive_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    # A client that takes nothing for so long, while there is something for it, has left without a word.
+    stalled_reader_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
     # How long running answers may go on after the process was asked to end.
     drain_s: float = 30.0
     # How late the event loop may run before new chats are refused; 0: they never are.

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import socket
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -104,13 +105,20 @@ class OpenChat:
         headers: Mapping[str, str] | None = None,
         *,
         hesitates: bool = False,
+        receive_buffer_bytes: int = 0,
     ) -> None:
-        """One that hesitates waits to be asked for its body, which `send_body` sends."""
+        """One that hesitates waits to be asked for its body, which `send_body` sends. With a small receive buffer,
+        little is on its way to a client that does not read."""
         further = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         if hesitates:
             further += "Expect: 100-continue\r\n"
         self._body = json.dumps(body).encode()
-        self._socket = socket.create_connection(service.address, timeout=PATIENCE_S)
+        self._socket = socket.socket()
+        self._socket.settimeout(PATIENCE_S)
+        if receive_buffer_bytes:
+            # Before the connection is made, or its window has been told already.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._socket.connect(service.address)
         self._socket.sendall(
             f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
             f"Content-Type: application/json\r\n{further}Content-Length: {len(self._body)}\r\n\r\n".encode()
@@ -135,4 +143,9 @@ class OpenChat:
                 self.received += piece
 
     def leave(self) -> None:
+        self._socket.close()
+
+    def reset(self) -> None:
+        """Leave as one who was killed: without a word of farewell."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()

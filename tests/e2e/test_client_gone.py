@@ -57,6 +57,33 @@ def test_leaving_in_mid_stream_costs_what_was_delivered_litellm_13245(
     assert service.audit() == []
 
 
+@pytest.mark.parametrize("prompt_bytes", [10, 400_000])
+def test_client_that_was_killed_is_noticed_too(
+    service: Service, upstream: Upstream, account: str, api_key: str, prompt_bytes: int
+) -> None:
+    messages = [{"role": "user", "content": "x" * prompt_bytes}]
+    upstream.replies.append(Reply(contents=["It", " rains", "."], stall_after=3))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": messages, "stream": True})
+    chat.read_until(b'" rains"')
+    chat.reset()
+    wait_until(lambda: upstream.requests[0].aborted)
+    service.settled_balance_nanos(account)
+    [hold] = service.holds(account)
+    assert hold.end == "client_gone"
+
+
+def test_leaving_before_the_first_token_of_a_big_prompt_is_free(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    messages = [{"role": "user", "content": "x" * 400_000}]
+    upstream.replies.append(Reply(stall_after=1))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": messages, "stream": True})
+    request = wait_for_requests(upstream)
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    assert service.settled_balance_nanos(account) == CREDIT_NANOS
+
+
 def test_leaving_in_the_middle_of_a_whole_answer_is_free(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:

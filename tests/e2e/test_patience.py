@@ -8,18 +8,20 @@ import pytest
 from edge.sse import COMMENT
 from services.chassis.money import parse_usd
 from tests.e2e.chats import CHAT, QUESTION, RAIN
-from tests.e2e.raw_http import post_chat
+from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import check_books, read_rules
-from tests.service import Service
+from tests.service import Service, wait_for_requests, wait_until
 from tests.upstream import Reply, Upstream
 
 RULES = read_rules("What happened")
+# More than the network between takes without anybody reading.
+MUCH = 100_000
 
 
 @pytest.fixture(scope="module")
 def impatient(shared_upstream: Upstream) -> Iterator[Service]:
     """A service that takes a moment for a long time."""
-    with Service(shared_upstream, {"LEGATO_KEEPALIVE_S": "0.1"}) as service:
+    with Service(shared_upstream, {"LEGATO_KEEPALIVE_S": "0.1", "LEGATO_STALLED_READER_S": "1"}) as service:
         yield service
 
 
@@ -45,3 +47,32 @@ def test_end_of_a_request_that_fails_after_signs_of_life(impatient: Service, ups
     assert error.startswith(b'data: {"error":{')
     assert rest == b""
     check_books(impatient, account, parse_usd("5.00"), RULES["Upstream error after a long silence"], None)
+
+
+# A large prompt takes a way of its own to the router.
+@pytest.mark.parametrize("prompt_bytes", [10, 400_000])
+def test_reader_that_stops_holds_up_its_own_model_alone_and_is_cut_off(
+    impatient: Service, upstream: Upstream, prompt_bytes: int
+) -> None:
+    account = impatient.new_account()
+    messages = [{"role": "user", "content": "x" * prompt_bytes}]
+    upstream.replies.append(Reply(contents=[" rain"], repeat=MUCH))
+    stopped = OpenChat(
+        impatient,
+        impatient.new_key(account),
+        {"model": "mezzo", "messages": messages, "stream": True},
+        receive_buffer_bytes=4096,
+    )
+    request = wait_for_requests(upstream)
+
+    assert post_chat(impatient, impatient.new_key(impatient.new_account()), CHAT).body.endswith(b"data: [DONE]\n\n")
+
+    wait_until(lambda: request.aborted)
+    assert request.writes < MUCH
+    charged_nanos = parse_usd("5.00") - impatient.settled_balance_nanos(account)
+    [row], [hold] = impatient.usage(account), impatient.holds(account)
+    assert hold.end == "client_gone"
+    assert 0 < row.usage.completion_tokens <= request.writes
+    assert charged_nanos == 100 * row.usage.prompt_tokens + 210 * row.usage.completion_tokens
+    stopped.leave()
+    assert impatient.audit() == []

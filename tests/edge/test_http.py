@@ -4,15 +4,18 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
-from edge.http import LARGEST_HEADERS_BYTES, Answer, EdgeProtocol, HttpServer
+from edge.http import LARGEST_HEADERS_BYTES, Answer, EdgeProtocol, HttpServer, RefuseAtOnce, refuse_nobody
 
 PIECE = bytes(1000)
 PIECES = 20_000
+# Several times what the network between takes.
+BIG_PIECE = bytes(30_000_000)
 
 
 async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -21,6 +24,10 @@ async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
         for _ in range(PIECES):
             await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+    if scope["path"] == "/big":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": BIG_PIECE})
+        return
     if scope["path"] == "/slow":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(5):
@@ -32,14 +39,20 @@ async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
+@asynccontextmanager
+async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_nobody) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, drain_s=1)
+    server = HttpServer(hello, 1, stalled_reader_s, refuse_at_once)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1]
     server.should_exit = True
     await serving
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async with served() as port:
+        yield port
 
 
 async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
@@ -138,12 +151,8 @@ def refuse_those_in_a_hurry(scope: dict[str, Any]) -> Answer | None:
 @pytest.fixture
 async def full_port() -> AsyncIterator[int]:
     """Of a server that has no room for some."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, drain_s=1, refuse_at_once=refuse_those_in_a_hurry)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    await serving
+    async with served(refuse_at_once=refuse_those_in_a_hurry) as port:
+        yield port
 
 
 @pytest.mark.parametrize("body", [b"", b"half of it", bytes(200_000)])
@@ -194,17 +203,31 @@ async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: 
     assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")
 
 
-async def test_client_that_does_not_read_is_cut_after_a_while(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EdgeProtocol, "stalled_reader_s", 0.1)
-    with socket.create_connection(("127.0.0.1", port)) as client:
-        client.setblocking(False)
-        client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
-        await asyncio.sleep(0.5)
+async def test_client_that_does_not_read_is_cut_after_a_while() -> None:
+    async with served(stalled_reader_s=0.1) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setblocking(False)
+            client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
+            await asyncio.sleep(0.5)
+            received_bytes = 0
+            async with asyncio.timeout(10):
+                while received := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
+                    received_bytes += len(received)
+            assert 0 < received_bytes < PIECES * len(PIECE)
+
+
+async def test_client_that_reads_slowly_is_not_cut_off() -> None:
+    async with served(stalled_reader_s=0.5) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /big HTTP/1.1\r\nHost: test\r\n\r\n")
         received_bytes = 0
-        async with asyncio.timeout(10):
-            while received := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
+        async with asyncio.timeout(60):
+            while received_bytes < len(BIG_PIECE):
+                received = await reader.read(256 * 1024)
+                assert received, "cut off while it read"
                 received_bytes += len(received)
-        assert 0 < received_bytes < PIECES * len(PIECE)
+                await asyncio.sleep(0.02)
+        writer.close()
 
 
 async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(

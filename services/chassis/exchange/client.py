@@ -15,7 +15,7 @@ from protos.type.v1.exchange_pb2 import Item
 from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
-from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.log import Log
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -243,7 +243,7 @@ class ClientCall(Generic[ResponseT]):
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
         payload = self._inbox.popleft()
-        self._taken_bytes += len(payload)
+        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
         if self._taken_bytes >= WINDOW_BYTES // 4:
             self._exchange.say(Item(call_id=self.call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=self._taken_bytes))
             self._taken_bytes = 0

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, internal_error, to_status
-from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.log import Log
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -206,7 +206,7 @@ class _ServerCall:
             self._credited = asyncio.get_running_loop().create_future()
             await self._credited
         payload = response.SerializeToString()
-        self._credit_bytes -= len(payload)
+        self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
         self._outbox.put(Item(call_id=self.call_id, kind=pb.ITEM_KIND_MESSAGE, payload=payload))
 
     def arrive(self, payload: bytes) -> None:

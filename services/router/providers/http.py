@@ -5,11 +5,13 @@ What the words mean is each provider's: it brings an `Answer` that understands t
 
 import asyncio
 import io
+import socket
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.connector import AddrInfoType
 
 from services.router.providers.answer import Answer
 from services.router.providers.base import Piece, ProviderError, Timeouts
@@ -20,6 +22,12 @@ LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 LARGEST_FAILURE_BYTES = 16 * 1024
 # aiohttp writes a file in pieces, bytes at once; so a big prompt goes as a file.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
+# How much of an answer may wait for a client that does not read, in aiohttp and in the kernel: one read brings all that
+# the kernel has, and would have it grow to megabytes. It is still far more than a model writes in a round trip.
+READ_AHEAD_BYTES = 32 * 1024
+RECEIVE_BUFFER_BYTES = 32 * 1024
+# Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
+MOST_EVENTS_A_PIECE = 128
 # Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
 KEEP_ALIVE_S = 4.0
 # How long to wait for the usage that follows the answer, and for the end of the response after that.
@@ -46,7 +54,8 @@ class Server:
         self._timeouts = timeouts
         self._signs = signs
         self._session = aiohttp.ClientSession(
-            connector=connector or aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+            connector=connector
+            or aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, socket_factory=_new_socket),
             headers={
                 "Content-Type": "application/json",
                 "Accept-Encoding": "identity",
@@ -56,6 +65,7 @@ class Server:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s),
             trust_env=False,
+            read_bufsize=READ_AHEAD_BYTES,
         )
 
     async def aclose(self) -> None:
@@ -171,7 +181,9 @@ class Stream:
         if not events:
             return
         self._answer.begin_piece()
-        for event in events:
+        for number, event in enumerate(events):
+            if number and number % MOST_EVENTS_A_PIECE == 0:
+                self._answer.begin_piece()
             if event:
                 self._answer.read_event(event)
             if self._answer.is_over:
@@ -179,6 +191,14 @@ class Stream:
                 return
         if self._answer.is_finished:
             self.limit_silence()
+
+
+def _new_socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    connection = socket.socket(family, kind, protocol)
+    # Before it is connected: then the other side is never told of a larger window.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    return connection
 
 
 def _is_stream(response: aiohttp.ClientResponse, question: Question) -> bool:

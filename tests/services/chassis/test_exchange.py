@@ -23,7 +23,7 @@ from services.chassis.exchange import (
     UnaryMethod,
     serve_stream,
 )
-from services.chassis.exchange.outbox import WINDOW_BYTES
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.log import Log
 from services.chassis.server import Server
 
@@ -224,6 +224,21 @@ async def test_reader_who_stops_holds_up_its_own_call_alone(client: ExchangeClie
     while await stalled.receive() is not None:
         pieces += 1
     assert pieces == 100
+
+
+async def test_small_pieces_count_as_what_they_take_while_they_wait(client: ExchangeClient, talker: Talker) -> None:
+    most_pieces, stalled_at = WINDOW_BYTES // MESSAGE_OVERHEAD_BYTES, -1
+    stalled = client.open("Chat", opening(pieces=2 * most_pieces), router.ChatResponse)
+    async with asyncio.timeout(30):
+        while talker.sent == 0 or talker.sent != stalled_at:
+            stalled_at = talker.sent
+            await ask(client, "time passes")
+            await asyncio.sleep(0.2)
+    assert 0 < talker.sent <= most_pieces
+    pieces = 0
+    while await stalled.receive() is not None:
+        pieces += 1
+    assert pieces == 2 * most_pieces
 
 
 async def test_broken_exchange_fails_its_calls_and_comes_back(
