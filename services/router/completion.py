@@ -81,13 +81,13 @@ class Completions:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
         prompt = await compose_prompt(chat.messages_json, chat.tools_json, self._character)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
-        started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
-        limit = None if upstream.is_whole else allowance
-        story.relay = relay = Relay(
-            conversation, limit, prompt.tokens, started, only_one_call=_wants_one_call(chat.parameters_json)
-        )
-        # Closing the pieces closes the connection they come from, whatever ends the chat.
         with upstream:
+            started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
+            limit = None if upstream.is_whole else allowance
+            story.relay = relay = Relay(
+                conversation, limit, prompt.tokens, started, only_one_call=_wants_one_call(chat.parameters_json)
+            )
+            # Closing the pieces closes the connection they come from, whatever ends the chat.
             async with _ended_after(self._time_left_s(upstream)), aclosing(upstream.rest) as rest:
                 if await relay.pass_on(upstream.first):
                     async for piece in rest:
