@@ -4,6 +4,7 @@ Messages, tools and tool_choice are checked in full and then travel on as the by
 says about a mistake names the place and the types, and never quotes what was sent.
 """
 
+import codecs
 import re
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,8 @@ SLICE_BYTES = 64 * 1024
 # What it takes to check an element of a list, however short, as if it were bytes to read.
 BYTES_PER_ELEMENT = 64
 
+_NULL = Raw(b"null")
+_QUOTE = ord('"')
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -30,7 +33,8 @@ class TextPart(Struct, gc=False):
     text: str | None = None
 
 
-Content = str | Annotated[list[TextPart], Meta(min_length=1)]
+# Checked when the rest of a message has been.
+Content = str | Annotated[list[Raw], Meta(min_length=1)]
 
 
 class CalledFunction(Struct, gc=False):
@@ -45,24 +49,24 @@ class ToolCall(Struct, gc=False):
 
 
 class SystemMessage(Struct, tag_field="role", tag="system", gc=False):
-    content: Content
+    content: Raw
 
 
 class DeveloperMessage(Struct, tag_field="role", tag="developer", gc=False):
-    content: Content
+    content: Raw
 
 
 class UserMessage(Struct, tag_field="role", tag="user", gc=False):
-    content: Content
+    content: Raw
 
 
 class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
-    content: Content | None = None
-    tool_calls: list[ToolCall] | None = None
+    content: Raw = _NULL
+    tool_calls: list[Raw] | None = None
 
 
 class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
-    content: Content
+    content: Raw
     tool_call_id: Annotated[str, Meta(min_length=1)]
 
 
@@ -133,8 +137,12 @@ class ChatBody(Struct, frozen=True):
     parameters_json: bytes
 
 
+_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(_Body)
 _list_decoder = msgspec.json.Decoder(list[Raw])
+_content_decoder: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content)
+_part_decoder = msgspec.json.Decoder(TextPart)
+_tool_call_decoder = msgspec.json.Decoder(ToolCall)
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ForcedTool)
@@ -145,12 +153,7 @@ _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequ
 
 async def decode_chat(body: bytes) -> ChatBody:
     turns = Turns(SLICE_BYTES)
-    try:
-        # The parts that stay bytes are not looked at character by character below.
-        body.decode()
-    except UnicodeDecodeError:
-        raise _invalid("The body is not valid UTF-8.") from None
-    await turns.took(len(body))
+    await _check_utf8(body, turns)
     decoded: _Body = _decode(_body_decoder, body, "")
     await turns.took(len(body))
     _refuse_what_is_not_offered(decoded)
@@ -171,6 +174,19 @@ async def decode_chat(body: bytes) -> ChatBody:
     )
 
 
+async def _check_utf8(body: bytes, turns: Turns) -> None:
+    """The parts that stay bytes are not looked at character by character later on."""
+    decoder = _Utf8Decoder()
+    view = memoryview(body)
+    try:
+        for begin in range(0, len(body), SLICE_BYTES):
+            end = begin + SLICE_BYTES
+            decoder.decode(view[begin:end], final=end >= len(body))
+            await turns.took(min(SLICE_BYTES, len(body) - begin) // 4)
+    except UnicodeDecodeError:
+        raise _invalid("The body is not valid UTF-8.") from None
+
+
 def _refuse_what_is_not_offered(body: _Body) -> None:
     if body.n is not None and body.n != 1:
         raise _invalid("This service gives one choice: n must be 1.", "n")
@@ -188,18 +204,31 @@ async def _check_messages(messages_json: bytes, turns: Turns) -> None:
         raise _invalid("messages must not be empty.", "messages")
     await turns.took(len(messages_json))
     for index, raw_message in enumerate(raw_messages):
-        _check_message(raw_message, f"messages[{index}]")
-        await turns.took(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
+        await _check_message(raw_message, f"messages[{index}]", turns)
 
 
-def _check_message(raw_message: Raw, name: str) -> None:
+async def _check_message(raw_message: Raw, name: str, turns: Turns) -> None:
     message: Message = _decode(_message_decoder, raw_message, name)
-    if isinstance(message.content, list):
-        for part in message.content:
-            if part.type != "text" or part.text is None:
-                raise _invalid("Content parts must be of the form {type: 'text', text: string}.", f"{name}.content")
-    if isinstance(message, AssistantMessage) and message.content is None and not message.tool_calls:
-        raise _invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+    await turns.took(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
+    if isinstance(message, AssistantMessage):
+        for index, raw_call in enumerate(message.tool_calls or ()):
+            _decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
+            await turns.took(BYTES_PER_ELEMENT)
+        if message.content == _NULL:
+            if not message.tool_calls:
+                raise _invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+            return
+    # A string was found to be one when the body was read, and may be long.
+    if memoryview(message.content)[0] != _QUOTE:
+        await _check_parts(message.content, f"{name}.content", turns)
+
+
+async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
+    for index, raw_part in enumerate(_decode(_content_decoder, content, name)):
+        part: TextPart = _decode(_part_decoder, raw_part, f"{name}[{index}]")
+        if part.type != "text" or part.text is None:
+            raise _invalid("Content parts must be of the form {type: 'text', text: string}.", name)
+        await turns.took(len(memoryview(raw_part)) + BYTES_PER_ELEMENT)
 
 
 async def _check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:

@@ -2,6 +2,10 @@
 
 import asyncio
 
+# Longer than a moment, because what others do takes several rounds of the loop, each of which would meet a slice; and
+# because a system that is busy gives a process that never rests its processor late.
+REST_S = 0.002
+
 
 class Turns:
     """Adds up work, in whatever unit, and lets others run whenever it comes to a slice.
@@ -19,4 +23,4 @@ class Turns:
         self._done += work
         if self._done >= self._slice:
             self._done = 0
-            await asyncio.sleep(0)
+            await asyncio.sleep(REST_S)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge import requests
-from edge.requests import ChatBody
+from edge.requests import SLICE_BYTES, ChatBody
 from services.chassis.errors import LegatoError, Reason
 
 USER = {"role": "user", "content": "Hello"}
@@ -192,3 +192,54 @@ def test_newer_name_of_the_limit_wins() -> None:
 def test_empty_tools_are_the_plain_path() -> None:
     body = decode(tools=[], tool_choice="auto", parallel_tool_calls=True)
     assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
+
+
+def big(messages: list[dict[str, Any]], **fields: Any) -> bytes:
+    return json.dumps({"messages": messages, **fields}, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        big([{"role": "user", "content": "été \n" * 200_000}]),
+        big([USER] * 20_000),
+        big([{"role": "user", "content": [{"type": "text", "text": "Hello"}] * 20_000}]),
+        big([USER], tools=[TOOL] * 10_000),
+    ],
+    ids=["long text", "many messages", "many parts", "many tools"],
+)
+async def test_big_body_is_read_in_steps_and_keeps_its_bytes(body: bytes) -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count_turns())
+    decoded = await requests.decode_chat(body)
+    others.cancel()
+    assert turns >= 5
+    assert decoded.messages_json in body
+    assert decoded.tools_json in body
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ([USER] * 5_000 + [{"role": "user", "content": 5}], "messages[5000].content"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x" * 200_000}, 5]}], "messages[0].content[1]"),
+    ],
+)
+def test_mistake_in_a_big_body_is_found_at_its_place(wrong: Any, param: str) -> None:
+    assert refusal_of(messages=wrong).param == param
+
+
+@pytest.mark.parametrize("at", [SLICE_BYTES - 1, SLICE_BYTES, 2 * SLICE_BYTES])
+def test_bytes_that_are_no_text_are_found_wherever_they_stand(at: int) -> None:
+    text = ("é" * 2 * SLICE_BYTES).encode()
+    head = b'{"messages":[{"role":"user","content":"'
+    whole = head + text + b'"}]}'
+    assert decode_chat(whole).messages_json
+    assert refusal(whole[:at] + b"\xff" + whole[at:]).message == "The body is not valid UTF-8."

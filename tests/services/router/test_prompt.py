@@ -5,8 +5,8 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.character import load_character
-from services.router.prompt import compose_prompt
-from services.router.tokens import count
+from services.router.prompt import TOKENS_BEFORE_ANSWER, TOKENS_PER_MESSAGE, compose_prompt
+from services.router.tokens import SLICE_CHARACTERS, count
 
 CHARACTER = load_character()
 
@@ -50,8 +50,38 @@ async def test_everything_the_model_reads_is_counted() -> None:
         assert prompt.tokens == bare + count(text)
 
 
+async def test_long_texts_are_counted_wherever_they_stand() -> None:
+    text = 'The "café" opens at seven. ' * 4_000
+    bare = (await compose_prompt(b'[{"role":"user","content":""}]', b"", CHARACTER)).tokens
+    for message in (
+        {"role": "user", "content": text},
+        {"role": "user", "content": [{"type": "text", "text": text}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "", "arguments": text}}]},
+    ):
+        prompt = await compose_prompt(msgspec.json.encode([message]), b"", CHARACTER)
+        assert abs(prompt.tokens - bare - count(text)) <= 2 * len(text) // SLICE_CHARACTERS
+
+
+async def test_many_messages_are_each_counted_and_keep_their_bytes() -> None:
+    messages = [{"role": role, "content": f"Hello {index}"} for index in range(5_000) for role in ("user", "developer")]
+    prompt = await compose_prompt(msgspec.json.encode(messages), b"", CHARACTER)
+    words = sum(count(message["content"]) for message in messages)
+    assert prompt.tokens == count(CHARACTER.text) + words + TOKENS_PER_MESSAGE * 10_001 + TOKENS_BEFORE_ANSWER
+    _, *composed = msgspec.json.decode(prompt.messages_json)
+    assert composed == [{**message, "role": message["role"].replace("developer", "system")} for message in messages]
+
+
 @pytest.mark.parametrize(
-    "messages", [b"[]", b"{}", b"[", b"", b'[{"content":"no role"}]', b'[{"role":"user","content":"\xff"}]']
+    "messages",
+    [
+        b"[]",
+        b"{}",
+        b"[",
+        b"",
+        b'[{"content":"no role"}]',
+        b'[{"role":"user","content":7}]',
+        b'[{"role":"user","content":"\xff"}]',
+    ],
 )
 async def test_messages_that_cannot_be_read_are_refused_without_being_quoted(messages: bytes) -> None:
     with pytest.raises(LegatoError) as refusal:
