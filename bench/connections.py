@@ -25,10 +25,8 @@ class Answer(NamedTuple):
         return self.received.startswith(b"HTTP/1.1 429") and b"\r\nretry-after: " in self.received
 
 
-def encode_chat(api_key: str) -> bytes:
-    body = json.dumps(
-        {"model": "mezzo", "messages": [{"role": "user", "content": "How is the weather?"}], "stream": True}
-    )
+def encode_chat(api_key: str, content: str = "How is the weather?") -> bytes:
+    body = json.dumps({"model": "mezzo", "messages": [{"role": "user", "content": content}], "stream": True})
     return (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {api_key}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}"

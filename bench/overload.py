@@ -6,24 +6,19 @@ of its answer. Two limits are tried: a provider with few places, where the route
 once, where the processors are the limit; the load takes its share of the same processors then.
 """
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from bench.children import result_of, started_provider
 from bench.clients import Offer, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row
-from tests.child import start_child
-from tests.service import Service, wait_until
+from tests.service import Service
 
 CURVE: Final = "overload"
 FAIRNESS: Final = "greedy key at 3x"
@@ -51,11 +46,6 @@ SETTINGS: Final = {
     "LEGATO_EDGE_QUEUEING_S": "0.02",
     "LEGATO_UPSTREAM_QUEUEING_S": "0.5",
 }
-ROOT: Final = Path(__file__).parents[1]
-
-
-class Provider(NamedTuple):
-    base_url: str
 
 
 class _House:
@@ -87,16 +77,9 @@ class _House:
     def _put_load(self, name: str, offers: list[Offer], in_flight: int = 0) -> Outcome:
         self._progress.step(name, expected_s=WARM_UP_S + self._seconds + 1)
         host, port = self._service.address
-        order, result = self._folder / "order.json", self._folder / "outcome.json"
-        order.write_bytes(msgspec.json.encode(Order(host, port, offers, WARM_UP_S, self._seconds, in_flight)))
-        # In a file: no key belongs into a list of processes.
-        load = _start(["-m", "bench.clients", str(order), str(result)], self._folder / "load.log")
-        while load.poll() is None:
-            self._progress.show()
-            time.sleep(0.1)
-        if load.returncode != 0:
-            raise RuntimeError(f"The load did not come to its end:\n{(self._folder / 'load.log').read_text()}")
-        return msgspec.json.decode(result.read_bytes(), type=Outcome)
+        order = Order(host, port, offers, WARM_UP_S, self._seconds, in_flight)
+        result = result_of("bench.clients", msgspec.json.encode(order), self._folder, self._progress)
+        return msgspec.json.decode(result, type=Outcome)
 
 
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
@@ -168,28 +151,7 @@ def _case(multiple: float) -> str:
 def _house(seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float) -> Iterator[_House]:
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
-        _provider(Path(name), slots, first_s, answer_s) as provider,
+        started_provider(["bench.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
         Service(provider, SETTINGS) as service,
     ):
         yield _House(service, Path(name), seconds, progress)
-
-
-@contextmanager
-def _provider(folder: Path, slots: int, first_s: float, answer_s: float) -> Iterator[Provider]:
-    output = folder / "provider.log"
-    process = _start(["-m", "bench.slots", str(slots), str(first_s), str(answer_s)], output)
-    try:
-        yield Provider(wait_until(lambda: _first_line(output)))
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _first_line(output: Path) -> str:
-    line, _, rest = output.read_text().partition("\n") if output.exists() else ("", "", "")
-    return line if line.startswith("http") or rest else ""
-
-
-def _start(arguments: list[str], output: Path) -> "subprocess.Popen[bytes]":
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return start_child([sys.executable, *arguments], output, last_signal=signal.SIGTERM, environ=environ)

@@ -13,8 +13,8 @@ from aiohttp import web
 
 CHUNKS: Final = 8
 _HEAD: Final = '{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":['
-_CHUNK: Final = f'data: {_HEAD}{{"index":0,"delta":{{"content":" rain"}},"finish_reason":null}}]}}\n\n'.encode()
-_END: Final = (
+CHUNK: Final = f'data: {_HEAD}{{"index":0,"delta":{{"content":" rain"}},"finish_reason":null}}]}}\n\n'.encode()
+END: Final = (
     f'data: {_HEAD}{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}\n\n'
     f'data: {_HEAD}],"usage":{{"prompt_tokens":20,"completion_tokens":{CHUNKS}}}}}\n\n'
     "data: [DONE]\n\n"
@@ -35,10 +35,10 @@ class Slots:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             await response.prepare(request)
             for _ in range(CHUNKS):
-                await response.write(_CHUNK)
+                await response.write(CHUNK)
                 if self._pause_s:
                     await asyncio.sleep(self._pause_s)
-            await response.write(_END)
+            await response.write(END)
         await response.write_eof()
         return response
 

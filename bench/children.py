@@ -1,0 +1,57 @@
+"""The load and the provider of a measurement, as processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.progress import Progress
+from tests.child import start_child
+from tests.service import wait_until
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+class Provider(NamedTuple):
+    base_url: str
+
+
+@contextmanager
+def started_provider(module_and_arguments: Sequence[str], folder: Path) -> Iterator[Provider]:
+    """A module that prints its base address."""
+    output = folder / "provider.log"
+    process = _start(module_and_arguments, output)
+    try:
+        yield Provider(wait_until(lambda: _first_line(output)))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def result_of(module: str, order: bytes, folder: Path, progress: Progress) -> bytes:
+    """What a module makes of an order. Both go by way of files: no key belongs into a list of processes."""
+    order_file, result_file, output = folder / "order.json", folder / "result.json", folder / "load.log"
+    order_file.write_bytes(order)
+    load = _start([module, str(order_file), str(result_file)], output)
+    while load.poll() is None:
+        progress.show()
+        time.sleep(0.1)
+    if load.returncode != 0:
+        raise RuntimeError(f"The load did not come to its end:\n{output.read_text()}")
+    return result_file.read_bytes()
+
+
+def _first_line(output: Path) -> str:
+    line, _, rest = output.read_text().partition("\n") if output.exists() else ("", "", "")
+    return line if line.startswith("http") or rest else ""
+
+
+def _start(module_and_arguments: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", *module_and_arguments]
+    return start_child(command, output, last_signal=signal.SIGTERM, environ=environ)

@@ -1,0 +1,123 @@
+"""Readers of many streams at once, in a process of their own, while prompts of several sizes arrive among them."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+import uvloop
+
+from bench.connections import Connections, encode_chat
+from bench.processors import Watch
+
+PROMPT_EVERY_S: Final = 1.0
+WARM_UP_S: Final = 1.0
+# Words, marks, letters outside of ASCII and characters that JSON escapes, as in the files that people paste.
+_PARAGRAPH: Final = (
+    'The "café" on the corner opens at seven; by noon 120 people\thave come and gone.\nSome stay: 日本語. '
+)
+
+
+class Order(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    api_key: str
+    streams: int
+    # Of the prompts that arrive meanwhile; 0: none does. Each is measured in each round, so that what others do to the
+    # machine does not meet only one of them.
+    prompt_bytes: list[int]
+    round_s: float
+    rounds: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    # In the order of the sizes.
+    gaps_ms: list[list[float]]
+    prompts: list[int]
+    prompt_s: list[float]
+    others_share: list[float]
+
+
+class _Reader(asyncio.Protocol):
+    """Of one stream, from now on."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._heard_at_s = 0.0
+        self.gaps_ms: list[float] = []
+        self.is_lost = False
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # That of uvloop is none by descent.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        now_s = time.perf_counter()
+        if self._heard_at_s:
+            self.gaps_ms.append(1000 * (now_s - self._heard_at_s))
+        self._heard_at_s = now_s
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+
+    def take_gaps_ms(self) -> list[float]:
+        gaps_ms, self.gaps_ms = self.gaps_ms, []
+        return gaps_ms
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def run(order: Order) -> Outcome:
+    loop = asyncio.get_running_loop()
+    chat = encode_chat(order.api_key)
+    readers = [
+        (await loop.create_connection(lambda: _Reader(chat), order.host, order.port))[1] for _ in range(order.streams)
+    ]
+    connections = Connections(order.host, order.port)
+    sizes = order.prompt_bytes
+    requests = [encode_chat(order.api_key, text_of(size_bytes)) if size_bytes else b"" for size_bytes in sizes]
+    outcome = Outcome([[] for _ in sizes], [0] * len(sizes), [0.0] * len(sizes), [0.0] * len(sizes))
+    await asyncio.sleep(WARM_UP_S)
+    for _ in range(order.rounds):
+        for index, request in enumerate(requests):
+            for reader in readers:
+                reader.take_gaps_ms()
+            watch, until_s = Watch({}, family=os.getppid()), time.perf_counter() + order.round_s
+            while time.perf_counter() < until_s:
+                next_at_s = time.perf_counter() + min(PROMPT_EVERY_S, order.round_s)
+                if request:
+                    answer = await connections.ask(request)
+                    if not answer.is_done:
+                        raise RuntimeError(f"A prompt was not answered: {answer.received[:500]!r}")
+                    outcome.prompts[index] += 1
+                    outcome.prompt_s[index] = max(outcome.prompt_s[index], answer.total_s)
+                await asyncio.sleep(max(0.0, next_at_s - time.perf_counter()))
+            outcome.others_share[index] = max(outcome.others_share[index], watch.spent().others_share)
+            for reader in readers:
+                if reader.is_lost:
+                    raise RuntimeError("A stream has ended before its time.")
+                outcome.gaps_ms[index].extend(reader.take_gaps_ms())
+    for reader in readers:
+        reader.close()
+    connections.close()
+    return outcome
+
+
+def text_of(size_bytes: int) -> str:
+    """So many bytes as JSON, or a little more."""
+    return _PARAGRAPH * (1 + size_bytes // len(msgspec.json.encode(_PARAGRAPH)))
+
+
+def main(order: Path, outcome: Path) -> None:
+    outcome.write_bytes(msgspec.json.encode(uvloop.run(run(msgspec.json.decode(order.read_bytes(), type=Order)))))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
