@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import openai
+import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import CHAT, ask, post_chat, send_bytes
@@ -12,6 +15,9 @@ from tests.service import Service
 from tests.upstream import Reply, Upstream
 
 MB = 1024 * 1024
+# Of the model that the tests' routes name.
+WINDOW_TOKENS = 1_100_000
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 def test_stream_of_50_000_chunks_passes_whole_and_in_order(service: Service, upstream: Upstream, api_key: str) -> None:
@@ -72,6 +78,41 @@ def test_prompt_of_4_mb_reaches_the_upstream_byte_for_byte_and_is_charged(
     assert service.settled_balance_nanos(account) == 5 * 10**9 - cost_nanos
 
 
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["plain", "tools"])
+def test_answer_is_fitted_to_what_a_big_prompt_leaves_of_the_window_and_the_header_says_so(
+    service: Service, upstream: Upstream, api_key: str, tools: list[dict[str, Any]]
+) -> None:
+    fields: dict[str, Any] = {"tools": tools} if tools else {}
+    messages = [{"role": "user", "content": "a b " * 500_000}]
+    upstream.replies.append(Reply(usage=None))
+    answer = post_chat(service, api_key, {"model": "mezzo", "messages": messages, "max_tokens": 100_000, **fields})
+    assert answer.status == 200
+    fitted_tokens = int(answer.headers["x-legato-max-tokens"])
+    assert 1 <= fitted_tokens < 100_000
+    assert answer.json["usage"]["prompt_tokens"] + fitted_tokens <= WINDOW_TOKENS
+    [request] = upstream.requests
+    assert request.json["max_tokens"] == fitted_tokens
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "Hello there"}] * 40_000,
+        [{"role": "user", "content": [{"type": "text", "text": "Hello"}] * 40_000}],
+        [{"role": "developer", "content": "naïve \U0001f3b5 \n" * 100_000}, {"role": "user", "content": "?"}],
+    ],
+    ids=["many messages", "many parts", "long guidance"],
+)
+def test_big_prompts_of_every_shape_arrive_whole(
+    service: Service, upstream: Upstream, api_key: str, messages: list[dict[str, Any]]
+) -> None:
+    answer = post_chat(service, api_key, {"model": "mezzo", "messages": messages})
+    assert answer.status == 200
+    [request] = upstream.requests
+    _, *arrived = request.json["messages"]
+    assert [message["content"] for message in arrived] == [message["content"] for message in messages]
+
+
 def test_prompt_that_no_window_holds_is_refused_and_free(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
@@ -79,6 +120,8 @@ def test_prompt_that_no_window_holds_is_refused_and_free(
     answer = post_chat(service, api_key, {"model": "mezzo", "messages": messages})
     assert answer.status == 400
     assert answer.error["code"] == "context_length_exceeded"
+    prompt_tokens, window_tokens = map(int, re.findall(r"\d+", answer.error["message"]))
+    assert prompt_tokens > window_tokens == WINDOW_TOKENS
     assert upstream.requests == []
     assert service.settled_balance_nanos(account) == 5 * 10**9
 
