@@ -155,7 +155,8 @@ async def decode_chat(body: bytes) -> ChatBody:
     turns = Turns(SLICE_BYTES)
     await _check_utf8(body, turns)
     decoded: _Body = _decode(_body_decoder, body, "")
-    await turns.took(len(body))
+    if turns.are_due(len(body)):
+        await turns.rest()
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await _check_messages(messages_json, turns)
@@ -176,13 +177,16 @@ async def decode_chat(body: bytes) -> ChatBody:
 
 async def _check_utf8(body: bytes, turns: Turns) -> None:
     """The parts that stay bytes are not looked at character by character later on."""
-    decoder = _Utf8Decoder()
-    view = memoryview(body)
     try:
+        if len(body) <= SLICE_BYTES:
+            body.decode()
+            return
+        decoder, view = _Utf8Decoder(), memoryview(body)
         for begin in range(0, len(body), SLICE_BYTES):
             end = begin + SLICE_BYTES
             decoder.decode(view[begin:end], final=end >= len(body))
-            await turns.took(min(SLICE_BYTES, len(body) - begin) // 4)
+            if turns.are_due((min(end, len(body)) - begin) // 4):
+                await turns.rest()
     except UnicodeDecodeError:
         raise _invalid("The body is not valid UTF-8.") from None
 
@@ -202,25 +206,29 @@ async def _check_messages(messages_json: bytes, turns: Turns) -> None:
     raw_messages: list[Raw] = _decode(_list_decoder, messages_json, "messages")
     if not raw_messages:
         raise _invalid("messages must not be empty.", "messages")
-    await turns.took(len(messages_json))
+    if turns.are_due(len(messages_json)):
+        await turns.rest()
     for index, raw_message in enumerate(raw_messages):
-        await _check_message(raw_message, f"messages[{index}]", turns)
+        name = f"messages[{index}]"
+        message: Message = _decode(_message_decoder, raw_message, name)
+        if turns.are_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
+            await turns.rest()
+        if isinstance(message, AssistantMessage):
+            await _check_calls(message, name, turns)
+            if message.content == _NULL:
+                continue
+        # A string was found to be one when the body was read, and may be long.
+        if memoryview(message.content)[0] != _QUOTE:
+            await _check_parts(message.content, f"{name}.content", turns)
 
 
-async def _check_message(raw_message: Raw, name: str, turns: Turns) -> None:
-    message: Message = _decode(_message_decoder, raw_message, name)
-    await turns.took(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
-    if isinstance(message, AssistantMessage):
-        for index, raw_call in enumerate(message.tool_calls or ()):
-            _decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
-            await turns.took(BYTES_PER_ELEMENT)
-        if message.content == _NULL:
-            if not message.tool_calls:
-                raise _invalid("An assistant message needs content or tool_calls.", f"{name}.content")
-            return
-    # A string was found to be one when the body was read, and may be long.
-    if memoryview(message.content)[0] != _QUOTE:
-        await _check_parts(message.content, f"{name}.content", turns)
+async def _check_calls(message: AssistantMessage, name: str, turns: Turns) -> None:
+    if message.content == _NULL and not message.tool_calls:
+        raise _invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+    for index, raw_call in enumerate(message.tool_calls or ()):
+        _decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
+        if turns.are_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
+            await turns.rest()
 
 
 async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
@@ -228,14 +236,16 @@ async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
         part: TextPart = _decode(_part_decoder, raw_part, f"{name}[{index}]")
         if part.type != "text" or part.text is None:
             raise _invalid("Content parts must be of the form {type: 'text', text: string}.", name)
-        await turns.took(len(memoryview(raw_part)) + BYTES_PER_ELEMENT)
+        if turns.are_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
+            await turns.rest()
 
 
 async def _check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
     if not tools_json:
         return frozenset()
     raw_tools: list[Raw] = _decode(_list_decoder, tools_json, "tools")
-    await turns.took(len(tools_json))
+    if turns.are_due(len(tools_json)):
+        await turns.rest()
     names = set()
     for index, raw_tool in enumerate(raw_tools):
         tool: ToolDefinition = _decode(_tool_decoder, raw_tool, f"tools[{index}]")
@@ -245,7 +255,8 @@ async def _check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
                 f"tools[{index}].function.name",
             )
         names.add(tool.function.name)
-        await turns.took(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT)
+        if turns.are_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
+            await turns.rest()
     return frozenset(names)
 
 

@@ -8,7 +8,10 @@ REST_S = 0.002
 
 
 class Turns:
-    """Adds up work, in whatever unit, and lets others run whenever it comes to a slice.
+    """Adds up work, in whatever unit, and says whenever it comes to a slice:
+
+        if turns.are_due(len(piece)):
+            await turns.rest()
 
     By amount and not by time, so that the same work always yields at the same places; and who has little to do never
     yields, and pays for no more than a sum."""
@@ -19,8 +22,10 @@ class Turns:
         self._slice = slice_size
         self._done = 0
 
-    async def took(self, work: int) -> None:
+    def are_due(self, work: int) -> bool:
         self._done += work
-        if self._done >= self._slice:
-            self._done = 0
-            await asyncio.sleep(REST_S)
+        return self._done >= self._slice
+
+    async def rest(self) -> None:
+        self._done = 0
+        await asyncio.sleep(REST_S)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,35 +62,52 @@ class Prompt:
 
 
 async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Character) -> Prompt:
-    counted, reading = tokens.PatientCount(), Turns(SLICE_BYTES)
-    await counted.add(character.text)
-    await counted.add(tools_json.decode(errors="replace"))
+    counted = tokens.PatientCount()
+    for piece in tokens.slices_of(tools_json.decode(errors="replace")):
+        if counted.add(piece):
+            await counted.rest()
     try:
-        raw_messages = _list.decode(messages_json)
-        await reading.took(len(messages_json))
-        developer_was_renamed = False
-        for index, raw_message in enumerate(raw_messages):
-            message = _message.decode(raw_message)
-            await reading.took(len(memoryview(raw_message)))
-            for text in _texts(message):
-                await counted.add(text)
-            if message.role == "developer":
-                raw_messages[index] = _called_system(raw_message)
-                developer_was_renamed = True
+        messages = await _read(messages_json, counted)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
-    if not raw_messages:
+    if not messages.raw:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
-    if developer_was_renamed:
-        messages_json = b"[" + b",".join(raw_messages) + b"]"
+    if messages.developer_was_renamed:
+        messages_json = b"[" + b",".join(messages.raw) + b"]"
     first = messages_json.index(b"[") + 1
-    prompt_tokens = counted.tokens + TOKENS_PER_MESSAGE * (1 + len(raw_messages)) + TOKENS_BEFORE_ANSWER
+    prompt_tokens = tokens.count_once(character.text) + counted.tokens
+    prompt_tokens += TOKENS_PER_MESSAGE * (1 + len(messages.raw)) + TOKENS_BEFORE_ANSWER
     return Prompt(b"[" + character.message_json + b"," + messages_json[first:], prompt_tokens)
 
 
+class _Messages(NamedTuple):
+    raw: list[msgspec.Raw]
+    developer_was_renamed: bool
+
+
+async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages:
+    turns = Turns(SLICE_BYTES)
+    raw_messages = _list.decode(messages_json)
+    if turns.are_due(len(messages_json)):
+        await turns.rest()
+    developer_was_renamed = False
+    for index, raw_message in enumerate(raw_messages):
+        message = _message.decode(raw_message)
+        if turns.are_due(len(memoryview(raw_message))):
+            await turns.rest()
+        for piece in _texts(message):
+            if counted.add(piece):
+                await counted.rest()
+        if message.role == "developer":
+            raw_messages[index] = _called_system(raw_message)
+            developer_was_renamed = True
+    return _Messages(raw_messages, developer_was_renamed)
+
+
 def _texts(message: _Message) -> Iterator[str]:
+    """In slices."""
     # Even where it is empty: reading a message is work.
-    yield message.name or ""
+    yield from tokens.slices_of(message.name or "")
     if memoryview(message.content)[0] == _BRACKET:
         for raw_part in _list.decode(message.content):
             yield from _text(_part.decode(raw_part).text)
@@ -97,7 +115,7 @@ def _texts(message: _Message) -> Iterator[str]:
         yield from _text(message.content)
     for raw_call in message.tool_calls or ():
         function = _tool_call.decode(raw_call).function
-        yield function.name
+        yield from tokens.slices_of(function.name)
         yield from _text(function.arguments)
 
 

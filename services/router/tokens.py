@@ -4,6 +4,9 @@ For models with another vocabulary that is an estimate, good enough to fit a win
 in the end is what the provider counted, where it says so.
 """
 
+from collections.abc import Iterator
+from functools import cache
+
 from rs_bpe.bpe import openai
 
 from services.chassis.turns import Turns
@@ -64,18 +67,35 @@ def _last_word(text: str) -> int:
 
 
 class PatientCount:
-    """For texts of any length, one after the other: lets others run in between. A cut between two slices of a text may
-    cost a token more."""
+    """Counts slices, one after the other, and says when others should have their turn:
 
-    __slots__ = ("_turns", "tokens")
+    for piece in slices_of(text):
+        if counted.add(piece):
+            await counted.rest()
+    """
+
+    __slots__ = ("_turns", "rest", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
         self._turns = Turns(SLICE_CHARACTERS)
+        self.rest = self._turns.rest
 
-    async def add(self, text: str) -> None:
-        for start in range(0, len(text), SLICE_CHARACTERS):
-            piece = text[start : start + SLICE_CHARACTERS]
-            self.tokens += int(_vocabulary.count(piece))
-            await self._turns.took(len(piece))
-        await self._turns.took(CHARACTERS_PER_TEXT)
+    def add(self, piece: str) -> bool:
+        self.tokens += count(piece)
+        return self._turns.are_due(len(piece) + CHARACTERS_PER_TEXT)
+
+
+def slices_of(text: str) -> Iterator[str]:
+    """A cut between two of them may cost a token more."""
+    if len(text) <= SLICE_CHARACTERS:
+        yield text
+        return
+    for start in range(0, len(text), SLICE_CHARACTERS):
+        yield text[start : start + SLICE_CHARACTERS]
+
+
+@cache
+def count_once(text: str) -> int:
+    """For the few texts that stand in every prompt."""
+    return count(text)

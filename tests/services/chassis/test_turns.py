@@ -20,7 +20,8 @@ async def others_after(work: list[int], slice_size: int) -> list[int]:
     turns = Turns(slice_size)
     for part in work:
         done += 1
-        await turns.took(part)
+        if turns.are_due(part):
+            await turns.rest()
     other.cancel()
     return seen
 

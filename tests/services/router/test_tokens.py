@@ -1,7 +1,7 @@
 """Token counts."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +11,12 @@ from services.router import tokens
 
 def test_known_text_has_its_known_count() -> None:
     assert tokens.count("Hello, world!") == 4
+
+
+async def add_all(counted: tokens.PatientCount, pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        if counted.add(piece):
+            await counted.rest()
 
 
 async def turns_of_others(work: Awaitable[None]) -> int:
@@ -32,7 +38,7 @@ async def turns_of_others(work: Awaitable[None]) -> int:
 async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
     text = "All happy families are alike. " * 20_000
     counted = tokens.PatientCount()
-    turns = await turns_of_others(counted.add(text))
+    turns = await turns_of_others(add_all(counted, tokens.slices_of(text)))
     cuts = len(text) // tokens.SLICE_CHARACTERS
     assert abs(counted.tokens - tokens.count(text)) <= 2 * cuts
     assert turns >= cuts
@@ -40,18 +46,13 @@ async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
 
 async def test_many_small_texts_let_others_run_even_if_there_is_nothing_in_them() -> None:
     counted = tokens.PatientCount()
-
-    async def add_all() -> None:
-        for _ in range(10_000):
-            await counted.add("")
-
-    assert await turns_of_others(add_all()) >= 10
+    assert await turns_of_others(add_all(counted, [""] * 10_000)) >= 10
     assert counted.tokens == 0
 
 
 async def test_small_text_is_counted_at_once() -> None:
     counted = tokens.PatientCount()
-    assert await turns_of_others(counted.add("Hello, world!")) == 0
+    assert await turns_of_others(add_all(counted, tokens.slices_of("Hello, world!"))) == 0
     assert counted.tokens == 4
 
 
