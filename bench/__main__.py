@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench import disk_sync, hot_account, journal, overload
+from bench import cancellation, disk_sync, hot_account, journal, overload, slow_readers
 from bench.progress import Progress
 from bench.report import doubts, table
+
+STEPS = 1 + len(journal.CASES) + len(hot_account.CASES) + overload.STEPS + cancellation.STEPS + slow_readers.STEPS
+VERDICTS = (overload.verdict, cancellation.verdict, slow_readers.verdict)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,13 +25,15 @@ from bench.report import doubts, table
 )
 def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
     """Measure the service on this machine."""
-    progress = Progress(sys.stderr, steps=1 + len(journal.CASES) + len(hot_account.CASES) + overload.STEPS)
+    progress = Progress(sys.stderr, steps=STEPS)
     try:
         rows = [
             *disk_sync.measure(progress),
             *journal.measure(progress),
             *hot_account.measure(seconds, in_flight, progress),
             *overload.measure(seconds, progress),
+            *cancellation.measure(seconds, progress),
+            *slow_readers.measure(progress),
         ]
     except hot_account.BooksWrong as wrong:
         raise click.ClickException(str(wrong)) from None
@@ -36,7 +41,7 @@ def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
         progress.clear()
     machine = {"processors": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version()}
     click.echo(table(rows))
-    click.echo(f"\n{overload.verdict(rows)}")
+    click.echo("\n" + "\n".join(verdict(rows) for verdict in VERDICTS))
     if (doubt := doubts(rows)) is not None:
         click.echo(f"\n{doubt}")
     if json_file is not None:

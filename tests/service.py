@@ -230,6 +230,9 @@ class Service:
         """What was booked for the account's requests, the oldest first."""
         return read_entries(self.data, account_id, self._database_url)
 
+    def read_routes(self) -> str:
+        return self._routes.read_text()
+
     def write_routes(self, routes: str) -> None:
         """For the router to find when it is asked to read them again."""
         self._routes.write_text(routes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import cancellation, slow_readers
 from bench.hot_account import CASES, BooksWrong, check_books
 from bench.load import GRANT_NANOS, Outcome
 from bench.overload import CURVE, EDGE_CURVE, FAIRNESS
@@ -30,6 +31,7 @@ def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) ->
     rows = json.loads(figures_file.read_text())["rows"]
     assert all(row["case"] in done.stdout for row in rows)
     measurements = {"disk sync", "journal", "hot account", CURVE, FAIRNESS, EDGE_CURVE}
+    measurements |= {cancellation.MEASUREMENT, slow_readers.MEASUREMENT}
     assert {row["measurement"] for row in rows} == measurements
     on_hot_account = {row["case"]: row["figures"] for row in rows if row["measurement"] == "hot account"}
     assert list(on_hot_account) == [case.name for case in CASES]
@@ -43,6 +45,14 @@ def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) ->
     assert list(curve) == ["peak", "0.5x", "1x", "1.5x", "2x", "3x"]
     assert max(figures["of the peak %"] for figures in curve.values()) == 100
     assert "Goodput at 3x is" in done.stdout
+
+    assert all(row["figures"]["clients"] > 0 for row in rows if row["measurement"] == cancellation.MEASUREMENT)
+    # Memory is not a matter of how busy the machine is.
+    assert all(
+        row["figures"]["KB a reader"] <= slow_readers.PROMISED_KB
+        for row in rows
+        if row["measurement"] == slow_readers.MEASUREMENT
+    )
 
 
 def test_run_that_lost_nothing_is_believed() -> None:

@@ -8,7 +8,7 @@ from protos.type.v1.exchange_pb2 import Item
 MESSAGE_BYTES = 64 * 1024
 # How far a call may run ahead of its reader, and what each message counts beside its payload: while it waits it is an
 # object of its own, and most are so small that they are little else.
-WINDOW_BYTES = 128 * 1024
+WINDOW_BYTES = 64 * 1024
 MESSAGE_OVERHEAD_BYTES = 64
 
 _ITEM_OVERHEAD_BYTES = 32

@@ -24,10 +24,10 @@ LARGEST_FAILURE_BYTES = 16 * 1024
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
 # How much of an answer may wait for a client that does not read, in aiohttp and in the kernel: one read brings all that
 # the kernel has, and would have it grow to megabytes. It is still far more than a model writes in a round trip.
-READ_AHEAD_BYTES = 32 * 1024
+READ_AHEAD_BYTES = 16 * 1024
 RECEIVE_BUFFER_BYTES = 32 * 1024
 # Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
-MOST_EVENTS_A_PIECE = 128
+MOST_EVENTS_A_PIECE = 32
 # Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
 KEEP_ALIVE_S = 4.0
 # How long to wait for the usage that follows the answer, and for the end of the response after that.

@@ -1,0 +1,124 @@
+"""What clients cost that stop reading while their model goes on: memory, in all our processes together."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.processors import Watch
+from bench.progress import Progress
+from bench.report import Row
+from tests.e2e.raw_http import OpenChat, post_chat
+from tests.service import Service, UpstreamThread, wait_until
+from tests.upstream import Recorded, Reply, Upstream
+
+MEASUREMENT: Final = "slow readers"
+PROMISED_KB: Final = 512.0
+READERS: Final = 50
+EVENTS_A_WRITE: Final = 50
+# Some answers before it, so that what every process needs once is there.
+WARM_UP_CHATS: Final = 10
+# Nothing was written for so long: everybody waits for the readers.
+STILL_S: Final = 2.0
+STEPS: Final = 1
+
+SETTINGS: Final = {
+    "LEGATO_REQUESTS_PER_MINUTE": "1000000",
+    "LEGATO_REQUEST_BURST": "100000",
+}
+CHAT: Final[dict[str, Any]] = {
+    "model": "mezzo",
+    "messages": [{"role": "user", "content": "How is the weather?"}],
+    "stream": True,
+}
+EVENT: Final = (
+    b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+    b'[{"index":0,"delta":{"content":" rain"},"finish_reason":null}]}\n\n'
+)
+EVENTS: Final = 100_000
+
+
+class Endless(Upstream):
+    """Writes on for as long as somebody takes it; all answers are the same list."""
+
+    def __init__(self, events_a_write: int) -> None:
+        super().__init__()
+        self._writes = [EVENT * events_a_write] * (EVENTS // events_a_write)
+        self.write_bytes = len(self._writes[0])
+        self.is_endless = True
+
+    def write_stream(self, reply: Reply, recorded: Recorded) -> list[bytes]:
+        return self._writes if self.is_endless else super().write_stream(reply, recorded)
+
+
+def measure(progress: Progress) -> Iterator[Row]:
+    progress.step(MEASUREMENT, expected_s=30)
+    upstream = Endless(EVENTS_A_WRITE)
+    with UpstreamThread(upstream), Service(upstream, SETTINGS) as service:
+        yield _measure("a fast model", service, upstream)
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    most_kb = max(row.figures["KB a reader"] or 0.0 for row in rows if row.measurement == MEASUREMENT)
+    kept = "kept" if most_kb <= PROMISED_KB else "BROKEN"
+    return f"A reader that stops costs {most_kb:.0f} KB; promised are at most {PROMISED_KB:.0f} KB: {kept}."
+
+
+def _measure(name: str, service: Service, upstream: Endless) -> Row:
+    watch = Watch({}, family=os.getpid())
+    account = service.new_account("1000000")
+    api_key = service.new_key(account)
+    upstream.is_endless = False
+    for _ in range(WARM_UP_CHATS):
+        post_chat(service, api_key, CHAT)
+    upstream.is_endless = True
+    upstream.requests.clear()
+    processes = {process: state["pid"] for process, state in service.states().items() if state["pid"]}
+    before = _held_kb(processes)
+    readers = [OpenChat(service, api_key, CHAT, receive_buffer_bytes=4096) for _ in range(READERS)]
+    _wait_until_still(upstream)
+    stalled = list(upstream.requests)
+    after = _held_kb(processes)
+    grown_kb = {process: after[process] - before[process] for process in processes}
+    # A model that answers, for somebody who reads.
+    upstream.is_endless = False
+    asked_at_s = time.monotonic()
+    answer = post_chat(service, api_key, CHAT)
+    assert answer.body.endswith(b"data: [DONE]\n\n"), "who does read is not answered"
+    others_wait_ms = 1000 * (time.monotonic() - asked_at_s)
+    assert not any(request.ended.is_set() for request in stalled), "some were cut off before all had stopped"
+    for reader in readers:
+        reader.leave()
+    wait_until(lambda: all(request.aborted for request in stalled))
+    service.settled_balance_nanos(account)
+    ends = [hold.end for hold in service.holds(account)]
+    assert ends.count("client_gone") == READERS, f"not all were booked as gone: {ends}"
+    figures: dict[str, float | None] = {
+        "readers": float(READERS),
+        "KB a reader": sum(max(0.0, kb) for kb in grown_kb.values()) / READERS,
+        "edge KB": sum(kb for process, kb in grown_kb.items() if process.startswith("edge")) / READERS,
+        "router KB": grown_kb["router"] / READERS,
+        "written upstream KB": max(request.writes for request in stalled) * upstream.write_bytes / 1024,
+        "another chat ms": others_wait_ms,
+    }
+    return Row(MEASUREMENT, name, figures, watch.spent().others_share)
+
+
+def _wait_until_still(upstream: Upstream) -> None:
+    written, since_s = -1, time.monotonic()
+    while len(upstream.requests) < READERS or time.monotonic() - since_s < STILL_S:
+        now_written = sum(request.writes for request in upstream.requests)
+        if now_written != written:
+            written, since_s = now_written, time.monotonic()
+        time.sleep(0.1)
+
+
+def _held_kb(processes: dict[str, int]) -> dict[str, float]:
+    """What a process has for itself alone: neither its program nor the kernel's buffers of its sockets."""
+    return {process: _rss_anon_kb(process_id) for process, process_id in processes.items()}
+
+
+def _rss_anon_kb(process_id: int) -> float:
+    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
