@@ -1,0 +1,164 @@
+"""The messages and tools of a chat, checked in full where they stand: they travel on as the bytes they came in."""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from edge.mistakes import decode, invalid
+from services.chassis.turns import Turns
+
+# What it takes to check an element of a list, however short, as if it were bytes to read.
+BYTES_PER_ELEMENT = 64
+
+_NULL = Raw(b"null")
+_QUOTE = ord('"')
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+# Of the structs below a prompt may have a hundred thousand. They form no circles: the collector need not follow them.
+
+
+class TextPart(Struct, gc=False):
+    type: str
+    text: str | None = None
+
+
+# Checked when the rest of a message has been.
+Content = str | Annotated[list[Raw], Meta(min_length=1)]
+
+
+class CalledFunction(Struct, gc=False):
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct, gc=False):
+    id: Annotated[str, Meta(min_length=1)]
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class SystemMessage(Struct, tag_field="role", tag="system", gc=False):
+    content: Raw
+
+
+class DeveloperMessage(Struct, tag_field="role", tag="developer", gc=False):
+    content: Raw
+
+
+class UserMessage(Struct, tag_field="role", tag="user", gc=False):
+    content: Raw
+
+
+class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
+    content: Raw = _NULL
+    tool_calls: list[Raw] | None = None
+
+
+class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
+    content: Raw
+    tool_call_id: Annotated[str, Meta(min_length=1)]
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class FunctionDefinition(Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ToolDefinition(Struct):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class _NamedFunction(Struct):
+    name: str
+
+
+class _ForcedTool(Struct):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_content_decoder: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content)
+_part_decoder = msgspec.json.Decoder(TextPart)
+_tool_call_decoder = msgspec.json.Decoder(ToolCall)
+_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_tool_decoder = msgspec.json.Decoder(ToolDefinition)
+_tool_choice_decoder = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ForcedTool)
+
+
+async def check_messages(messages_json: bytes, turns: Turns) -> None:
+    if not messages_json:
+        raise invalid("messages is missing.", "messages")
+    raw_messages: list[Raw] = decode(_list_decoder, messages_json, "messages")
+    if not raw_messages:
+        raise invalid("messages must not be empty.", "messages")
+    if turns.are_due(len(messages_json)):
+        await turns.rest()
+    for index, raw_message in enumerate(raw_messages):
+        name = f"messages[{index}]"
+        message: Message = decode(_message_decoder, raw_message, name)
+        if turns.are_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
+            await turns.rest()
+        if isinstance(message, AssistantMessage):
+            await _check_calls(message, name, turns)
+            if message.content == _NULL:
+                continue
+        # A string was found to be one when the body was read, and may be long.
+        if memoryview(message.content)[0] != _QUOTE:
+            await _check_parts(message.content, f"{name}.content", turns)
+
+
+async def _check_calls(message: AssistantMessage, name: str, turns: Turns) -> None:
+    if message.content == _NULL and not message.tool_calls:
+        raise invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+    for index, raw_call in enumerate(message.tool_calls or ()):
+        decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
+        if turns.are_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
+            await turns.rest()
+
+
+async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
+    for index, raw_part in enumerate(decode(_content_decoder, content, name)):
+        part: TextPart = decode(_part_decoder, raw_part, f"{name}[{index}]")
+        if part.type != "text" or part.text is None:
+            raise invalid("Content parts must be of the form {type: 'text', text: string}.", name)
+        if turns.are_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
+            await turns.rest()
+
+
+async def check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
+    if not tools_json:
+        return frozenset()
+    raw_tools: list[Raw] = decode(_list_decoder, tools_json, "tools")
+    if turns.are_due(len(tools_json)):
+        await turns.rest()
+    names = set()
+    for index, raw_tool in enumerate(raw_tools):
+        tool: ToolDefinition = decode(_tool_decoder, raw_tool, f"tools[{index}]")
+        if not _TOOL_NAME.fullmatch(tool.function.name):
+            raise invalid(
+                "A function's name has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
+                f"tools[{index}].function.name",
+            )
+        names.add(tool.function.name)
+        if turns.are_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
+            await turns.rest()
+    return frozenset(names)
+
+
+def check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
+    if not tool_choice_json:
+        return
+    choice = decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
+    if isinstance(choice, _ForcedTool) and choice.function.name not in tool_names:
+        raise invalid("tool_choice names a function that is not among the tools.", "tool_choice")
+    if choice == "required" and not tool_names:
+        raise invalid("tool_choice asks for a tool, and there are none.", "tool_choice")
