@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from services.router.providers.base import Call, Failure, ProviderError, ProviderUsage, Timeouts
+from services.router.providers.http import MOST_EVENTS_A_PIECE
 from services.router.providers.openai import OpenAIProvider
 from services.router.providers.short_ids import short_id
 from tests.services.router.harness import QUICK
@@ -99,6 +100,17 @@ async def test_events_of_one_read_make_one_piece(upstream: Upstream, provider: O
     [piece] = await pieces_of(provider)
     assert piece.contents == ["a", "b", "c"]
     assert piece.last
+
+
+async def test_many_events_of_one_read_make_pieces_of_a_bounded_size(
+    upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    words = [f"{number} " for number in range(5 * MOST_EVENTS_A_PIECE)]
+    upstream.replies.append(Reply(contents=words, at_once=True))
+    pieces = await pieces_of(provider)
+    assert max(len(piece.contents) for piece in pieces) <= MOST_EVENTS_A_PIECE
+    assert text_of(pieces) == "".join(words)
+    assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
 
 
 async def test_text_after_a_tool_call_stays_after_it(upstream: Upstream, provider: OpenAIProvider) -> None:
