@@ -164,8 +164,12 @@ class FaultProxy:
         task = asyncio.ensure_future(self._connect(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        with suppress(asyncio.CancelledError):
-            await task
+        try:
+            with suppress(asyncio.CancelledError):
+                await task
+        finally:
+            # Here, since a task that is cancelled before it begins closes nothing.
+            writer.close()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self._faults)
@@ -180,7 +184,6 @@ class FaultProxy:
             _reset(writer)
         finally:
             self.connections.discard(connection)
-            writer.close()
 
     async def _open_target(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._target.startswith("unix:"):
