@@ -80,11 +80,13 @@ class Connection:
         finally:
             for way in ways:
                 way.cancel()
-            outcomes = await asyncio.gather(*ways, return_exceptions=True)
-            if any(isinstance(outcome, ConnectionError) for outcome in outcomes):
-                self.reset()
-            for writer in self._writers:
-                writer.close()
+            try:
+                outcomes = await asyncio.gather(*ways, return_exceptions=True)
+                if any(isinstance(outcome, ConnectionError) for outcome in outcomes):
+                    self.reset()
+            finally:
+                for writer in self._writers:
+                    writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction) -> None:
         due: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -155,21 +157,19 @@ class FaultProxy:
 
     async def __aexit__(self, *failure: object) -> None:
         self._server.close()
+        # Whoever was let in just before is let in by now.
+        await asyncio.sleep(0.01)
         for task in self._running.copy():
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._connect(reader, writer))
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """No coroutine: what is cancelled before it begins closes nothing."""
+        task = asyncio.create_task(self._connect(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        try:
-            with suppress(asyncio.CancelledError):
-                await task
-        finally:
-            # Here, since a task that is cancelled before it begins closes nothing.
-            writer.close()
+        task.add_done_callback(lambda _: writer.close())
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self._faults)
