@@ -64,11 +64,13 @@ class Edge:
         refusal decides how much is left for those who are served. None: it is to be looked at as usual."""
         if scope["path"] != CHAT_PATH or scope["method"] != "POST":
             return None
-        error = self._chat.entrance.refusal(scope["headers"])
-        if error is None:
+        refusal = self._chat.entrance.refusal(scope["headers"])
+        if refusal is None:
             return None
+        error, rates = refusal
         identity = (b"x-request-id", new_request_id().encode())
-        return error.wire.http_status, [*error_headers(error), identity, *self._cors.headers(scope)], error_body(error)
+        headers = [*error_headers(error), *rates, identity, *self._cors.headers(scope)]
+        return error.wire.http_status, headers, error_body(error)
 
     async def _answer(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
         if scope["method"] == "OPTIONS":

@@ -25,19 +25,26 @@ class ChatEndpoint:
     surroundings: Surroundings
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
-        async with self.entrance.chat(scope) as visit:
-            admission = visit.admission
-            try:
-                chat = await self._open(scope, receive, send, request_id, visit)
-                async with chat.given_up_when_gone(receive):
-                    await chat.run()
-            except LegatoError as error:
-                if error.reason in TAKES_NOTHING:
-                    admission.give_back()
-                await send_error(send, error, admission.headers)
-            finally:
-                # Where no chat came of it, no tokens were used.
-                admission.use(0)
+        try:
+            async with self.entrance.chat(scope) as visit:
+                await self._serve(scope, receive, send, request_id, visit)
+        except LegatoError as error:
+            # It was not let in.
+            await send_error(send, error, await self.entrance.rates(scope, error))
+
+    async def _serve(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> None:
+        admission = visit.admission
+        try:
+            chat = await self._open(scope, receive, send, request_id, visit)
+            async with chat.given_up_when_gone(receive):
+                await chat.run()
+        except LegatoError as error:
+            if error.reason in TAKES_NOTHING:
+                admission.give_back()
+            await send_error(send, error, admission.headers)
+        finally:
+            # Where no chat came of it, no tokens were used.
+            admission.use(0)
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
         given = await self.bodies.read(scope, receive)

@@ -38,14 +38,31 @@ class Entrance:
         await self._metering.admit(principal)
         return principal
 
-    def refusal(self, headers: Headers) -> LegatoError | None:
-        """Of a chat for which there is no room, as `chat` would raise it, told without anything having begun."""
+    def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
+        """Of a chat for which there is no room, as `chat` would raise it, told without anything having begun; and what
+        is left of the key's rates."""
         if not self._saturation.is_reached:
             return None
         principal = self._principals.recall(headers)
         if principal is None or not principal.may(Scope.SCOPE_INFERENCE):
             return None
-        return self._saturation.refusal(principal.key_id)
+        rates = self._metering.last_rates(principal)
+        error = None if rates is None else self._saturation.refusal(principal.key_id)
+        return None if error is None or rates is None else (error, rates)
+
+    async def rates(self, scope: HttpScope, error: LegatoError) -> Headers:
+        """What a chat that was not let in is told of its key's rates; and who has no key, of wrong keys'."""
+        if error.reason is Reason.RATE_LIMITED:
+            # It says so itself.
+            return []
+        principal = self._principals.recall(scope["headers"])
+        if principal is None:
+            return self._strangers.rates(scope)
+        try:
+            return await self._metering.rates(principal)
+        except LegatoError:
+            # Metering is away, and has never been asked about this key.
+            return []
 
     @asynccontextmanager
     async def chat(self, scope: HttpScope) -> AsyncIterator[Visit]:

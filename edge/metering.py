@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from edge.asgi import Headers
 from edge.journal import Slot
 from edge.principals import Principal
-from edge.rates import Admission
+from edge.rates import Admission, LastRates, rate_headers
 from edge.services import MeteringReplica
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis import failpoints
@@ -37,19 +38,29 @@ class Metering:
         # By request.
         self._settlements: dict[str, asyncio.Task[None]] = {}
         self._corrections: set[asyncio.Task[None]] = set()
+        self._last_rates = LastRates(clock)
 
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
         """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
         the admission corrects later. Who asks for none is not held to the rate of tokens."""
-        request = pb.AdmitRequest(
-            key_id=principal.key_id,
-            account_id=principal.account_id,
-            requests_per_minute=principal.requests_per_minute,
-            tokens_per_minute=principal.tokens_per_minute,
-            tokens=tokens,
-        )
+        request = _question(principal, tokens)
         rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
         return Admission(request, rate, self._correct)
+
+    async def rates(self, principal: Principal) -> Headers:
+        """What is left of the key's rates, for a request that takes nothing."""
+        if (headers := self.last_rates(principal)) is not None:
+            return headers
+        request = _question(principal, only_looks=True)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
+        return rate_headers(rate)
+
+    def last_rates(self, principal: Principal) -> Headers | None:
+        """The same, where it is known without asking anybody."""
+        rate = self._last_rates.recall(principal.key_id)
+        return None if rate is None else rate_headers(rate)
 
     async def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> pb.ReserveResponse:
         """`on_repeat` is called when an answer was lost and the question is asked again."""
@@ -161,6 +172,17 @@ class Metering:
         """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""
         self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
         asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.resolve, slot)
+
+
+def _question(principal: Principal, tokens: int = 0, *, only_looks: bool = False) -> pb.AdmitRequest:
+    return pb.AdmitRequest(
+        key_id=principal.key_id,
+        account_id=principal.account_id,
+        requests_per_minute=principal.requests_per_minute,
+        tokens_per_minute=principal.tokens_per_minute,
+        tokens=tokens,
+        only_looks=only_looks,
+    )
 
 
 def _resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:

@@ -107,10 +107,6 @@ class Principals:
             self._standings.doubt([principal.key_id])
         return standing
 
-    def running(self, key_id: str) -> int:
-        """How many answers of this key are under way."""
-        return self._standings.running(key_id)
-
     async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
         """One question for all who wait with the same key: an edge that has lost its lease because it is busy would
         else be kept busy by asking. An answer counts from when its question was sent, whoever hears it."""

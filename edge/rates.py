@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from edge.asgi import Headers
 from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.clock import Clock
 
 MINUTE_MS = 60_000
 # Where no limit on tokens is set, what bounds them is the rate of requests, each with at most this many.
@@ -55,6 +56,44 @@ class Admission:
             refused=refused,
             tokens=tokens,
         )
+
+
+class LastRates:
+    """What was last told of keys' rates, for answers that are given without asking for them."""
+
+    def __init__(self, clock: Clock, most: int = 10_000) -> None:
+        self._clock = clock
+        self._most = most
+        self._by_key_id: dict[str, tuple[pb.AdmitResponse, float]] = {}
+
+    def note(self, key_id: str, rate: pb.AdmitResponse) -> None:
+        self._by_key_id[key_id] = rate, self._clock.elapsed_s()
+        if len(self._by_key_id) > self._most:
+            del self._by_key_id[next(iter(self._by_key_id))]
+
+    def recall(self, key_id: str) -> pb.AdmitResponse | None:
+        """With what has come back since."""
+        if (told := self._by_key_id.get(key_id)) is None:
+            return None
+        rate, told_at_s = told
+        return _refilled(rate, int((self._clock.elapsed_s() - told_at_s) * 1000))
+
+
+def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:
+    # What is left to refill says how much a whole bucket holds: a rate of requests is never overdrawn.
+    refilled_ms = min(elapsed_ms, rate.reset_requests_ms)
+    refilled = pb.AdmitResponse(
+        limit_requests=rate.limit_requests,
+        remaining_requests=rate.remaining_requests + refilled_ms * rate.limit_requests // MINUTE_MS,
+        reset_requests_ms=rate.reset_requests_ms - refilled_ms,
+    )
+    if rate.limit_tokens:
+        # This one may be; but it holds a minute's worth.
+        reset_ms = max(0, rate.reset_tokens_ms - elapsed_ms)
+        refilled.limit_tokens = rate.limit_tokens
+        refilled.remaining_tokens = max(0, rate.limit_tokens - -(-reset_ms * rate.limit_tokens // MINUTE_MS))
+        refilled.reset_tokens_ms = reset_ms
+    return refilled
 
 
 def _given_back(rate: pb.AdmitResponse, tokens: int) -> pb.AdmitResponse:

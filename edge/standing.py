@@ -60,9 +60,6 @@ class Standings:
             if not running:
                 del self._by_key_id[standing.key_id]
 
-    def running(self, key_id: str) -> int:
-        return len(self._by_key_id.get(key_id, ()))
-
     def refuse(self, key_ids: Iterable[str]) -> None:
         for key_id in key_ids:
             for standing in self._by_key_id.get(key_id, ()):

@@ -7,7 +7,9 @@ there may be thousands of people, and one of them may be guessing.
 import ipaddress
 
 from edge.addresses import Address, Addresses
-from edge.asgi import HttpScope
+from edge.asgi import Headers, HttpScope
+from edge.rates import rate_headers
+from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.gcra import Buckets, Rate
@@ -27,13 +29,32 @@ class Strangers:
         """After a wrong key. Raises TOO_MANY_WRONG_KEYS."""
         if self._rate is None:
             return
-        address = self._addresses.of(scope)
-        if address is None or address.is_loopback:
+        address = self._counted(scope)
+        if address is None:
             return
         wait_ns = self._buckets.take(_stranger(address), self._rate)
         if wait_ns:
             message = "Too many wrong API keys came from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
+
+    def rates(self, scope: HttpScope) -> Headers:
+        """What is left of an address's wrong keys, in the form in which a key is told its rates."""
+        if self._rate is None:
+            return []
+        address = self._counted(scope)
+        ahead_ns = 0 if address is None else self._buckets.ahead_ns(_stranger(address), self._buckets.now_ns())
+        return rate_headers(
+            AdmitResponse(
+                limit_requests=self._rate.per_minute,
+                remaining_requests=self._rate.remaining(ahead_ns),
+                reset_requests_ms=-(-ahead_ns // 1_000_000),
+            )
+        )
+
+    def _counted(self, scope: HttpScope) -> Address | None:
+        """Nobody guesses keys from the machine itself."""
+        address = self._addresses.of(scope)
+        return None if address is None or address.is_loopback else address
 
     def __len__(self) -> int:
         return len(self._buckets)

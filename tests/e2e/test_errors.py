@@ -5,7 +5,8 @@ from collections.abc import Callable
 import openai
 import pytest
 
-from tests.e2e.chats import QUESTION
+from tests.e2e.chats import CHAT, QUESTION
+from tests.e2e.raw_http import post_chat
 from tests.service import Service
 from tests.upstream import Reply, Upstream
 
@@ -104,6 +105,27 @@ def test_too_many_requests_429(service: Service, client: openai.OpenAI, account:
     assert 1 <= int(raised.value.response.headers["retry-after"]) <= 60
     assert raised.value.response.headers["x-ratelimit-limit-requests"] == "1"
     assert raised.value.response.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+def test_every_answer_to_a_chat_tells_what_is_left_of_the_rates(service: Service, upstream: Upstream) -> None:
+    account = service.new_account()
+    asked = {
+        200: (service.new_key(account), CHAT),
+        400: (service.new_key(account), {}),
+        401: ("sk-legato-nobody", CHAT),
+        402: (service.new_key(service.new_account(credits="0")), CHAT),
+        403: (service.new_key(account, ["usage"]), CHAT),
+    }
+    for status, (api_key, body) in asked.items():
+        answer = post_chat(service, api_key, body)
+        assert answer.status == status
+        told = {name for name in answer.headers if name.startswith("x-ratelimit-")}
+        assert told == {
+            f"x-ratelimit-{what}-{of}" for of in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+        }
+    # Who was refused has used nothing up.
+    refused = post_chat(service, asked[403][0], CHAT)
+    assert refused.headers["x-ratelimit-remaining-requests"] == "200"
 
 
 def test_credit_held_by_running_requests_429(service: Service, upstream: Upstream) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from edge.addresses import Addresses
+from edge.asgi import Headers
 from edge.entrance import Entrance
-from edge.principals import Scope
+from edge.principals import Principal, Scope
 from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
 from edge.strangers import Strangers
 from services.chassis.admission import LEAST_SAMPLES
@@ -17,6 +17,8 @@ from services.chassis.log import Log
 from tests.edge.auth_house import AuthHouse, bearer
 from tests.fakes import FakeClock
 
+RATES: Headers = [(b"x-ratelimit-remaining-requests", b"199")]
+
 
 @pytest.fixture
 async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[AuthHouse]:
@@ -24,14 +26,23 @@ async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log)
         yield house
 
 
+class KnownRates:
+    """Of a metering that has been asked about every key, or about none."""
+
+    headers: Headers | None = RATES
+
+    def last_rates(self, principal: Principal) -> Headers | None:
+        return self.headers
+
+
 class Door:
     def __init__(self, house: AuthHouse, clock: FakeClock) -> None:
         self._clock = clock
         self._house = house
         self.saturation = Saturation(clock)
-        metering: Any = None
+        self.metering = KnownRates()
         strangers = Strangers(0, Addresses(), clock)
-        self.entrance = Entrance(house.principals, strangers, self.saturation, metering)
+        self.entrance = Entrance(house.principals, strangers, self.saturation, self.metering)  # type: ignore[arg-type]
 
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""
@@ -48,8 +59,8 @@ class Door:
             gate.leave(key_id)
 
     def refusal(self, api_key: str) -> Reason | None:
-        error = self.entrance.refusal(bearer(api_key))
-        return None if error is None else error.reason
+        refusal = self.entrance.refusal(bearer(api_key))
+        return None if refusal is None else refusal[0].reason
 
     async def known(self, *scopes: "Scope.ValueType") -> tuple[str, str]:
         """A key that the edge remembers, and its id."""
@@ -67,6 +78,10 @@ async def test_chat_is_sent_away_at_once_where_there_is_no_room_for_it(house: Au
     await house.leased()
 
     assert door.refusal(api_key) is Reason.SATURATED
+    assert door.entrance.refusal(bearer(api_key))[1] == RATES  # type: ignore[index]
+    # What is not known must be asked for, so nothing is told at once.
+    door.metering.headers = None
+    assert door.refusal(api_key) is None
 
 
 async def test_who_is_not_known_or_may_not_chat_is_told_that_first(house: AuthHouse, clock: FakeClock) -> None:

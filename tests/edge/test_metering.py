@@ -42,6 +42,15 @@ async def test_tokens_are_let_in_until_too_few_are_left(metering_house: Metering
     await metering_house.metering.admit(ANN, 400)
 
 
+async def test_rates_that_are_only_looked_at_stay_as_they_are(metering_house: MeteringHouse) -> None:
+    assert metering_house.metering.last_rates(ANN) is None
+    assert left(await metering_house.metering.rates(ANN)) == (3, 1_000)
+    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (2, 900)
+    # And from now on nobody needs to be asked.
+    await metering_house.shut()
+    assert left(await metering_house.metering.rates(ANN)) == (2, 900)
+
+
 async def test_what_was_guessed_too_high_is_given_back(metering_house: MeteringHouse) -> None:
     admission = await metering_house.metering.admit(ANN, 900)
     admission.use(200)

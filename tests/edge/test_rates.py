@@ -1,9 +1,10 @@
 import pytest
 
 from edge.errors import error_headers
-from edge.rates import Admission, duration, rate_headers
+from edge.rates import Admission, LastRates, duration, rate_headers
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from tests.fakes import FakeClock
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,30 @@ def test_refused_request_is_given_back_with_the_limits_it_was_taken_by() -> None
     )
     assert dict(refused.headers)[b"x-ratelimit-remaining-requests"] == b"4"
     assert dict(refused.headers)[b"x-ratelimit-reset-requests"] == b"0ms"
+
+
+def test_last_rates_are_told_with_what_has_come_back_since() -> None:
+    clock = FakeClock()
+    rates = LastRates(clock)
+    told = pb.AdmitResponse(
+        limit_requests=60, remaining_requests=2, reset_requests_ms=2_000,
+        limit_tokens=6_000, remaining_tokens=0, reset_tokens_ms=61_000,
+    )  # fmt: skip
+    rates.note("key_a", told)
+    assert rates.recall("key_a") == told
+    clock.advance(1.5)
+    assert rates.recall("key_a") == pb.AdmitResponse(
+        limit_requests=60, remaining_requests=3, reset_requests_ms=500,
+        limit_tokens=6_000, remaining_tokens=50, reset_tokens_ms=59_500,
+    )  # fmt: skip
+    clock.advance(100)
+    assert rates.recall("key_a") == pb.AdmitResponse(
+        limit_requests=60, remaining_requests=4, limit_tokens=6_000, remaining_tokens=6_000
+    )
+
+
+def test_only_so_many_last_rates_are_kept() -> None:
+    rates = LastRates(FakeClock(), most=2)
+    for key_id in ("key_a", "key_b", "key_c"):
+        rates.note(key_id, pb.AdmitResponse(limit_requests=60))
+    assert [rates.recall(key_id) is None for key_id in ("key_a", "key_b", "key_c")] == [True, False, False]

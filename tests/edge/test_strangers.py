@@ -82,3 +82,19 @@ def test_many_addresses_take_little_room() -> None:
         clock.advance(0.01)
 
     assert len(counted) < 10_000
+
+
+def told(counted: Strangers, client: str) -> tuple[str, str]:
+    headers = dict(counted.rates(scope(client)))
+    assert len(headers) == 6
+    limit, remaining = headers[b"x-ratelimit-limit-requests"], headers[b"x-ratelimit-remaining-requests"]
+    return limit.decode(), remaining.decode()
+
+
+def test_stranger_is_told_how_many_wrong_keys_are_left() -> None:
+    counted = strangers(FakeClock())
+    counted.count(scope("203.0.113.7"))
+    assert told(counted, "203.0.113.7") == ("60", "59")
+    assert told(counted, "203.0.113.8") == ("60", "60")
+    assert told(counted, "127.0.0.1") == ("60", "60")
+    assert strangers(FakeClock(), per_minute=0).rates(scope("203.0.113.7")) == []

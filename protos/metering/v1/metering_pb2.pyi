@@ -172,12 +172,15 @@ class AdmitRequest(_message.Message):
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    ONLY_LOOKS_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     requests_per_minute: _builtins.int
     """Absent: the service's own default."""
     tokens_per_minute: _builtins.int
     tokens: _builtins.int
+    only_looks: _builtins.bool
+    """Takes nothing and is never refused: it asks what is left."""
     def __init__(
         self,
         *,
@@ -186,10 +189,11 @@ class AdmitRequest(_message.Message):
         requests_per_minute: _builtins.int | None = ...,
         tokens_per_minute: _builtins.int | None = ...,
         tokens: _builtins.int = ...,
+        only_looks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens", b"tokens", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "key_id", b"key_id", "only_looks", b"only_looks", "requests_per_minute", b"requests_per_minute", "tokens", b"tokens", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015

@@ -17,7 +17,10 @@ from services.metering.wire.checked import LARGEST_TOKENS, checked_id, checked_t
 
 def to_admission(request: pb.AdmitRequest, defaults: Limits) -> Taking:
     key_id = checked_id(request.key_id, "key_id")
-    return admission(key_id, _to_limits(request, defaults), checked_tokens(request.tokens))
+    limits = _to_limits(request, defaults)
+    if request.only_looks:
+        return correction(key_id, limits, 0, 0)
+    return admission(key_id, limits, checked_tokens(request.tokens))
 
 
 def to_correction(request: pb.CorrectRequest, defaults: Limits) -> Taking:
