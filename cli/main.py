@@ -22,6 +22,7 @@ COMMANDS = {
     "usage": "See what an account has used.",
     "routes": "Check the routes, reload them, and see how their models do.",
     "audit": "Prove that the books are right.",
+    "migrate": "Bring the databases up to date.",
     "version": "Print the version.",
 }
 

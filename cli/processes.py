@@ -80,7 +80,7 @@ def _local_model(installation: Installation) -> ProcessSpec:
 
 
 def _shared_environ(installation: Installation) -> dict[str, str]:
-    environ = {name: value for name, value in os.environ.items() if name != PEPPERS_VARIABLE}
+    environ = {name: value for name, value in os.environ.items() if name.removesuffix("_FILE") != PEPPERS_VARIABLE}
     for name in ("auth", "metering", "router"):
         address = f"unix:{socket_of(name, installation.data)}"
         environ[f"LEGATO_{name.upper()}_LISTEN"] = address

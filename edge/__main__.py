@@ -15,12 +15,14 @@ from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import serve_metrics
+from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
 
 async def main() -> None:
     settings = load(EdgeSettings)
+    keep_in_canada([Store("DATA", settings.data_region)])
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)

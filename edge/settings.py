@@ -9,6 +9,8 @@ from services.chassis.gcra import LARGEST_RATE
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
+    # Where the folder lies: the journal's counters may not lie outside Canada.
+    data_region: str = ""
     edge_host: str = "127.0.0.1"
     edge_port: int = 8080
     # A listening socket that the process inherits; then host and port are not looked at.

@@ -10,6 +10,7 @@ from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
+from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
 
@@ -20,19 +21,32 @@ STOP_GRACE_S = 3.0
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     data: Path = Path(".legato")
+    # Where the folder and the database lie; what they hold may not lie outside Canada.
+    data_region: str = ""
     database_url: str = ""
+    database_region: str = ""
+    # Off where `legato migrate` does it, before services of a new version start.
+    migrate_at_start: bool = True
     auth_listen: str = ""
     insecure_tcp: bool = False
     debug: bool = False
 
+    @property
+    def stores(self) -> list[Store]:
+        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+
 
 async def main() -> None:
     settings = load(AuthSettings)
+    keep_in_canada(settings.stores)
     peppers = parse_peppers(settings.key_peppers)
     log = open_log("auth", debug=settings.debug)
     database = open_database("auth", settings.database_url, settings.data)
     try:
-        database.migrate(MIGRATIONS)
+        if settings.migrate_at_start:
+            database.migrate(MIGRATIONS)
+        else:
+            database.require_migrated(MIGRATIONS)
         auth = Auth(database, peppers, SystemClock(), log)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         server = Server(listen, auth.registrations, log, insecure_tcp=settings.insecure_tcp)

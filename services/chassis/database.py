@@ -110,6 +110,19 @@ class Database:
             # Told to whoever starts the process, who can do something about it.
             raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
 
+    def require_migrated(self, folder: Path) -> None:
+        """Raises while the database is behind the scripts in `folder`: for services that leave it to `legato migrate`."""
+        from alembic.migration import MigrationContext
+        from alembic.script import ScriptDirectory
+
+        scripts = ScriptDirectory(str(folder))
+        with _outages_told(writes=False), self.engine.connect() as connection:
+            applied = MigrationContext.configure(connection).get_current_revision()
+        # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
+        behind = {script.revision for script in scripts.walk_revisions()} - {scripts.get_current_head()}
+        if applied is None or applied in behind:
+            raise DatabaseAway(f"the schema {self.schema} is not up to date: run legato migrate")
+
     def close(self) -> None:
         """Waits for what is under way."""
         self._writer.shutdown()

@@ -1,7 +1,8 @@
 """Settings come from `LEGATO_*` variables, and below them from the TOML file that `LEGATO_SETTINGS` names.
 
 A service describes its own as a frozen `msgspec.Struct`; the field `database_url` is read from `LEGATO_DATABASE_URL`,
-or from `database_url` in the file. Every mistake is named at once, before anything is opened.
+or from the file that `LEGATO_DATABASE_URL_FILE` names, as secrets are mounted, or from `database_url` in the TOML file.
+Every mistake is named at once, before anything is opened.
 """
 
 import os
@@ -22,26 +23,42 @@ class SettingsError(Exception):
 
 
 def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> SettingsT:
-    given: dict[str, Any] = _read_file(environ.get(f"{PREFIX}SETTINGS"))
-    fields = msgspec.structs.fields(kind)
-    for field in fields:
-        value = environ.get(PREFIX + field.name.upper())
-        if value is not None:
-            given[field.name] = value
+    in_file = _read_file(environ.get(f"{PREFIX}SETTINGS"))
+    given: dict[str, Any] = {}
     mistakes = []
-    for field in fields:
-        if field.name not in given:
-            if field.required:
-                mistakes.append(f"{PREFIX}{field.name.upper()} is not set")
-            continue
+    for field in msgspec.structs.fields(kind):
+        variable = PREFIX + field.name.upper()
         try:
-            given[field.name] = msgspec.convert(given[field.name], field.type, strict=False, dec_hook=_decode)
+            value = read_variable(variable, environ)
+            value = in_file.get(field.name) if value is None else value
+            if value is not None:
+                given[field.name] = msgspec.convert(value, field.type, strict=False, dec_hook=_decode)
+            elif field.required:
+                mistakes.append(f"{variable} is not set")
+        except SettingsError as error:
+            mistakes.append(str(error))
         except msgspec.ValidationError as error:
             # The value itself is not quoted: it may be a secret.
-            mistakes.append(f"{PREFIX}{field.name.upper()}: {error}")
+            mistakes.append(f"{variable}: {error}")
     if mistakes:
         raise SettingsError("\n".join(mistakes))
-    return kind(**{field.name: given[field.name] for field in fields if field.name in given})
+    return kind(**given)
+
+
+def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
+    """The variable, or what is in the file that the variable with `_FILE` behind its name names."""
+    file = environ.get(f"{name}_FILE")
+    if not file:
+        return environ.get(name)
+    if environ.get(name) is not None:
+        raise SettingsError(f"{name} and {name}_FILE are both set: one of them is enough")
+    try:
+        return Path(file).read_text().strip()
+    except UnicodeDecodeError:
+        # The error itself would quote what it could not read.
+        raise SettingsError(f"{name}_FILE: {file} is not text") from None
+    except OSError as error:
+        raise SettingsError(f"{name}_FILE: cannot read {file}: {error.strerror}") from error
 
 
 def _read_file(path: str | None) -> dict[str, Any]:

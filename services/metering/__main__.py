@@ -12,6 +12,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
 from services.chassis.metrics import serve_metrics
+from services.chassis.residency import keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
 from services.metering.auditor import Auditor
@@ -39,13 +40,17 @@ STOP_GRACE_S = 0.5
 
 async def main() -> None:
     settings = load(MeteringSettings)
+    keep_in_canada(settings.stores)
     wanted_prices = read_prices(settings.prices)
     log = open_log("metering", debug=settings.debug)
     clock = SystemClock()
     database = open_database("metering", settings.database_url, settings.data)
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(database.close)
-        database.migrate(MIGRATIONS)
+        if settings.migrate_at_start:
+            database.migrate(MIGRATIONS)
+        else:
+            database.require_migrated(MIGRATIONS)
         prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
         writer = Writer(database, prices, settings.stream_life_s + settings.hold_grace_s, log)
         opened.push_async_callback(writer.close)

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.gcra import Rate
+from services.chassis.residency import Store
 from services.metering.limits import (
     LARGEST_BURST,
     LARGEST_CONCURRENCY,
@@ -27,8 +28,14 @@ _HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
+    # Where the folder, the database and the shared limits lie; what they hold may not lie outside Canada.
+    data_region: str = ""
+    database_region: str = ""
+    valkey_region: str = ""
     # PostgreSQL; without it, a SQLite file in `data`.
     database_url: str = ""
+    # Off where `legato migrate` does it, before services of a new version start.
+    migrate_at_start: bool = True
     # Without it, a socket in `data`.
     metering_listen: str = ""
     insecure_tcp: bool = False
@@ -53,6 +60,14 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     audit_interval_s: _SecondsOrNever = 300.0
     # HOST:PORT; without it, no metrics are served.
     metering_metrics_listen: _HostAndPort = ""
+
+    @property
+    def stores(self) -> list[Store]:
+        return [
+            Store("DATA", self.data_region),
+            Store("DATABASE", self.database_region, self.database_url),
+            Store("VALKEY", self.valkey_region, self.valkey_url),
+        ]
 
     def default_limits(self) -> Limits:
         """Of a key that has none of its own, and whose account has none either."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from services.chassis.settings import SettingsError
+from services.chassis.settings import SettingsError, read_variable
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.tables import Table
@@ -131,9 +131,16 @@ class _Reader:
         if table.take("api_key") is not None:
             table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
         variable = table.text("api_key_env", default=None if is_needed else "")
-        if variable and not self._environ.get(variable):
+        if not variable:
+            return ""
+        try:
+            secret = read_variable(variable, self._environ)
+        except SettingsError as error:
+            table.mistake("api_key_env", str(error))
+            return ""
+        if not secret:
             table.mistake("api_key_env", f"the variable {variable} is not set")
-        return self._environ.get(variable, "") if variable else ""
+        return secret or ""
 
     def _read_model(self, table: Table, providers: Mapping[str, ProviderRoute]) -> Target:
         provider = table.text("provider")

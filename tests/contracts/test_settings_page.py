@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from cli.migrate import MigrateSettings
 from cli.up import UpSettings
 from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
@@ -13,10 +14,23 @@ from services.router.__main__ import RouterSettings
 from services.router.local_model import LocalModelSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
-ALL_SETTINGS = (AuthSettings, EdgeSettings, LocalModelSettings, MeteringSettings, RouterSettings, UpSettings)
+ALL_SETTINGS = (
+    AuthSettings,
+    EdgeSettings,
+    LocalModelSettings,
+    MeteringSettings,
+    MigrateSettings,
+    RouterSettings,
+    UpSettings,
+)
 
 
 def test_page_names_every_setting_and_no_other() -> None:
     named = set(re.findall(r"LEGATO_[A-Z_]*[A-Z]", PAGE.read_text()))
     read = {f"LEGATO_{field.name.upper()}" for kind in ALL_SETTINGS for field in msgspec.structs.fields(kind)}
-    assert named == read | {"LEGATO_SETTINGS"}
+    assert named == read | {"LEGATO_SETTINGS", "LEGATO_DATABASE_URL_FILE"}
+
+
+def test_no_setting_can_be_taken_for_the_file_of_another() -> None:
+    names = {field.name for kind in ALL_SETTINGS for field in msgspec.structs.fields(kind)}
+    assert not {f"{name}_file" for name in names} & names

@@ -205,6 +205,33 @@ def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrati
     database.close()
 
 
+def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+    (migrations / "versions" / "0002_more.py").write_text(
+        'revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n'
+    )
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.close()
+
+
+def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migrations: Path) -> None:
+    database = Database(database_url, "example")
+    later = migrations / "versions" / "0002_more.py"
+    later.write_text('revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n')
+    database.migrate(migrations)
+    later.unlink()
+
+    database.require_migrated(migrations)
+    database.close()
+
+
 async def test_services_in_one_postgresql_have_a_schema_each(
     postgres_url: str, migrations: Path, tmp_path: Path
 ) -> None:

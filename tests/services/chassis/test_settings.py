@@ -34,6 +34,37 @@ def test_variables_stand_above_the_file(tmp_path: Path) -> None:
     assert (settings.key_peppers, settings.workers) == ("1:variable", 5)
 
 
+def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "peppers"
+    file.write_text("1:ab\n")
+
+    settings = load(ExampleSettings, {"LEGATO_KEY_PEPPERS_FILE": str(file)})
+
+    assert settings.key_peppers == "1:ab"
+
+
+def test_a_secret_in_two_places_or_in_no_readable_file_is_a_mistake_and_not_quoted(tmp_path: Path) -> None:
+    secret, picture = tmp_path / "peppers", tmp_path / "picture"
+    secret.write_text("hunter2")
+    picture.write_bytes(b"hunter2\xff")
+    environ = {
+        "LEGATO_KEY_PEPPERS": "1:ab",
+        "LEGATO_KEY_PEPPERS_FILE": str(secret),
+        "LEGATO_WORKERS_FILE": str(tmp_path / "missing"),
+        "LEGATO_DEBUG_FILE": str(picture),
+    }
+
+    with pytest.raises(SettingsError) as refused:
+        load(ExampleSettings, environ)
+
+    assert [line.partition(" ")[0] for line in str(refused.value).splitlines()] == [
+        "LEGATO_KEY_PEPPERS",
+        "LEGATO_WORKERS_FILE:",
+        "LEGATO_DEBUG_FILE:",
+    ]
+    assert "hunter2" not in str(refused.value)
+
+
 def test_every_mistake_is_named_at_once() -> None:
     with pytest.raises(SettingsError) as refused:
         load(ExampleSettings, {"LEGATO_WORKERS": "many", "LEGATO_DEBUG": "perhaps"})

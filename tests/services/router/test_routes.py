@@ -67,6 +67,13 @@ def test_provider_has_its_secret_from_the_environment_and_does_not_show_it(route
     assert host.extra_json == b'{"provider":{"zdr":true}}'
 
 
+def test_provider_has_its_secret_from_a_file_that_the_environment_names(routes_file: Path, tmp_path: Path) -> None:
+    routes_file.write_text(GOOD)
+    (tmp_path / "key").write_text("secret\n")
+
+    assert load_routes(routes_file, {"HOST_KEY_FILE": str(tmp_path / "key")}).providers["host"].api_key == "secret"
+
+
 def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
     routes_file.write_text(GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 2"))
     big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]

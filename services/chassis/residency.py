@@ -1,0 +1,75 @@
+"""Account data and counters stay in Canada.
+
+Every store says in which region it lies, and a process does not start on one that lies elsewhere. Messages are not
+meant: they are never stored, and go to the providers that the routes name, wherever those are.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from services.chassis.settings import PREFIX, SettingsError
+
+# One machine, which stands where its owner stands: for trying out, and for owners who are in Canada themselves.
+LOCAL: Final = "local"
+
+CANADIAN_REGIONS: Final = frozenset(
+    {
+        # Amazon
+        "ca-central-1",
+        "ca-west-1",
+        # Microsoft
+        "canadacentral",
+        "canadaeast",
+        # Google
+        "northamerica-northeast1",
+        "northamerica-northeast2",
+        # For machines of one's own
+        "canada",
+    }
+)
+
+_THIS_MACHINE = ("", "localhost", "127.0.0.1", "::1")
+
+
+class Store(msgspec.Struct, frozen=True):
+    """`name` is what its setting is called by: LEGATO_DATABASE_REGION for DATABASE."""
+
+    name: str
+    region: str
+    # Of the server; without one, the store is a folder.
+    url: str = ""
+
+    @property
+    def variable(self) -> str:
+        return f"{PREFIX}{self.name}_REGION"
+
+    def mistake(self) -> str | None:
+        if not self.region:
+            if _is_on_this_machine(self.url):
+                return None
+            return f"{self.variable} is not set: say in which region the server lies ({LOCAL}: on one machine, to try)"
+        if self.region == LOCAL or self.region in CANADIAN_REGIONS:
+            return None
+        known = ", ".join(sorted(CANADIAN_REGIONS))
+        return f"{self.variable}: account data and counters stay in Canada, where {self.region} is not ({known})"
+
+
+def keep_in_canada(stores: Iterable[Store]) -> None:
+    """Called before anything is opened."""
+    mistakes = [mistake for store in stores if (mistake := store.mistake())]
+    if mistakes:
+        raise SettingsError("\n".join(mistakes))
+
+
+def _is_on_this_machine(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # PostgreSQL's addresses may name the host, or the folder of a socket, behind the question mark.
+        hosts = [parts.hostname or "", *(parse_qs(parts.query).get("host", []))]
+    except ValueError:
+        # Whoever opens it will say what is wrong with it.
+        return True
+    return all(host in _THIS_MACHINE or host.startswith("/") for host in hosts)

@@ -1,0 +1,49 @@
+import json
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from cli.main import legato
+
+
+def run(data: Path, **environ: str) -> tuple[int, str]:
+    result = CliRunner().invoke(legato, ["migrate", "--json", "--data", str(data)], env=environ)
+    return result.exit_code, result.stdout or result.stderr
+
+
+def test_databases_of_all_services_are_made_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    for _ in range(2):
+        code, said = run(tmp_path)
+        assert code == 0
+        assert {"auth", "metering"} <= set(json.loads(said)["migrated"])
+
+    with sqlite3.connect(tmp_path / "auth.db") as connection:
+        assert connection.execute("SELECT count(*) FROM accounts").fetchone() == (0,)
+    connection.close()
+
+
+def test_schemas_of_all_services_are_made_in_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    code, _ = run(tmp_path, LEGATO_DATABASE_URL=postgres_url)
+
+    assert code == 0
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT count(*) FROM auth.accounts").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM metering.holds").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("environ", "code", "word"),
+    [
+        ({"LEGATO_DATABASE_REGION": "us-east-1"}, 2, "Canada"),
+        ({"LEGATO_DATABASE_URL": "postgresql://legato@/legato?host=/nonexistent"}, 1, "cannot be reached"),
+    ],
+    ids=["abroad", "away"],
+)
+def test_a_database_that_may_not_or_cannot_be_opened_is_told(
+    environ: dict[str, str], code: int, word: str, tmp_path: Path
+) -> None:
+    assert (ended := run(tmp_path, **environ))[0] == code
+    assert word in ended[1]

@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.migrate import MigrateSettings
+from edge.settings import EdgeSettings
+from services.auth.__main__ import AuthSettings
+from services.chassis.residency import Store, keep_in_canada
+from services.chassis.settings import SettingsError
+from services.metering.settings import MeteringSettings
+from services.router.__main__ import RouterSettings
+
+ELSEWHERE = "postgresql://legato:hunter2@db.example.com/legato"
+PATIENCE_S = 30
+
+
+@pytest.mark.parametrize("region", ["ca-central-1", "canadacentral", "northamerica-northeast2", "local"])
+def test_a_store_in_canada_is_opened(region: str) -> None:
+    keep_in_canada([Store("DATABASE", region, ELSEWHERE)])
+
+
+def test_every_store_abroad_is_named_at_once() -> None:
+    with pytest.raises(SettingsError) as refused:
+        keep_in_canada([Store("DATABASE", "us-east-1", ELSEWHERE), Store("DATA", "eu-west-3")])
+
+    first, second = str(refused.value).splitlines()
+    assert first.startswith("LEGATO_DATABASE_REGION: ")
+    assert "us-east-1" in first
+    assert second.startswith("LEGATO_DATA_REGION: ")
+    assert "hunter2" not in first
+
+
+@pytest.mark.parametrize(
+    "url", [ELSEWHERE, "postgresql:///legato?host=db.example.com", "postgresql://a,b/legato", "redis://valkey:6379/0"]
+)
+def test_a_server_that_nobody_placed_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="LEGATO_DATABASE_REGION is not set"):
+        keep_in_canada([Store("DATABASE", "", url)])
+
+
+@pytest.mark.parametrize(
+    "url", ["", "postgresql://localhost/legato", "postgresql:///legato?host=/run/postgresql", "unix:///run/valkey.sock"]
+)
+def test_what_is_on_this_machine_needs_no_region(url: str) -> None:
+    keep_in_canada([Store("DATABASE", "", url)])
+
+
+@pytest.mark.parametrize("kind", [AuthSettings, EdgeSettings, MeteringSettings, MigrateSettings, RouterSettings])
+def test_every_address_of_a_store_comes_with_its_region(kind: type[msgspec.Struct]) -> None:
+    names = {field.name for field in msgspec.structs.fields(kind)}
+
+    for store in ("database", "valkey"):
+        assert (f"{store}_url" in names) == (f"{store}_region" in names)
+
+
+@pytest.mark.parametrize(
+    ("module", "variable"),
+    [
+        ("edge", "LEGATO_DATA_REGION"),
+        ("services.auth", "LEGATO_DATA_REGION"),
+        ("services.auth", "LEGATO_DATABASE_REGION"),
+        ("services.metering", "LEGATO_DATA_REGION"),
+        ("services.metering", "LEGATO_DATABASE_REGION"),
+        ("services.metering", "LEGATO_VALKEY_REGION"),
+    ],
+)
+def test_no_process_starts_on_a_store_abroad(module: str, variable: str, tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
+    environ |= {"LEGATO_DATA": str(tmp_path / "data"), "LEGATO_KEY_PEPPERS": "1:" + "5e" * 32, variable: "us-east-1"}
+    ended = subprocess.run(
+        [sys.executable, "-m", module], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"{variable}: account data and counters stay in Canada")
+    assert not (tmp_path / "data").exists()
