@@ -19,6 +19,11 @@ HEADERS_TIMEOUT_S = 10.0
 LARGEST_HEADERS_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
 
+# How fast the bodies of the refused are read, all together: as much as a fast line brings, and little to a processor.
+PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
+# What one read brings at most.
+READ_BYTES = 256 * 1024
+
 
 # The status, headers and body of an answer.
 Answer = tuple[int, Headers, bytes]
@@ -34,7 +39,11 @@ class HttpServer(uvicorn.Server):
         self, app: Any, drain_s: float, stalled_reader_s: float, refuse_at_once: RefuseAtOnce = refuse_nobody
     ) -> None:
         """`refuse_at_once` is asked before the application, and should be quick."""
-        manners = {"refuse_at_once": staticmethod(refuse_at_once), "stalled_reader_s": stalled_reader_s}
+        manners = {
+            "refuse_at_once": staticmethod(refuse_at_once),
+            "stalled_reader_s": stalled_reader_s,
+            "passed_over": set(),
+        }
         super().__init__(
             uvicorn.Config(
                 app,
@@ -62,6 +71,8 @@ class EdgeProtocol(HttpToolsProtocol):
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s: float
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
+    # All connections whose bodies are being passed over.
+    passed_over: "set[EdgeProtocol]"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -114,13 +125,25 @@ class EdgeProtocol(HttpToolsProtocol):
             # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
             # passed over, and not cut off; but neither for ever nor without end.
             self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
+            self.passed_over.add(self)
 
     def on_body(self, body: bytes) -> None:
         if self._unread_due is not None:
             self._unread_bytes += len(body)
             if self._unread_bytes > LARGEST_BODY_BYTES:
                 self.transport.close()
+            elif not self.flow.read_paused:
+                self._rest()
         super().on_body(body)
+
+    def _rest(self) -> None:
+        """They take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
+        self.flow.pause_reading()
+        self.loop.call_later(len(self.passed_over) * READ_BYTES / PASSED_OVER_BYTES_PER_S, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         self._stop_passing_over()
@@ -131,6 +154,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._unread_due is not None:
             self._unread_due.cancel()
             self._unread_due = None
+            self.passed_over.discard(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()

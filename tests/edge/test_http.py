@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
-from edge.http import LARGEST_HEADERS_BYTES, Answer, EdgeProtocol, HttpServer, RefuseAtOnce, refuse_nobody
+from edge.http import (
+    LARGEST_HEADERS_BYTES,
+    READ_BYTES,
+    Answer,
+    EdgeProtocol,
+    HttpServer,
+    RefuseAtOnce,
+    refuse_nobody,
+)
 
 PIECE = bytes(1000)
 PIECES = 20_000
@@ -195,6 +203,24 @@ async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) 
         with pytest.raises(ConnectionError):
             await write_for_ever(writer)
     writer.close()
+
+
+async def test_bodies_that_nobody_reads_are_taken_no_faster_than_leaves_time_for_others(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All the time there is, here: after one read it rests for an hour, and others are answered."""
+    monkeypatch.setattr("edge.http.PASSED_OVER_BYTES_PER_S", READ_BYTES / 3600)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
+    async with asyncio.timeout(10):
+        await reader.readuntil(b"hello")
+        flood = asyncio.create_task(write_for_ever(writer))
+        for _ in range(10):
+            head, _ = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+    assert not flood.done()
+    flood.cancel()
+    writer.transport.abort()
 
 
 async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
