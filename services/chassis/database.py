@@ -111,7 +111,7 @@ class Database:
             raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
 
     def require_migrated(self, folder: Path) -> None:
-        """Raises while the database is behind the scripts in `folder`: for services that leave it to `legato migrate`."""
+        """Raises while the database is behind the scripts in `folder`: where `legato migrate` brings it up to date."""
         from alembic.migration import MigrationContext
         from alembic.script import ScriptDirectory
 
