@@ -13,8 +13,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
-from services.router import character, routes
-from services.router.character import load_character
+from services.router import routes
 from services.router.completion import Completions
 from services.router.lines import Lines
 from services.router.local_model import socket_path
@@ -34,7 +33,6 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     router_listen: str = ""
     routes: Path = routes.DEFAULT_PATH
-    character: Path = character.DEFAULT_PATH
     local_model_socket: Path | None = None
     upstream_connect_s: float = 5.0
     upstream_first_byte_s: float = 120.0
@@ -73,7 +71,7 @@ async def main() -> None:
         clock = SystemClock()
         stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
         targets = Targets(stations, settings.upstream_attempts)
-        completions = Completions(targets, load_character(settings.character), clock, log)
+        completions = Completions(stations, targets, clock, log)
         servicer = RouterServicer(completions, log)
         reload = Reload(settings.routes, settings.timeouts, stations, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)

@@ -10,13 +10,13 @@ from services.chassis import failpoints
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
-from services.router.character import Character
 from services.router.grants import Allowance, ChatConversation
 from services.router.prompt import compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.providers.parameters import read_parameters
 from services.router.relay import Relay
 from services.router.routes import CLASSES
+from services.router.stations import Stations
 from services.router.targets import Attempts, Targets, Upstream
 
 AUTO = "auto"
@@ -29,6 +29,7 @@ class _Story:
 
     request_id: str
     class_id: str = ""
+    character_version: str | None = None
     attempts: Attempts = field(default_factory=Attempts)
     relay: Relay | None = None
     end: str = "failed"
@@ -36,9 +37,9 @@ class _Story:
 
 
 class Completions:
-    def __init__(self, targets: Targets, character: Character, clock: Clock, log: Log) -> None:
+    def __init__(self, stations: Stations, targets: Targets, clock: Clock, log: Log) -> None:
+        self._stations = stations
         self._targets = targets
-        self._character = character
         self._clock = clock
         self._log = log
         self._running = 0
@@ -79,7 +80,9 @@ class Completions:
         self, chat: ChatOpen, conversation: ChatConversation, allowance: Allowance, story: _Story
     ) -> None:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
-        prompt = await compose_prompt(chat.messages_json, chat.tools_json, self._character)
+        character = self._stations.characters[story.class_id]
+        story.character_version = character.version
+        prompt = await compose_prompt(chat.messages_json, chat.tools_json, character)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         with upstream:
             started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
@@ -107,6 +110,7 @@ class Completions:
             "chat.ended",
             request_id=story.request_id,
             class_id=story.class_id,
+            character_version=story.character_version,
             model_name=target.model_name if target else None,
             provider=target.provider if target else None,
             attempt=story.attempts.count,

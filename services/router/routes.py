@@ -6,13 +6,15 @@ The file is checked before anything is opened, and every mistake in it is named 
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from services.chassis.settings import SettingsError, read_variable
+from services.router import character
+from services.router.character import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.tables import Table
@@ -37,6 +39,8 @@ class Target:
     # How many chats it may have at once, at most; None: as many as do not queue there.
     concurrency: int | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    # Whether it calls functions while it streams, so that it can be offered one of ours.
+    has_tools: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Routes:
     providers: Mapping[str, ProviderRoute]
     # In the order in which they are tried.
     classes: Mapping[str, tuple[Target, ...]]
+    # What conversations of a class begin with.
+    characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
 
     @property
     def uses_local_model(self) -> bool:
@@ -66,7 +72,7 @@ def load_routes(
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
-    reader = _Reader(environ, timeouts)
+    reader = _Reader(path.parent, environ, timeouts)
     routes = reader.read(document)
     if reader.mistakes:
         raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
@@ -74,8 +80,10 @@ def load_routes(
 
 
 class _Reader:
-    def __init__(self, environ: Mapping[str, str], timeouts: Timeouts) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts) -> None:
+        """`folder` is where the routes file is: paths in it are relative to that."""
         self.mistakes: list[str] = []
+        self._folder = folder
         self._environ = environ
         self._timeouts = timeouts
 
@@ -83,13 +91,16 @@ class _Reader:
         root = Table(self.mistakes, "", document)
         providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
         models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
-        classes = {name: self._read_class(name, table, models) for name, table in root.tables("classes")}
+        default_character = root.text("character", default=character.DEFAULT)
+        tables = root.tables("classes")
+        characters = {name: self._read_character(table, default_character) for name, table in tables}
+        classes = {name: self._read_class(name, table, models) for name, table in tables}
         root.finish()
         for name in CLASSES:
             if name not in classes:
                 self.mistakes.append(f"classes.{name}: is missing")
         used = {target.provider for targets in classes.values() for target in targets}
-        return Routes({name: route for name, route in providers.items() if name in used}, classes)
+        return Routes({name: route for name, route in providers.items() if name in used}, classes, characters)
 
     def _read_provider(self, name: str, table: Table) -> ProviderRoute:
         kind = table.text("kind", one_of=tuple(KINDS))
@@ -153,9 +164,18 @@ class _Reader:
             table.positive("max_output_tokens"),
             table.positive("concurrency") if table.has("concurrency") else None,
             replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
+            # What the bundled model says with tools comes in one piece, at the end: only the client's are worth that.
+            table.flag("tools", default=provider not in providers or providers[provider].kind != "local"),
         )
         table.finish()
         return target
+
+    def _read_character(self, table: Table, default: str) -> Character:
+        try:
+            return load_character(table.text("character", default=default), self._folder)
+        except SettingsError as error:
+            table.mistake("character", str(error))
+            return load_character()
 
     @staticmethod
     def _read_class(name: str, table: Table, models: Mapping[str, Target]) -> tuple[Target, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from services.chassis.clock import Clock
 from services.chassis.log import Log
+from services.router.character import Character
 from services.router.health import Health, State
 from services.router.lines import Line, LineKey, Lines
 from services.router.providers.base import ProviderRoute
@@ -33,10 +34,12 @@ class Stations:
         self._queueing_tolerated_s = queueing_tolerated_s
         self._stations: dict[tuple[ProviderRoute, Target], Station] = {}
         self.by_class: Mapping[str, tuple[Station, ...]] = {}
+        self.characters: Mapping[str, Character] = {}
         self.replace(routes)
 
     def replace(self, routes: Routes) -> None:
         """From now on, for new chats. What is known of a model that stays as it was is kept."""
+        self.characters = routes.characters
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }

@@ -17,7 +17,6 @@ from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
 from services.chassis.server import Server
-from services.router.character import load_character
 from services.router.completion import Completions
 from services.router.lines import Lines
 from services.router.providers import open_provider
@@ -111,7 +110,7 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
-    completions = Completions(Targets(stations), load_character(), clock, log)
+    completions = Completions(stations, Targets(stations), clock, log)
     servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()

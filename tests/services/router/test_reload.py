@@ -24,6 +24,7 @@ from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.channel import from_rpc_error, open_channel
 from services.chassis.errors import Reason
 from services.chassis.log import Log
+from services.router.character import load_character
 from services.router.health import FAILURES_IN_A_ROW
 from tests.services.router.harness import Router, connected_router, read, refusal_of
 from tests.upstream import Reply, Upstream
@@ -123,12 +124,14 @@ async def test_new_chats_take_the_new_routes_and_running_ones_keep_theirs(
         running = served.router.open()
         assert await running.receive()
         write_routes(served.routes, new=other)
+        served.routes.write_text('character = "legato-small-1"' + served.routes.read_text())
         if by_signal:
             assert "routes.reloaded" in await served.hang_up()
         else:
             assert {target.model_name for target in await served.reload()} == {"new-model"}
         assert (await served.router.ask()).text == "Hello, world!"
         assert (len(upstream.requests), len(other.requests)) == (1, 1)
+        assert other.requests[0].json["messages"][0]["content"] == load_character("legato-small-1").text
         answer = await read(running)
         assert answer.finished.finish_reason == "stop"
         assert answer.text.endswith("HelloHello")

@@ -227,3 +227,30 @@ def test_example_routes_are_good_and_need_no_bundled_model() -> None:
 def test_bundled_model_is_not_needed_where_nothing_leads_to_it(routes_file: Path) -> None:
     routes_file.write_text(GOOD.replace('"big", "small"', '"big"'))
     assert not load_routes(routes_file, {"HOST_KEY": "secret"}).uses_local_model
+
+
+def test_character_is_chosen_for_all_classes_and_for_one(routes_file: Path) -> None:
+    (routes_file.parent / "kind-2.md").write_text("Be kind.\n")
+    chosen = GOOD.replace("[classes.forte]", '[classes.forte]\ncharacter = "kind-2.md"')
+    routes_file.write_text('character = "legato-small-1"\n' + chosen)
+    characters = load_routes(routes_file, {"HOST_KEY": "secret"}).characters
+    assert {name: character.version for name, character in characters.items()} == {
+        "mezzo": "legato-small-1",
+        "forte": "kind-2",
+        "fortissimo": "legato-small-1",
+    }
+    assert characters["forte"].text == "Be kind."
+
+
+def test_character_that_is_not_there_is_named_by_its_class(routes_file: Path) -> None:
+    chosen = GOOD.replace("[classes.forte]", '[classes.forte]\ncharacter = "missing.md"')
+    routes_file.write_text(chosen)
+    with pytest.raises(SettingsError, match=r"classes\.forte\.character: cannot read .*missing\.md"):
+        load_routes(routes_file, {"HOST_KEY": "secret"})
+
+
+def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes_file: Path) -> None:
+    for text, has_tools in ((GOOD, True), (GOOD.replace("[models.big]", "[models.big]\ntools = false"), False)):
+        routes_file.write_text(text)
+        big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+        assert (big.has_tools, small.has_tools) == (has_tools, False)
