@@ -73,6 +73,9 @@ class Principal(_message.Message):
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     DIGEST_KEY_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
@@ -83,6 +86,10 @@ class Principal(_message.Message):
     concurrent_requests: _builtins.int
     digest_key: _builtins.bytes
     """For keyed digests of what must not be kept itself. The same for all keys of the account, on every replica."""
+    search: _builtins.bool
+    """What the account lets its plain chats be grounded in, where the router is configured for it."""
+    memory: _builtins.bool
+    attachments: _builtins.bool
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -101,10 +108,13 @@ class Principal(_message.Message):
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         digest_key: _builtins.bytes = ...,
+        search: _builtins.bool = ...,
+        memory: _builtins.bool = ...,
+        attachments: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -284,6 +294,9 @@ class Account(_message.Message):
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     SUSPEND_TIME_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
@@ -291,6 +304,10 @@ class Account(_message.Message):
     """Of each key of the account, unless the key has its own. Absent: the service's own default."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
+    search: _builtins.bool
+    """What its plain chats may be grounded in, where the router is configured for it. On, unless it was switched off."""
+    memory: _builtins.bool
+    attachments: _builtins.bool
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -308,10 +325,13 @@ class Account(_message.Message):
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         suspend_time: _timestamp_pb2.Timestamp | None = ...,
+        search: _builtins.bool = ...,
+        memory: _builtins.bool = ...,
+        attachments: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -460,6 +480,9 @@ class UpdateAccountRequest(_message.Message):
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     preferred_class: _builtins.str
     """Absent: unchanged."""
@@ -467,6 +490,10 @@ class UpdateAccountRequest(_message.Message):
     """Absent: unchanged. 0: back to the service's own default."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
+    search: _builtins.bool
+    """Absent: unchanged."""
+    memory: _builtins.bool
+    attachments: _builtins.bool
     def __init__(
         self,
         *,
@@ -475,25 +502,40 @@ class UpdateAccountRequest(_message.Message):
         requests_per_minute: _builtins.int | None = ...,
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
+        search: _builtins.bool | None = ...,
+        memory: _builtins.bool | None = ...,
+        attachments: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attachments: _TypeAlias = _typing.Literal["attachments"]  # noqa: Y015
+    _WhichOneofArgType__attachments: _TypeAlias = _typing.Literal["_attachments", b"_attachments"]  # noqa: Y015
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
+    _WhichOneofReturnType__memory: _TypeAlias = _typing.Literal["memory"]  # noqa: Y015
+    _WhichOneofArgType__memory: _TypeAlias = _typing.Literal["_memory", b"_memory"]  # noqa: Y015
     _WhichOneofReturnType__preferred_class: _TypeAlias = _typing.Literal["preferred_class"]  # noqa: Y015
     _WhichOneofArgType__preferred_class: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class"]  # noqa: Y015
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
     _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__search: _TypeAlias = _typing.Literal["search"]  # noqa: Y015
+    _WhichOneofArgType__search: _TypeAlias = _typing.Literal["_search", b"_search"]  # noqa: Y015
     _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
     _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attachments) -> _WhichOneofReturnType__attachments | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory) -> _WhichOneofReturnType__memory | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_class) -> _WhichOneofReturnType__preferred_class | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__search) -> _WhichOneofReturnType__search | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 

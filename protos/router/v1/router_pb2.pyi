@@ -150,6 +150,9 @@ class ChatOpen(_message.Message):
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     GRANT_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -168,6 +171,10 @@ class ChatOpen(_message.Message):
     """The sampling settings and the like: a JSON object of fields that go upstream as they are."""
     key_id: _builtins.str
     """Whose share of a busy model this is."""
+    search: _builtins.bool
+    """What the account lets this chat be grounded in. It is, where the router is configured for it and there are no tools."""
+    memory: _builtins.bool
+    attachments: _builtins.bool
     @_builtins.property
     def grant(self) -> Global___Grant:
         """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
@@ -187,10 +194,13 @@ class ChatOpen(_message.Message):
         parameters_json: _builtins.bytes = ...,
         grant: Global___Grant | None = ...,
         key_id: _builtins.str = ...,
+        search: _builtins.bool = ...,
+        memory: _builtins.bool = ...,
+        attachments: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "stream", b"stream", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -342,25 +352,63 @@ class Finished(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     USAGE_SOURCE_FIELD_NUMBER: _builtins.int
+    CITATIONS_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
     """One of OpenAI's: stop, length, tool_calls, content_filter."""
     usage_source: Global___UsageSource.ValueType
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
+    @_builtins.property
+    def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
+        """In the order of the text."""
+
     def __init__(
         self,
         *,
         finish_reason: _builtins.str = ...,
         usage: _usage_pb2.Usage | None = ...,
         usage_source: Global___UsageSource.ValueType = ...,
+        citations: _abc.Iterable[Global___Citation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Finished: _TypeAlias = Finished  # noqa: Y015
+
+@_typing.final
+class Citation(_message.Message):
+    """A place in the text that names one of the sources which the model was given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_INDEX_FIELD_NUMBER: _builtins.int
+    END_INDEX_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    start_index: _builtins.int
+    """In characters, from the beginning of the whole text up to behind the end of the place."""
+    end_index: _builtins.int
+    title: _builtins.str
+    url: _builtins.str
+    """Of a web page; of an attachment, `urn:legato:attachment:ID#page=NUMBER`."""
+    def __init__(
+        self,
+        *,
+        start_index: _builtins.int = ...,
+        end_index: _builtins.int = ...,
+        title: _builtins.str = ...,
+        url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_index", b"end_index", "start_index", b"start_index", "title", b"title", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Citation: _TypeAlias = Citation  # noqa: Y015
 
 @_typing.final
 class Need(_message.Message):
