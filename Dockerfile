@@ -1,43 +1,70 @@
-# One image for every process of Legato; the command says which: `python -m edge`, `python -m services.auth`, …
+# The image of the service: one for edge, auth, router and metering, and the command says which (`python -m edge`,
+# `python -m services.auth`, …). The bundled model has an image of its own: docker build --target local-model .
 #
-# It runs as an unprivileged user and writes nothing but what is under LEGATO_DATA and /tmp, so that the root file system
-# may be mounted read-only.
-FROM python:3.11-slim-bookworm AS build
+# Both run as an unprivileged user and write nothing but what is under LEGATO_DATA and /tmp, so that the root file system
+# may be mounted read-only. To build from one exact base: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
+# uv stays behind in this stage and in those that are built on it.
+FROM ${PYTHON_IMAGE} AS packages
 WORKDIR /app
-COPY requirements/uv.lock requirements/run.lock requirements/
-# uv stays behind in this stage; what the service runs on goes into the environment, each file checked by its hash.
+COPY requirements/uv.lock requirements/run.lock requirements/local-model.lock requirements/
 RUN python -m venv /opt/uv \
     && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/uv.lock \
-    && python -m venv --without-pip /opt/legato \
-    && /opt/uv/bin/uv pip install --python /opt/legato --no-cache --compile-bytecode --require-hashes --no-deps \
-        -r requirements/run.lock
+    && python -m venv --without-pip /opt/legato
+ENV VIRTUAL_ENV=/opt/legato
 
+# What the service runs on, each file checked by its hash. What is of no use at run time is left out then: setuptools, which
+# installs the service itself, packages' own tests, and what only a debugger reads.
+FROM packages AS service-build
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends binutils
+RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/run.lock
 COPY pyproject.toml prices.toml routes.toml ./
 COPY protos protos
 COPY services services
 COPY edge edge
 COPY cli cli
+COPY deploy/*.py deploy/
+RUN /opt/uv/bin/uv pip install --no-cache --no-build-isolation --no-deps -e . \
+    && /opt/uv/bin/uv pip uninstall setuptools \
+    && find /opt/legato -type d \( -name tests -o -name testing \) -prune -exec rm -rf {} + \
+    && find /opt/legato -name '*.so' -exec strip --strip-unneeded {} + \
+    && rm -rf requirements ./*.egg-info \
+    && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
+
+FROM packages AS local-model-build
+RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/local-model.lock
+COPY services/__init__.py services/
+COPY services/chassis services/chassis
+COPY services/router/__init__.py services/router/local_model.py services/router/
+COPY cli/__init__.py cli/health.py cli/
 COPY deploy/serving.py deploy/
-RUN /opt/uv/bin/uv pip install --python /opt/legato --no-cache --no-build-isolation --no-deps -e . \
-    && /opt/legato/bin/python -m compileall -q /app
+RUN rm -rf requirements && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
 
-FROM python:3.11-slim-bookworm
-
+FROM ${PYTHON_IMAGE} AS base
 ENV PATH=/opt/legato/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONPATH=/app \
     LEGATO_DATA=/var/lib/legato
+# Nothing is installed any more. A named volume takes over the owner of the folder that it is mounted on.
+RUN rm -rf /usr/local/lib/python3.11/site-packages/* /usr/local/lib/python3.11/ensurepip /usr/local/bin/pip* \
+    && install -d -o 10001 -g 10001 -m 0700 /var/lib/legato /run/legato
+WORKDIR /app
 
-# The bundled model computes with OpenMP.
+FROM base AS local-model
+# The model computes with OpenMP.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
-# A named volume takes over the owner of the folder that it is mounted on.
-RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/legato /run/legato
-COPY --from=build /opt/legato /opt/legato
-COPY --from=build /app /app
+COPY --from=local-model-build /opt/legato /opt/legato
+COPY --from=local-model-build /app /app
+USER 10001:10001
+CMD ["python", "-m", "services.router.local_model"]
 
-WORKDIR /app
+FROM base AS service
+COPY --from=service-build /opt/legato /opt/legato
+COPY --from=service-build /app /app
 USER 10001:10001
 EXPOSE 8080
 CMD ["python", "-m", "edge"]
