@@ -1,8 +1,8 @@
 """`legato accounts`."""
 
 import secrets
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import click
 
@@ -23,10 +23,22 @@ from protos.auth.v1.auth_pb2 import (
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, GrantCreditsRequest, ListBalancesRequest
 from services.chassis.money import format_usd
 
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_CLASS = "forte"
 PAGE_SIZE = 200
-COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "suspended_at", "created_at"]
+# What plain chats may be grounded in, each of which an account may switch off.
+GROUNDINGS = {"search": "web search", "memory": "its notes", "attachments": "its documents"}
+COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "grounding", "suspended_at", "created_at"]
+
+
+def grounding_options(command: CommandT) -> CommandT:
+    """A switch for each."""
+    for name, what in reversed(GROUNDINGS.items()):
+        help_text = f"Whether its chats may use {what}, where the service is configured for it."
+        command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
+    return command
 
 
 @click.group()
@@ -70,12 +82,28 @@ def show(invocation: Invocation, account_id: str) -> None:
 @click.argument("account_id", metavar="ID")
 @click.option("--class", "preferred_class", type=click.Choice(CLASSES), help="What `auto` means for this account.")
 @limit_options("of each of the account's keys; 0 goes back to the service's default.")
+@grounding_options
 @takes_invocation
-def set_(invocation: Invocation, account_id: str, preferred_class: str | None, **limits: int | None) -> None:
+def set_(
+    invocation: Invocation,
+    account_id: str,
+    preferred_class: str | None,
+    search: str | None,
+    memory: str | None,
+    attachments: str | None,
+    **limits: int | None,
+) -> None:
     """Change an account. The change holds everywhere when the command returns."""
-    if preferred_class is None and not any(limit is not None for limit in limits.values()):
-        raise click.UsageError("nothing to set: give --class or a limit.")
-    request = UpdateAccountRequest(account_id=account_id, preferred_class=preferred_class, **limits)
+    if all(given is None for given in (preferred_class, search, memory, attachments, *limits.values())):
+        raise click.UsageError("nothing to set: give --class, a limit, or a grounding to switch.")
+    request = UpdateAccountRequest(
+        account_id=account_id,
+        preferred_class=preferred_class,
+        search=_is_on(search),
+        memory=_is_on(memory),
+        attachments=_is_on(attachments),
+        **limits,
+    )
     account = ask(invocation.services.accounts.UpdateAccount, request).account
     invocation.show(describe(account, balance_of(invocation.services, account_id)))
 
@@ -149,6 +177,10 @@ def balances_of(services: Services, account_ids: Sequence[str]) -> dict[str, Bal
     return balances
 
 
+def _is_on(switch: str | None) -> bool | None:
+    return None if switch is None else switch == "on"
+
+
 def describe(account: Account, balance: Balance) -> dict[str, Any]:
     return {
         "account_id": account.account_id,
@@ -158,6 +190,7 @@ def describe(account: Account, balance: Balance) -> dict[str, Any]:
         "balance_nanos": balance.balance_nanos,
         "held_nanos": balance.held_nanos,
         **own_limits(account),
+        "grounding": [name for name in GROUNDINGS if getattr(account, name)],
         "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,
         "created_at": rfc3339_of(account.create_time),
     }

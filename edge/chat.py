@@ -257,4 +257,7 @@ class Chat:
             parameters_json=body.parameters_json,
             grant=grant,
             key_id=self._visit.principal.key_id,
+            search=self._visit.principal.search,
+            memory=self._visit.principal.memory,
+            attachments=self._visit.principal.attachments,
         )

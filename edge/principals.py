@@ -44,6 +44,10 @@ class Principal:
     digest_key: bytes = field(repr=False)
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
+    # What the account lets its plain chats be grounded in.
+    search: bool = False
+    memory: bool = False
+    attachments: bool = False
 
     def may(self, scope: "pb.Scope.ValueType") -> bool:
         return not self.scopes or scope in self.scopes
@@ -180,4 +184,7 @@ def _principal(principal: pb.Principal) -> Principal:
         digest_key=principal.digest_key,
         tokens_per_minute=principal.tokens_per_minute if principal.HasField("tokens_per_minute") else None,
         concurrent_requests=principal.concurrent_requests if principal.HasField("concurrent_requests") else None,
+        search=principal.search,
+        memory=principal.memory,
+        attachments=principal.attachments,
     )

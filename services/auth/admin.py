@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final, Generic, TypeVar
 
@@ -85,8 +85,11 @@ class AccountAdmin:
         found = await self._database.read(lambda connection: stored_accounts.list_accounts(connection, after, size + 1))
         return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
-    async def update(self, account_id: str, preferred_class: str | None, limits: GivenLimits) -> Account:
-        """None leaves a field as it is. Returns when the change holds on every edge."""
+    async def update(
+        self, account_id: str, preferred_class: str | None, limits: GivenLimits, grounding: Mapping[str, bool]
+    ) -> Account:
+        """None leaves a field as it is, as do switches of `grounding` that are not named. Returns when the change holds
+        on every edge."""
         if preferred_class is not None:
             checks.preferred_class(preferred_class)
         change_limits = limits.checked()
@@ -96,6 +99,7 @@ class AccountAdmin:
                 account,
                 preferred_class=account.preferred_class if preferred_class is None else preferred_class,
                 limits=change_limits(account.limits),
+                grounding=replace(account.grounding, **grounding),
             )
 
         return await self._change("account.updated", account_id, change)

@@ -45,6 +45,15 @@ NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
+class Grounding:
+    """What plain chats of an account may be grounded in, where the router is configured for it."""
+
+    search: bool = True
+    memory: bool = True
+    attachments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     account_id: str
     name: str
@@ -55,6 +64,7 @@ class Account:
     limits: Limits = NO_LIMITS
     # None: not suspended.
     suspended_at_us: int | None = None
+    grounding: Grounding = Grounding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class Holder:
     # The key's own, or else the account's.
     limits: Limits
     is_suspended: bool
+    grounding: Grounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
             request.account_id,
             request.preferred_class if request.HasField("preferred_class") else None,
             _given_limits(request),
+            _given_switches(request),
         )
         return pb.UpdateAccountResponse(account=_to_account(account))
 
@@ -172,6 +173,9 @@ def _to_principal(verified: Verified) -> pb.Principal:
         tokens_per_minute=holder.limits.tokens_per_minute,
         concurrent_requests=holder.limits.concurrent_requests,
         digest_key=verified.digest_key,
+        search=holder.grounding.search,
+        memory=holder.grounding.memory,
+        attachments=holder.grounding.attachments,
     )
 
 
@@ -201,6 +205,9 @@ def _to_account(account: Account) -> pb.Account:
         tokens_per_minute=account.limits.tokens_per_minute,
         concurrent_requests=account.limits.concurrent_requests,
         suspend_time=_to_timestamp(account.suspended_at_us),
+        search=account.grounding.search,
+        memory=account.grounding.memory,
+        attachments=account.grounding.attachments,
     )
 
 
@@ -210,6 +217,12 @@ def _given_limits(request: pb.UpdateAccountRequest | pb.UpdateKeyRequest) -> Giv
         request.tokens_per_minute if request.HasField("tokens_per_minute") else None,
         request.concurrent_requests if request.HasField("concurrent_requests") else None,
     )
+
+
+def _given_switches(request: pb.UpdateAccountRequest) -> dict[str, bool]:
+    given = {"search": request.search, "memory": request.memory, "attachments": request.attachments}
+    present = {field.name for field, _ in request.ListFields()}
+    return {name: is_on for name, is_on in given.items() if name in present}
 
 
 def _to_timestamp(micros: int | None) -> Timestamp | None:

@@ -41,6 +41,7 @@ def test_an_account_is_made_with_its_credit() -> None:
         "requests_per_minute": None,
         "tokens_per_minute": None,
         "concurrent_requests": None,
+        "grounding": [],
         "suspended_at": None,
         "created_at": "2026-11-15T08:00:00Z",
     }
@@ -171,6 +172,16 @@ def test_every_limit_can_be_set_at_once() -> None:
     assert request == auth_pb2.UpdateAccountRequest(
         account_id="acct_1", requests_per_minute=0, tokens_per_minute=1000, concurrent_requests=3
     )
+
+
+def test_groundings_are_switched_one_by_one_and_those_that_are_on_are_shown() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.UpdateAccount", auth_pb2.UpdateAccountResponse(account=account(memory=True))),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    result = far_end.run("accounts", "set", "acct_1", "--search", "off", "--memory", "on", "--json")
+    assert json.loads(result.stdout)["grounding"] == ["memory"]
+    assert far_end.requests[0] == auth_pb2.UpdateAccountRequest(account_id="acct_1", search=False, memory=True)
 
 
 def test_a_suspended_account_is_shown_as_such_until_it_is_resumed() -> None:

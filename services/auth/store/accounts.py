@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.records import Account, Limits, Position
+from services.auth.records import Account, Grounding, Limits, Position
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys
 
@@ -67,6 +67,9 @@ def _to_values(account: Account) -> dict[str, Any]:
         "tokens_per_minute": account.limits.tokens_per_minute,
         "concurrent_requests": account.limits.concurrent_requests,
         "suspended_at_us": account.suspended_at_us,
+        "search": account.grounding.search,
+        "memory": account.grounding.memory,
+        "attachments": account.grounding.attachments,
     }
 
 
@@ -78,4 +81,5 @@ def _to_account(row: sa.Row[Any]) -> Account:
         preferred_class=row.preferred_class,
         limits=Limits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
         suspended_at_us=row.suspended_at_us,
+        grounding=Grounding(row.search, row.memory, row.attachments),
     )

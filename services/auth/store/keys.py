@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.auth.keys import StoredDigest
-from services.auth.records import Holder, Key, Limits, PepperUse, Position, Scope
+from services.auth.records import Grounding, Holder, Key, Limits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import behind, find_account, lock_account
 from services.auth.store.tables import accounts, epoch, keys
@@ -72,6 +72,9 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
             accounts.c.tokens_per_minute.label("account_tokens_per_minute"),
             accounts.c.concurrent_requests.label("account_concurrent_requests"),
             accounts.c.suspended_at_us,
+            accounts.c.search,
+            accounts.c.memory,
+            accounts.c.attachments,
         )
         .select_from(epoch)
         .outerjoin(keys, keys.c.key_id == key_id)
@@ -88,6 +91,7 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
         preferred_class=row.preferred_class,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
+        grounding=Grounding(row.search, row.memory, row.attachments),
     )
     return holder, row.value
 

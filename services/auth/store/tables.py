@@ -15,6 +15,9 @@ accounts = sa.Table(
     sa.Column("tokens_per_minute", sa.BigInteger),
     sa.Column("concurrent_requests", sa.BigInteger),
     sa.Column("suspended_at_us", sa.BigInteger),
+    sa.Column("search", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("memory", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("attachments", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("accounts_by_age", "created_at_us", "account_id"),
 )
 

@@ -47,6 +47,9 @@ async def test_key_opens_everything_unless_it_was_restricted(client: AuthClient)
         key_id=created.key.key_id,
         preferred_class="forte",
         digest_key=principal.digest_key,
+        search=True,
+        memory=True,
+        attachments=True,
     )
     assert created.key.state == pb.KEY_STATE_ACTIVE
     assert not created.key.HasField("expire_time")
@@ -64,6 +67,21 @@ async def test_principal_carries_scopes_expiry_class_and_rate(client: AuthClient
     assert set(principal.scopes) == {pb.SCOPE_MODELS, pb.SCOPE_USAGE}
     assert principal.expire_time.ToDatetime(clock.now().tzinfo) == clock.now() + timedelta(days=90)
     assert (principal.preferred_class, principal.requests_per_minute) == ("fortissimo", 120)
+
+
+async def test_grounding_that_an_account_switches_off_stays_off_until_it_is_switched_on(client: AuthClient) -> None:
+    account = await client.create_account()
+    created = await client.create_key(account.account_id)
+    for given, on in (
+        ({"search": False, "memory": False}, ["attachments"]),
+        ({"preferred_class": "mezzo"}, ["attachments"]),
+        ({"memory": True}, ["memory", "attachments"]),
+    ):
+        request = pb.UpdateAccountRequest(account_id=account.account_id, **given)  # type: ignore[arg-type]
+        updated = await client.update_account(request)
+        principal = (await client.verify(created.api_key)).principal
+        for answered in (updated, principal):
+            assert [name for name in ("search", "memory", "attachments") if getattr(answered, name)] == on
 
 
 async def test_all_keys_of_an_account_share_a_digest_key_that_no_other_account_has(client: AuthClient) -> None:

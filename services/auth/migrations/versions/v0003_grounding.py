@@ -1,0 +1,12 @@
+"""What an account lets its chats be grounded in: everything, unless it was switched off."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    for name in ("search", "memory", "attachments"):
+        op.add_column("accounts", sa.Column(name, sa.Boolean, nullable=False, server_default=sa.true()))
