@@ -62,6 +62,8 @@ async def send_body_without_key(service: Service) -> bytes:
         await writer.drain()
     line = await reader.readline()
     writer.close()
+    # The last of it may still be on its way.
+    await writer.wait_closed()
     return line
 
 
