@@ -15,8 +15,11 @@ from cli.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
+from services.chassis.certificates import open_certificates
 from services.chassis.channel import from_rpc_error, open_sync_channel
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from services.chassis.settings import SettingsError
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -111,26 +114,43 @@ def _refused(error: LegatoError) -> Refused:
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Services:
     """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
-    at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`."""
+    at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`. On TCP with the certificate that
+    `LEGATO_TLS_CERT` names."""
 
     def find_routers() -> list[str]:
         given = environ.get("LEGATO_ROUTER_ADDRESS", "")
         return _every_address(given) if given else [ROUTER]
 
+    def open_secured(address: str, service: str) -> grpc.Channel:
+        try:
+            certificates = open_certificates(*_tls_files(environ), Log("legato"))
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from None
+        return open_sync_channel(address, certificates.current() if certificates else None, service)
+
     def open_channel_to(service: str) -> grpc.Channel:
         if ":" in service:
-            return open_sync_channel(service)
+            return open_secured(service, ROUTER)
         given = environ.get(f"LEGATO_{service.upper()}_ADDRESS", "")
         elsewhere = _first_that_answers([address.strip() for address in given.split(",")])
         if elsewhere and not elsewhere.startswith("unix:"):
             if not _answers(elsewhere):
                 raise NotRunning(f"{service} is not running at {given}")
-            return open_sync_channel(elsewhere)
+            return open_secured(elsewhere, service)
         path = Path(elsewhere.removeprefix("unix:")) if elsewhere else socket_of(service, data)
         _require_socket(path, data)
         return open_sync_channel(f"unix:{path}")
 
     return Services(open_channel_to, find_routers)
+
+
+def _tls_files(environ: Mapping[str, str]) -> tuple[Path | None, Path | None, Path | None]:
+    authority, certificate, key = (environ.get(f"LEGATO_TLS_{name}") for name in ("CA", "CERT", "KEY"))
+    return (
+        Path(authority) if authority else None,
+        Path(certificate) if certificate else None,
+        Path(key) if key else None,
+    )
 
 
 def _require_socket(path: Path, data: Path) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "credits": "Grant and adjust credit, and see balances.",
     "usage": "See what an account has used.",
     "routes": "Check the routes, reload them, and see how their models do.",
+    "certs": "Make certificates for services on TCP.",
     "audit": "Prove that the books are right.",
     "migrate": "Bring the databases up to date.",
     "version": "Print the version.",

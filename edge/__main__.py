@@ -16,7 +16,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import serve_metrics
 from services.chassis.residency import Store, keep_in_canada
-from services.chassis.server import Server, private_listen, wait_for_stop
+from services.chassis.server import HealthServer, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
 
 
@@ -26,12 +26,7 @@ async def main() -> None:
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)
-    health = Server(
-        settings.edge_health_listen or private_listen(settings.data, "edge"),
-        [],
-        log,
-        insecure_tcp=settings.insecure_tcp,
-    )
+    health = HealthServer(settings.edge_health_listen or private_listen(settings.data, "edge"))
     registry = CollectorRegistry()
     async with contextlib.AsyncExitStack() as opened:
         edge = await opened.enter_async_context(assembled(settings, SystemClock(), log, registry))
@@ -46,9 +41,12 @@ async def main() -> None:
                 host, port = listener.getsockname()[:2]
                 log.info("edge.serves", address=f"{host}:{port}")
             await stop
-            await health.stop(0)
+            await health.leave()
+            server.leave()
+            await asyncio.sleep(settings.drain_delay_s)
             server.should_exit = True
             await serving
+            await health.stop()
 
 
 async def _done_before(stop: "asyncio.Task[None]", work: Coroutine[Any, Any, None]) -> bool:

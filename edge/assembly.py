@@ -23,6 +23,7 @@ from edge.saturation import Saturation
 from edge.services import Services
 from edge.settings import EdgeSettings
 from edge.strangers import Strangers
+from services.chassis.certificates import open_certificates
 from services.chassis.clock import Clock
 from services.chassis.log import Log
 
@@ -49,7 +50,14 @@ class Assembly:
 async def assembled(
     settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry
 ) -> AsyncIterator[Assembly]:
-    services = Services(settings.address("auth"), settings.address("router"), settings.address("metering"), clock, log)
+    services = Services(
+        settings.address("auth"),
+        settings.address("router"),
+        settings.address("metering"),
+        clock,
+        log,
+        open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+    )
     principals = Principals(services.auths, clock, log, registry)
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)

@@ -10,8 +10,10 @@ import grpc.aio
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
-from services.chassis.channel import errors_of, open_channel
+from services.chassis.certificates import Certificates
+from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
+from services.chassis.connection import Connection
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.replicas import Replicas
 
@@ -35,11 +37,9 @@ WatchCall = grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 class AuthReplica:
     """One process of auth, and the connection with it."""
 
-    def __init__(self, address: str, clock: Clock) -> None:
-        self._address = address
+    def __init__(self, address: str, clock: Clock, certificates: Certificates | None = None) -> None:
         self._clock = clock
-        self._channel = open_channel(address)
-        self._stub: AuthServiceAsyncStub = AuthServiceStub(self._channel)
+        self._connection: Connection[AuthServiceAsyncStub] = Connection(address, "auth", AuthServiceStub, certificates)
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
@@ -55,29 +55,27 @@ class AuthReplica:
         return self._running_calls + self.is_watched
 
     async def close(self) -> None:
-        await self._channel.close()
+        await self._connection.close()
 
     async def reconnect(self) -> None:
         """A connection on which nothing comes through may never say that it is broken."""
-        silent, self._channel = self._channel, open_channel(self._address)
-        self._stub = AuthServiceStub(self._channel)
-        await silent.close()
+        await self._connection.reopen()
 
     async def verify(self, api_key: str) -> pb.VerifyResponse:
         with self._call():
-            return await self._stub.Verify(
+            return await self._connection.stub.Verify(
                 pb.VerifyRequest(api_key=api_key), timeout=ASK_TIMEOUT_S, wait_for_ready=True
             )
 
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
         with self._call():
             request = pb.FindRefusedKeysRequest(key_ids=key_ids)
-            return (await self._stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S)).key_ids
+            return (await self._connection.stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S)).key_ids
 
     @contextmanager
     def watched(self) -> Iterator[WatchCall]:
         self.is_watched = True
-        stream = self._stub.Watch()
+        stream = self._connection.stub.Watch()
         try:
             yield stream
         finally:

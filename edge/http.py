@@ -18,6 +18,8 @@ from services.chassis.errors import LegatoError, Reason
 HEADERS_TIMEOUT_S = 10.0
 LARGEST_HEADERS_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
+# How long a connection whose client was not told of the end is kept when the process ends.
+LAST_REQUEST_WITHIN_S = 0.2
 
 # How fast the bodies of the refused are read, all together: as much as a fast line brings, and little to a processor.
 PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
@@ -44,11 +46,12 @@ class HttpServer(uvicorn.Server):
             "stalled_reader_s": stalled_reader_s,
             "passed_over": set(),
         }
+        self._protocol: type[EdgeProtocol] = type("Protocol", (EdgeProtocol,), manners)
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http=type("Protocol", (EdgeProtocol,), manners),
+                http=self._protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -59,6 +62,10 @@ class HttpServer(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(drain_s)),
             )
         )
+
+    def leave(self) -> None:
+        """Answer as before, but let every client know that its connection is not for further requests."""
+        self._protocol.is_leaving = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -71,6 +78,9 @@ class EdgeProtocol(HttpToolsProtocol):
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s: float
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
+    # Of all connections of a server at once.
+    is_leaving = False
+    is_ending = False
     # All connections whose bodies are being passed over.
     passed_over: "set[EdgeProtocol]"
 
@@ -111,6 +121,8 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self.is_leaving:
+            cycle.keep_alive = False
         refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
         if refusal is None:
             super()._start_asgi_task(cycle, app)
@@ -121,11 +133,29 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.is_ending:
+            self._close_soon()
         if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
             # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
             # passed over, and not cut off; but neither for ever nor without end.
             self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
             self.passed_over.add(self)
+
+    def shutdown(self) -> None:
+        """Called once, after the listeners were closed."""
+        self.is_ending = True
+        if self._is_idle():
+            self._close_soon()
+        elif not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def _close_soon(self) -> None:
+        """A client that was not told may be about to ask again, most likely right after an answer: that is answered."""
+        self.loop.call_later(LAST_REQUEST_WITHIN_S, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle():
+            self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         if self._unread_due is not None:
@@ -182,8 +212,13 @@ class EdgeProtocol(HttpToolsProtocol):
             self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
         self.transport.close()
 
+    # Before the first request there is no cycle, whatever the library's types say.
+
+    def _is_idle(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is None or cycle.response_complete
+
     def _is_answering(self) -> bool:
-        # Before the first request there is no cycle, whatever the library's types say.
         cycle: Any = self.cycle
         return cycle is not None and cycle.response_started and not cycle.response_complete
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import grpc.aio
-
 from edge.auth import NAME as AUTH
 from edge.auth import AuthReplica
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
-from services.chassis.channel import open_channel
+from services.chassis.certificates import Certificates
 from services.chassis.clock import Clock
+from services.chassis.connection import Connection
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
@@ -23,8 +22,8 @@ ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse
 class _Replica:
     """One process of a service, and the exchange with it."""
 
-    def __init__(self, channel: grpc.aio.Channel, exchange: ExchangeClient) -> None:
-        self._channel = channel
+    def __init__(self, connection: Connection[Any], exchange: ExchangeClient) -> None:
+        self._connection = connection
         self._exchange = exchange
         exchange.start()
 
@@ -38,52 +37,78 @@ class _Replica:
 
     async def close(self) -> None:
         await self._exchange.close()
-        await self._channel.close()
+        await self._connection.close()
 
 
 class RouterReplica(_Replica):
-    def __init__(self, address: str, clock: Clock, log: Log) -> None:
-        channel = open_channel(address)
-        self.stub = router_pb2_grpc.RouterServiceStub(channel)
+    def __init__(self, address: str, clock: Clock, log: Log, certificates: Certificates | None = None) -> None:
+        def connect() -> Connection["router_pb2_grpc.RouterServiceAsyncStub"]:
+            return Connection(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
+
+        self._shared, self._bulk = connect(), connect()
         super().__init__(
-            channel, ExchangeClient("The router", self.stub.Exchange, router_pb2.ExchangeRequest, clock, log)
+            self._shared,
+            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, clock, log),
         )
-        self._bulk_channel = open_channel(address)
-        self._bulk_stub = router_pb2_grpc.RouterServiceStub(self._bulk_channel)
+
+    @property
+    def stub(self) -> "router_pb2_grpc.RouterServiceAsyncStub":
+        return self._shared.stub
+
+    def _open_exchange(self) -> Any:
+        # Each time by the newest certificate.
+        return self.stub.Exchange()
 
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
         request = router_pb2.ChatRequest(open=opening)
         if len(opening.messages_json) + len(opening.tools_json) > SHARED_STREAM_BYTES:
-            return RpcCall("The router", self._bulk_stub.Chat(), request)
+            return RpcCall("The router", self._bulk.stub.Chat(), request)
         return self._exchange.open("Chat", request, router_pb2.ChatResponse)
 
     async def close(self) -> None:
         await super().close()
-        await self._bulk_channel.close()
+        await self._bulk.close()
 
 
 class MeteringReplica(_Replica):
-    def __init__(self, address: str, clock: Clock, log: Log) -> None:
-        channel = open_channel(address)
-        self.stub = metering_pb2_grpc.MeteringServiceStub(channel)
-        super().__init__(
-            channel, ExchangeClient("Metering", self.stub.Exchange, metering_pb2.ExchangeRequest, clock, log)
+    def __init__(self, address: str, clock: Clock, log: Log, certificates: Certificates | None = None) -> None:
+        self._shared: Connection[metering_pb2_grpc.MeteringServiceAsyncStub] = Connection(
+            address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
+        super().__init__(
+            self._shared,
+            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, clock, log),
+        )
+
+    @property
+    def stub(self) -> "metering_pb2_grpc.MeteringServiceAsyncStub":
+        return self._shared.stub
+
+    def _open_exchange(self) -> Any:
+        return self.stub.Exchange()
 
     async def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> Any:
         return await self._exchange.ask(method, request, response_type, timeout_s)
 
 
 class Services:
-    def __init__(self, auth_address: str, router_address: str, metering_address: str, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        auth_address: str,
+        router_address: str,
+        metering_address: str,
+        clock: Clock,
+        log: Log,
+        certificates: Certificates | None,
+    ) -> None:
         self.auths: Replicas[AuthReplica] = Replicas(
-            AUTH, auth_address, lambda address: AuthReplica(address, clock), log
+            AUTH, auth_address, lambda address: AuthReplica(address, clock, certificates), log
         )
         self.routers: Replicas[RouterReplica] = Replicas(
-            "The router", router_address, lambda address: RouterReplica(address, clock, log), log
+            "The router", router_address, lambda address: RouterReplica(address, clock, log, certificates), log
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
-            "Metering", metering_address, lambda address: MeteringReplica(address, clock, log), log
+            "Metering", metering_address, lambda address: MeteringReplica(address, clock, log, certificates), log
         )
 
     async def start(self) -> None:

@@ -30,7 +30,9 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     # A client that takes nothing for so long, while there is something for it, has left without a word.
     stalled_reader_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
-    # How long running answers may go on after the process was asked to end.
+    # How long an edge that is asked to end takes new requests all the same, until nobody sends it any.
+    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # How long running answers may go on then.
     drain_s: float = 30.0
     # How late the event loop may run before new chats are refused; 0: they never are.
     edge_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = LATENESS_TOLERATED_S
@@ -40,7 +42,10 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: str = ""
     # From one address; 0: any number.
     wrong_keys_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_RATE)] = 600
-    insecure_tcp: bool = False
+    # What the edge proves itself with to services on TCP, and whom it believes.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     debug: bool = False
 
     def address(self, service: str) -> str:

@@ -1,12 +1,15 @@
 """`python -m services.auth`: accounts, keys, and whose key it is."""
 
+import asyncio
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from services.auth.keys import parse_peppers
 from services.auth.service import MIGRATIONS, Auth
 from services.chassis import process
+from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
@@ -28,7 +31,14 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Off where `legato migrate` does it, before services of a new version start.
     migrate_at_start: bool = True
     auth_listen: str = ""
+    # Where health alone is told, to those without a certificate.
+    auth_health_listen: str = ""
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     insecure_tcp: bool = False
+    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     debug: bool = False
 
     @property
@@ -49,11 +59,20 @@ async def main() -> None:
             database.require_migrated(MIGRATIONS)
         auth = Auth(database, peppers, SystemClock(), log)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
-        server = Server(listen, auth.registrations, log, insecure_tcp=settings.insecure_tcp)
+        server = Server(
+            listen,
+            auth.registrations,
+            log,
+            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            health_listen=settings.auth_health_listen,
+            insecure_tcp=settings.insecure_tcp,
+        )
         await server.start()
         log.info("service.started", listen=listen)
         await wait_for_stop()
+        await server.leave()
         auth.watches.end()
+        await asyncio.sleep(settings.drain_delay_s)
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
         log.info("service.stopped")

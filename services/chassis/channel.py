@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 from google.rpc.status_pb2 import Status
 
+from services.chassis.certificates import Pem
 from services.chassis.errors import LegatoError, from_status, internal_error, unavailable
 
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
@@ -32,12 +33,26 @@ def channel_options() -> list[tuple[str, Any]]:
     ]
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(address, options=channel_options())
+def open_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.aio.Channel:
+    """With `tls` and on TCP, whoever answers there must prove that it is `server_name`."""
+    if tls is None or address.startswith("unix:"):
+        return grpc.aio.insecure_channel(address, options=channel_options())
+    return grpc.aio.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
 
 
-def open_sync_channel(address: str) -> grpc.Channel:
-    return grpc.insecure_channel(address, options=channel_options())
+def open_sync_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.Channel:
+    if tls is None or address.startswith("unix:"):
+        return grpc.insecure_channel(address, options=channel_options())
+    return grpc.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
+
+
+def _credentials(tls: Pem) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+
+
+def _secure_options(server_name: str) -> list[tuple[str, Any]]:
+    # Replicas are found under many addresses; what counts is whose certificate it is.
+    return [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
 
 
 @contextmanager

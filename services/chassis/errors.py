@@ -44,6 +44,7 @@ class Reason(StrEnum):
     SATURATED = "SATURATED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
     UNAVAILABLE = "UNAVAILABLE"
+    CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED"
     INTERNAL = "INTERNAL"
 
 
@@ -89,6 +90,8 @@ WIRE: dict[Reason, Wire] = {
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
     Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
+    # Of a process that calls another: to a client it is a fault of ours.
+    Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, 500, "api_error", "internal_error"),
     Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),
 }
 

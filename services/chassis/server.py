@@ -1,8 +1,8 @@
-"""Runs a gRPC server: health, reflection, errors in one form, and an orderly end."""
+"""Runs a gRPC server: whom it listens to, health, reflection, and an orderly end."""
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
-from grpc_status import rpc_status
 
+from services.chassis.certificates import Certificates, Pem
 from services.chassis.channel import channel_options
-from services.chassis.errors import LegatoError, internal_error, to_status
+from services.chassis.guard import Guard
 from services.chassis.log import Log
 from services.chassis.settings import SettingsError
 
@@ -22,94 +22,107 @@ from services.chassis.settings import SettingsError
 Registration = Callable[[grpc.aio.Server], str]
 
 
-class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Lets no exception out but as a status that says its reason."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        if handler is not None and handler.unary_unary is not None:
-            return handler._replace(unary_unary=self._guard_unary(handler.unary_unary))
-        if handler is not None and handler.stream_stream is not None:
-            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream))
-        return handler
-
-    def _guard_unary(self, behaviour: Any) -> Any:
-        async def guarded(request: Any, context: Any) -> Any:
-            try:
-                return await behaviour(request, context)
-            except (Exception, asyncio.CancelledError) as error:
-                await self._abort(error, context)
-
-        return guarded
-
-    def _guard_stream(self, behaviour: Any) -> Any:
-        async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
-            responses = behaviour(requests, context)
-            try:
-                async for response in responses:
-                    yield response
-            except (Exception, asyncio.CancelledError) as error:
-                await self._abort(error, context)
-            finally:
-                await responses.aclose()
-
-        return guarded
-
-    async def _abort(self, error: BaseException, context: Any) -> None:
-        if isinstance(error, grpc.aio.AbortError):
-            raise error
-        if isinstance(error, asyncio.CancelledError):
-            # Let out, it would leave the client waiting for ever.
-            await context.abort(grpc.StatusCode.CANCELLED, "The call was cancelled.")
-        if not isinstance(error, LegatoError):
-            self._log.failure("rpc.failed", error)
-            error = internal_error()
-        await context.abort_with_status(rpc_status.to_status(to_status(error)))
-
-
 class Server:
     def __init__(
-        self, listen: str, registrations: Sequence[Registration], log: Log, *, insecure_tcp: bool = False
+        self,
+        listen: str,
+        registrations: Sequence[Registration],
+        log: Log,
+        certificates: Certificates | None = None,
+        *,
+        health_listen: str = "",
+        insecure_tcp: bool = False,
     ) -> None:
-        if not listen.startswith("unix:") and not insecure_tcp:
+        """With certificates, TCP is for those alone who show one of the same authority."""
+        if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
-                f"{listen} is reachable by others and not protected: listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
+                f"{listen} is reachable by others and not protected: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
+                "LEGATO_TLS_KEY, or listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
             )
         self._listen = listen
+        self._certificates = certificates
         self._health = HealthServicer()
-        # Left on, two processes that were given one port would each get some of its calls.
-        options = [*channel_options(), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=options)
-        self._names = ["", *(register(self._server) for register in registrations)]
+        self._health_server = HealthServer(health_listen, self._health) if health_listen else None
+        self._server = grpc.aio.server(interceptors=[Guard(log)], options=_options())
+        self._names = [register(self._server) for register in registrations]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
-            [*self._names[1:], health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
+            [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
         )
 
     async def start(self) -> None:
-        try:
-            self.port = self._server.add_insecure_port(self._listen)
-        except RuntimeError as error:
-            await self._server.stop(None)
-            raise SettingsError(f"cannot listen on {self._listen}") from error
-        await self._server.start()
-        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self.port = await _listen_on(self._server, self._listen, self._certificates)
+        for name in self._names:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        if self._health_server is not None:
+            await self._health_server.start()
+
+    async def leave(self) -> None:
+        """Say that nobody new should come. Whoever does is served until the stop."""
+        await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_s: float) -> None:
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self.leave()
         await self._server.stop(grace_s)
+        if self._health_server is not None:
+            await self._health_server.stop()
 
-    async def _set_health(self, status: Any) -> None:
-        for name in self._names:
-            await self._health.set(name, status)
+
+class HealthServer:
+    """Tells whether the process serves, and nothing else. So it may be asked without a certificate, also on TCP: a
+    kubelet has none."""
+
+    def __init__(self, listen: str, health: HealthServicer | None = None) -> None:
+        self._listen = listen
+        self._health = health or HealthServicer()
+        self._server = grpc.aio.server(options=_options())
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self) -> None:
+        self.port = await _listen_on(self._server, self._listen, None)
+
+    async def leave(self) -> None:
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self) -> None:
+        await self.leave()
+        await self._server.stop(None)
+
+
+def _options() -> list[tuple[str, Any]]:
+    # Left on, two processes that were given one port would each get some of its calls.
+    return [*channel_options(), ("grpc.so_reuseport", 0)]
+
+
+async def _listen_on(server: grpc.aio.Server, listen: str, certificates: Certificates | None) -> int:
+    try:
+        if certificates is None or listen.startswith("unix:"):
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, _credentials(certificates))
+    except RuntimeError as error:
+        await server.stop(None)
+        raise SettingsError(f"cannot listen on {listen}") from error
+    await server.start()
+    return port
+
+
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Whoever connects must prove who it is. The files are looked at again for each new connection."""
+    used = certificates.current()
+
+    def replaced() -> Any:
+        """None: as they were."""
+        nonlocal used
+        before, used = used, certificates.current()
+        return None if used is before else _configuration(used)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(used), replaced, require_client_authentication=True)
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], pem.authority)
 
 
 def private_listen(data: Path, service: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from services.chassis import process
+from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
@@ -34,7 +35,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 # An operation takes milliseconds; only a database that hangs takes longer.
 DRAIN_S = 3.0
-# Exchanges on which nothing runs stay open for as long as their clients like, so they are not waited for.
+# For calls that came by themselves.
 STOP_GRACE_S = 0.5
 
 
@@ -67,7 +68,14 @@ async def main() -> None:
             metrics = opened.enter_context(serve_metrics(settings.metering_metrics_listen, registry))
             log.info("metrics.started", listen=metrics)
         listen = settings.metering_listen or private_listen(settings.data, "metering")
-        server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
+        server = Server(
+            listen,
+            registrations,
+            log,
+            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            health_listen=settings.metering_health_listen,
+            insecure_tcp=settings.insecure_tcp,
+        )
         await server.start()
         sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
         opened.callback(sweeping.cancel)
@@ -77,9 +85,10 @@ async def main() -> None:
             opened.callback(auditing.cancel)
         log.info("service.started", listen=listen, price_version=prices.current_version)
         await wait_for_stop()
+        await server.leave()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                await metering.drain()
+            async with asyncio.timeout(settings.drain_delay_s + DRAIN_S):
+                await metering.drain(settings.drain_delay_s)
         await server.stop(STOP_GRACE_S)
     log.info("service.stopped")
 

@@ -24,6 +24,8 @@ from services.metering.wire.checked import checked_id, checked_request_id
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
+
 
 class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     def __init__(self, database: Database, writer: Writer, limiter: Limiter, default_limits: Limits, log: Log) -> None:
@@ -33,6 +35,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         self._default_limits = default_limits
         # Nothing administrative travels here.
         self._exchange = ExchangeServer(
+            SERVICE,
             {
                 "Admit": UnaryMethod(pb.AdmitRequest, self.admit),
                 "Correct": UnaryMethod(pb.CorrectRequest, self.correct),
@@ -46,8 +49,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             log,
         )
 
-    async def drain(self) -> None:
+    async def drain(self, delay_s: float = 0.0) -> None:
+        """Ask every edge to go elsewhere, then wait until nothing of theirs is under way. Callers who cannot be asked may
+        come until the delay is over."""
         await self._exchange.drain()
+        await asyncio.sleep(delay_s)
+        self._exchange.close()
 
     # Futures, not coroutines: on the exchange an operation costs no task of its own.
 
@@ -150,7 +157,7 @@ async def _read_balances(database: Database, account_ids: list[str]) -> list[Acc
 
 def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:
     metering_pb2_grpc.add_MeteringServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
+    return SERVICE
 
 
 def register_credit_admin(servicer: CreditAdminServicer, server: grpc.aio.Server) -> str:

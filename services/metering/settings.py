@@ -38,7 +38,14 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     migrate_at_start: bool = True
     # Without it, a socket in `data`.
     metering_listen: str = ""
+    # Where health alone is told, to those without a certificate.
+    metering_health_listen: str = ""
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     insecure_tcp: bool = False
+    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     debug: bool = False
     # The file in the checkout, wherever the process was started.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"

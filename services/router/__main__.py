@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis import process
+from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.server import Server, private_listen, wait_for_stop
@@ -32,6 +33,8 @@ STOP_GRACE_S = 0.5
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     router_listen: str = ""
+    # Where health alone is told, to those without a certificate.
+    router_health_listen: str = ""
     routes: Path = routes.DEFAULT_PATH
     local_model_socket: Path | None = None
     upstream_connect_s: float = 5.0
@@ -43,8 +46,13 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
     # How long a model may let chats wait before new ones are refused; 0: that is not measured.
     upstream_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = QUEUEING_TOLERATED_S
-    # How long chats may go on when the process is asked to end.
+    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # How long chats may go on then.
     drain_s: float = 30.0
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     insecure_tcp: bool = False
     debug: bool = False
 
@@ -76,14 +84,21 @@ async def main() -> None:
         reload = Reload(settings.routes, settings.timeouts, stations, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         registrations = [register_router(servicer), register_route_admin(RouteAdminServicer(stations, reload))]
-        server = Server(listen, registrations, log, insecure_tcp=settings.insecure_tcp)
+        server = Server(
+            listen,
+            registrations,
+            log,
+            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            health_listen=settings.router_health_listen,
+            insecure_tcp=settings.insecure_tcp,
+        )
         await server.start()
         log.info("service.started", listen=listen)
         await wait_for_stop()
+        await server.leave()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(settings.drain_s):
-                await servicer.drain()
-        # Edges keep their exchanges open until they are closed from here.
+            async with asyncio.timeout(settings.drain_delay_s + settings.drain_s):
+                await servicer.drain(settings.drain_delay_s)
         await server.stop(STOP_GRACE_S)
         log.info("service.stopped")
     finally:

@@ -1,5 +1,6 @@
 """The RPCs of router.proto."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,8 @@ OWNER = "legato"
 # The classes are as old as the service; the models behind them come and go.
 CREATED = datetime(2026, 11, 15, tzinfo=UTC)
 
+SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
+
 _STATE_TO_PROTO = {
     State.CLOSED: pb.BREAKER_STATE_CLOSED,
     State.OPEN: pb.BREAKER_STATE_OPEN,
@@ -38,12 +41,15 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
     def __init__(self, completions: Completions, log: Log) -> None:
         self._completions = completions
         self._chat = StreamMethod(pb.ChatRequest, completions.serve)
-        self._exchange = ExchangeServer({"Chat": self._chat}, pb.ExchangeResponse, log)
+        self._exchange = ExchangeServer(SERVICE, {"Chat": self._chat}, pb.ExchangeResponse, log)
 
-    async def drain(self) -> None:
-        """Ask every edge to open no further chats here, then wait until none runs, whichever way it came."""
+    async def drain(self, delay_s: float = 0.0) -> None:
+        """Ask every edge to open no further chats here, then wait until none runs, whichever way it came. Callers who
+        cannot be asked may come until the delay is over."""
         await self._exchange.drain()
+        await asyncio.sleep(delay_s)
         await self._completions.drain()
+        self._exchange.close()
 
     def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
         return serve_stream(self._chat, request_iterator, context)
@@ -99,7 +105,7 @@ def _to_target(class_id: str, station: Station) -> pb.Target:
 def register_router(servicer: RouterServicer) -> Registration:
     def register(server: grpc.aio.Server) -> str:
         pb_grpc.add_RouterServiceServicer_to_server(servicer, server)
-        return pb.DESCRIPTOR.services_by_name["RouterService"].full_name
+        return SERVICE
 
     return register
 

@@ -46,7 +46,7 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         self.openings: list[pb.ChatOpen] = []
         self._script = script
         self._chat = StreamMethod(pb.ChatRequest, self._serve)
-        self._exchange = ExchangeServer({"Chat": self._chat}, pb.ExchangeResponse, log)
+        self._exchange = ExchangeServer("legato.router.v1.RouterService", {"Chat": self._chat}, pb.ExchangeResponse, log)
 
     async def _serve(self, conversation: Conversing) -> None:
         self.openings.append((await conversation.receive()).open)

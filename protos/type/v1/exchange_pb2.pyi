@@ -37,7 +37,9 @@ class _ItemKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ItemKind.Val
     ITEM_KIND_CREDIT: _ItemKind.ValueType  # 6
     """Client to server: the caller has room again for what a call sends."""
     ITEM_KIND_GOING_AWAY: _ItemKind.ValueType  # 7
-    """Server to client, call_id 0: open no further calls here; those under way go on."""
+    """Server to client, call_id 0: open no further calls here; those under way go on. The client says the same when it has
+    heard it: it opens none from then on.
+    """
     ITEM_KIND_ALIVE: _ItemKind.ValueType  # 8
     """Either way, call_id 0: still here, though there is nothing to say."""
 
@@ -57,7 +59,9 @@ ITEM_KIND_CANCEL: ItemKind.ValueType  # 5
 ITEM_KIND_CREDIT: ItemKind.ValueType  # 6
 """Client to server: the caller has room again for what a call sends."""
 ITEM_KIND_GOING_AWAY: ItemKind.ValueType  # 7
-"""Server to client, call_id 0: open no further calls here; those under way go on."""
+"""Server to client, call_id 0: open no further calls here; those under way go on. The client says the same when it has
+heard it: it opens none from then on.
+"""
 ITEM_KIND_ALIVE: ItemKind.ValueType  # 8
 """Either way, call_id 0: still here, though there is nothing to say."""
 Global___ItemKind: _TypeAlias = ItemKind  # noqa: Y015

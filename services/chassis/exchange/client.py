@@ -189,6 +189,9 @@ class ExchangeClient:
         kind = item.kind
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True
+            if self._outbox is not None:
+                # From here on nothing is opened; so whoever hears this has heard of every call.
+                self._outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
             return
         call = self._calls.get(item.call_id)
         if call is None:

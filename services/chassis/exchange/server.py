@@ -1,17 +1,20 @@
 """The answering side of an exchange."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, internal_error, to_status
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
+from services.chassis.identity import may_call, not_allowed
 from services.chassis.log import Log
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -49,8 +52,22 @@ class StreamMethod(Generic[RequestT, ResponseT]):
 Methods = Mapping[str, UnaryMethod[Any, Any] | StreamMethod[Any, Any]]
 
 
+def _refuse(request: Empty) -> Awaitable[Empty]:
+    raise not_allowed()
+
+
+_REFUSED = UnaryMethod(Empty, _refuse)
+
+
+# How soon a client should have heard that it is to go elsewhere; one that does not say so is not waited for.
+HEARD_WITHIN_S = 1.0
+POLL_S = 0.02
+
+
 class ExchangeServer:
-    def __init__(self, methods: Methods, response_type: type[Any], log: Log) -> None:
+    def __init__(self, service: str, methods: Methods, response_type: type[Any], log: Log) -> None:
+        """`service` is its full name, of which the methods are RPCs too."""
+        self._service = service
         self._methods = methods
         self._response_type = response_type
         self._log = log
@@ -58,7 +75,7 @@ class ExchangeServer:
         self._draining = False
 
     async def serve(self, requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any, None]:
-        session = _Session(self._methods, self._log)
+        session = _Session(self._methods_for(context), self._log)
         self._sessions.add(session)
         if self._draining:
             session.go_away()
@@ -71,13 +88,30 @@ class ExchangeServer:
             self._sessions.discard(session)
             session.close()
 
+    def _methods_for(self, context: Any) -> Methods:
+        """What is not the caller's to ask for is refused by a method of its own, so that nothing is looked up for each
+        item."""
+        return {
+            name: method if may_call(context, f"/{self._service}/{name}") else _REFUSED
+            for name, method in self._methods.items()
+        }
+
     async def drain(self) -> None:
-        """Ask every client to open no further calls here, then wait until none runs."""
+        """Ask every client to open no further calls here, then wait until all have heard it and no call runs."""
         self._draining = True
         for session in self._sessions:
             session.go_away()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARD_WITHIN_S):
+                while not all(session.has_heard for session in self._sessions):
+                    await asyncio.sleep(POLL_S)
         while any(session.calls for session in self._sessions):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(POLL_S)
+
+    def close(self) -> None:
+        """Let the clients go; by themselves they stay for as long as they can."""
+        for session in self._sessions:
+            session.outbox.close()
 
 
 class _Session:
@@ -86,6 +120,8 @@ class _Session:
     def __init__(self, methods: Methods, log: Log) -> None:
         self.outbox = Outbox()
         self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
+        # That it should open no further calls.
+        self.has_heard = False
         self._methods = methods
         self._log = log
 
@@ -114,6 +150,9 @@ class _Session:
             return
         if kind == pb.ITEM_KIND_ALIVE:
             self.outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+            return
+        if kind == pb.ITEM_KIND_GOING_AWAY:
+            self.has_heard = True
             return
         call = self.calls.get(item.call_id)
         if not isinstance(call, _ServerCall):

@@ -40,6 +40,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
         self.release = asyncio.Event()
         self.chat = StreamMethod(router.ChatRequest, self.converse)
         self.exchange = ExchangeServer(
+            "legato.router.v1.RouterService",
             {"Chat": self.chat, "GetBalance": UnaryMethod(metering.GetBalanceRequest, self.get_balance)},
             router.ExchangeResponse,
             log,

@@ -1,0 +1,163 @@
+"""An authority of our own, in a folder: its certificate and key, and those that it has issued.
+
+Each certificate says who its holder is among processes (`spiffe://legato/NAME`), and of services under which host
+names they may be found.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from services.chassis.identity import Role, role_of, uri_of
+
+AUTHORITY = "ca"
+SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING)
+
+# Clocks of machines differ by a little.
+_EARLIER = timedelta(minutes=5)
+
+
+class NoAuthority(Exception):
+    """The folder has no authority."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    name: str
+    hosts: list[str]
+    expires_at: datetime
+    certificate: Path
+
+
+def check_name(name: str) -> str:
+    """`edge`, `auth`, `router`, `metering`, `admin`, or `caller/NAME`; raises ValueError."""
+    if role_of([uri_of(name)]) is None or not re.fullmatch(r"[a-z]+(/[a-z0-9][a-z0-9.-]*)?", name):
+        known = ", ".join(role.value for role in Role if role is not Role.CALLER)
+        raise ValueError(f"{name} is none of {known}, and not caller/NAME")
+    return name
+
+
+def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path:
+    """Its certificate. One that is there already is believed further on, but issues nothing more."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificate_path = folder / f"{AUTHORITY}.pem"
+    before = certificate_path.read_bytes() if certificate_path.exists() else b""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Legato authority")])
+    certificate = (
+        _builder(subject, subject, key.public_key(), days, now or datetime.now(UTC))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(folder / f"{AUTHORITY}.key", _key_pem(key), 0o600)
+    _write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM) + before, 0o644)
+    return certificate_path
+
+
+def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetime | None = None) -> Path:
+    """A certificate and its key, in place of those that were there; the path of the certificate."""
+    try:
+        [authority, *_] = x509.load_pem_x509_certificates((folder / f"{AUTHORITY}.pem").read_bytes())
+        key_pem = (folder / f"{AUTHORITY}.key").read_bytes()
+    except FileNotFoundError:
+        raise NoAuthority from None
+    authority_key = cast(ec.EllipticCurvePrivateKey, serialization.load_pem_private_key(key_pem, None))
+    role = role_of([uri_of(check_name(name))])
+    is_service = role in SERVICES
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri_of(name))]
+    names += [_host(host) for host in ([name, *hosts] if is_service else hosts)]
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if is_service else ExtendedKeyUsageOID.CLIENT_AUTH
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        _builder(subject, authority.subject, key.public_key(), days, now or datetime.now(UTC))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    path = folder / f"{name.replace('/', '-')}.pem"
+    _write(path.with_suffix(".key"), _key_pem(key), 0o600)
+    _write(path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    return path
+
+
+def list_issued(folder: Path) -> list[Issued]:
+    return [_read(path) for path in sorted(folder.glob("*.pem"))]
+
+
+def _read(path: Path) -> Issued:
+    certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        [name] = names.get_values_for_type(x509.UniformResourceIdentifier)
+        hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    except (x509.ExtensionNotFound, ValueError):
+        # The authority is nobody among processes.
+        name, hosts = "", []
+    return Issued(name, hosts, certificate.not_valid_after_utc, path)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """All at once: whoever reads it finds the old file or the new one."""
+    beside = path.with_suffix(f"{path.suffix}.new")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    beside.replace(path)

@@ -1,0 +1,96 @@
+"""`legato certs`: the certificates by which processes know each other on TCP."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from cli.options import Invocation, takes_invocation
+
+AUTHORITY_DAYS = 3650
+CERTIFICATE_DAYS = 365
+
+_folder_option = click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where they are.  [default: certs in the service's folder]"
+)
+
+
+@click.group()
+def certs() -> None:
+    """Make an authority of your own, and certificates for the processes and programs that use TCP.
+
+    The files are for LEGATO_TLS_CA (ca.pem), LEGATO_TLS_CERT (NAME.pem) and LEGATO_TLS_KEY (NAME.key).
+    """
+
+
+@certs.command()
+@_folder_option
+@click.option("--days", type=click.IntRange(min=1), default=AUTHORITY_DAYS, show_default=True)
+@click.option("--again", is_flag=True, help="Replace the authority. The old one is believed until ca.pem loses it.")
+@takes_invocation
+def init(invocation: Invocation, folder: Path | None, days: int, again: bool) -> None:
+    """Make the authority, unless there is one."""
+    from cli.authority import AUTHORITY, make_authority
+
+    path = _folder(invocation, folder) / f"{AUTHORITY}.pem"
+    is_new = again or not path.exists()
+    if is_new:
+        make_authority(path.parent, days)
+    invocation.show({"authority": str(path), "made": is_new})
+
+
+@certs.command()
+@_folder_option
+@click.option(
+    "--host", "hosts", multiple=True, help="Under which else a service is found, for callers that look at it."
+)
+@click.option("--days", type=click.IntRange(min=1), default=CERTIFICATE_DAYS, show_default=True)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@takes_invocation
+def issue(
+    invocation: Invocation, names: tuple[str, ...], folder: Path | None, hosts: tuple[str, ...], days: int
+) -> None:
+    """Issue certificates: to edge, auth, router, metering, admin (these commands), or caller/NAME, a program of yours.
+
+    Those of the same name that are there are replaced; processes that use the files notice.
+    """
+    from cli.authority import NoAuthority, check_name
+    from cli.authority import issue as issue_one
+
+    home = _folder(invocation, folder)
+    try:
+        paths = [issue_one(home, name, hosts, days) for name in map(check_name, names)]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    except NoAuthority:
+        raise click.ClickException(f"there is no authority in {home}: make one with `legato certs init`") from None
+    things = [
+        {"name": name, "certificate": str(path), "key": str(path.with_suffix(".key"))}
+        for name, path in zip(names, paths, strict=True)
+    ]
+    invocation.show_list(things, ["name", "certificate", "key"])
+
+
+@certs.command()
+@_folder_option
+@takes_invocation
+def show(invocation: Invocation, folder: Path | None) -> None:
+    """List the certificates, and how long they last."""
+    from cli.authority import list_issued
+
+    now = datetime.now(UTC)
+    things = [
+        {
+            "file": issued.certificate.name,
+            "identity": issued.name,
+            "hosts": issued.hosts,
+            "expires": issued.expires_at.isoformat(timespec="seconds"),
+            "days_left": (issued.expires_at - now).days,
+        }
+        for issued in list_issued(_folder(invocation, folder))
+    ]
+    invocation.show_list(things, ["file", "identity", "hosts", "expires", "days_left"])
+
+
+def _folder(invocation: Invocation, given: Path | None) -> Path:
+    return given or invocation.data / "certs"

@@ -1,0 +1,74 @@
+"""Stands before every RPC of a server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_status import rpc_status
+
+from services.chassis.errors import LegatoError, internal_error, to_status
+from services.chassis.identity import may_call, not_allowed
+from services.chassis.log import Log
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Lets nobody ask for what is not theirs, and no exception out but as a status that says its reason."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler, method = await continuation(handler_call_details), handler_call_details.method
+        if handler is not None and handler.unary_unary is not None:
+            return handler._replace(unary_unary=self._guard_call(handler.unary_unary, method))
+        if handler is not None and handler.unary_stream is not None:
+            # Health alone has one, which writes to its context and so looks like a call.
+            return handler._replace(unary_stream=self._guard_call(handler.unary_stream, method))
+        if handler is not None and handler.stream_stream is not None:
+            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream, method))
+        return handler
+
+    def _guard_call(self, behaviour: Any, method: str) -> Any:
+        async def guarded(request: Any, context: Any) -> Any:
+            try:
+                self._check(context, method)
+                return await behaviour(request, context)
+            except (Exception, asyncio.CancelledError) as error:
+                await self._abort(error, context)
+
+        return guarded
+
+    def _guard_stream(self, behaviour: Any, method: str) -> Any:
+        async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                self._check(context, method)
+                async with contextlib.aclosing(behaviour(requests, context)) as responses:
+                    async for response in responses:
+                        yield response
+            except (Exception, asyncio.CancelledError) as error:
+                await self._abort(error, context)
+
+        return guarded
+
+    def _check(self, context: Any, method: str) -> None:
+        if not may_call(context, method):
+            self._log.warning("caller.not_allowed", name=method)
+            raise not_allowed()
+
+    async def _abort(self, error: BaseException, context: Any) -> None:
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        if isinstance(error, asyncio.CancelledError):
+            # Let out, it would leave the client waiting for ever.
+            await context.abort(grpc.StatusCode.CANCELLED, "The call was cancelled.")
+        if not isinstance(error, LegatoError):
+            self._log.failure("rpc.failed", error)
+            error = internal_error()
+        await context.abort_with_status(rpc_status.to_status(to_status(error)))

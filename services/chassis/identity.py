@@ -1,0 +1,98 @@
+"""Who calls, and what it may ask for.
+
+On TCP a caller is who its certificate says: the URI `spiffe://legato/NAME` among its alternative names. On a unix
+socket it is whoever the file system lets in, and that is the owner, who may do everything.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, Final
+
+from services.chassis.errors import LegatoError, Reason
+
+TRUST_DOMAIN: Final = "spiffe://legato/"
+CALLER_PREFIX: Final = "caller/"
+
+
+class Role(Enum):
+    EDGE = "edge"
+    # Programs of the house that use the services without HTTP; each has a name of its own.
+    CALLER = "caller"
+    ADMIN = "admin"
+    # They are called, and call nobody.
+    AUTH = "auth"
+    ROUTER = "router"
+    METERING = "metering"
+
+
+def _methods(service: str, names: str) -> set[str]:
+    return {f"/{service}/{name}" for name in names.split()}
+
+
+_AUTH, _ROUTER, _METERING = "legato.auth.v1", "legato.router.v1", "legato.metering.v1"
+
+_READING: Final = _methods(f"{_METERING}.MeteringService", "ListUsage GetBalance GetRequest")
+_CHATTING: Final = {
+    *_methods(f"{_AUTH}.AuthService", "Verify"),
+    *_methods(f"{_ROUTER}.RouterService", "Chat Exchange ListModels"),
+    *_methods(f"{_METERING}.MeteringService", "Reserve Extend Settle Void Checkpoint Exchange"),
+    *_READING,
+}
+_HEALTH: Final = _methods("grpc.health.v1.Health", "Check List Watch")
+_REFLECTION: Final = _methods("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo")
+
+# Each method by its full name. A method that travels as an item of an exchange has the same name there.
+ALLOWED: Final[dict[Role, frozenset[str]]] = {
+    # Only the edge keeps keys in memory, and only at the public door are there rates to take from.
+    Role.EDGE: frozenset(
+        _CHATTING
+        | _methods(f"{_AUTH}.AuthService", "Watch FindRefusedKeys")
+        | _methods(f"{_METERING}.MeteringService", "Admit Correct")
+        | _HEALTH
+    ),
+    Role.CALLER: frozenset(_CHATTING | _HEALTH | _REFLECTION),
+    Role.ADMIN: frozenset(
+        _methods(
+            f"{_AUTH}.AccountAdminService",
+            "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
+        )
+        | _methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper")
+        | _methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances Audit")
+        | _methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets")
+        | _methods(f"{_ROUTER}.RouterService", "ListModels")
+        | _READING
+        | _HEALTH
+        | _REFLECTION
+    ),
+    Role.AUTH: frozenset(),
+    Role.ROUTER: frozenset(),
+    Role.METERING: frozenset(),
+}
+
+
+def uri_of(name: str) -> str:
+    """`name` is a role, or `caller/NAME`."""
+    return TRUST_DOMAIN + name
+
+
+def role_of(names: Iterable[str]) -> Role | None:
+    """Of a certificate, by its alternative names. None if it names nobody whom we know, or more than one."""
+    ours = [name.removeprefix(TRUST_DOMAIN) for name in names if name.startswith(TRUST_DOMAIN)]
+    if len(ours) != 1:
+        return None
+    if ours[0].startswith(CALLER_PREFIX) and len(ours[0]) > len(CALLER_PREFIX):
+        return Role.CALLER
+    return next((role for role in Role if role is not Role.CALLER and role.value == ours[0]), None)
+
+
+def may_call(context: Any, method: str) -> bool:
+    """Whether the caller of an RPC may ask for a method, which need not be that RPC. `context` is gRPC's."""
+    shown = context.auth_context()
+    if shown.get("transport_security_type") != [b"ssl"]:
+        return True
+    role = role_of(name.decode("utf-8", "replace") for name in shown.get("x509_subject_alternative_name", ()))
+    return role is not None and method in ALLOWED[role]
+
+
+def not_allowed() -> LegatoError:
+    return LegatoError(Reason.CALLER_NOT_ALLOWED, "The caller's certificate does not allow this.")
