@@ -31,19 +31,6 @@ class DatabaseAway(LegatoError):
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
 
 
-@contextmanager
-def _outages_told(*, writes: bool) -> Iterator[None]:
-    try:
-        yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
-        raise DatabaseAway from error
-    except sa.exc.InternalError as error:
-        # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
-        if writes and getattr(error.orig, "sqlstate", None) == READ_ONLY:
-            raise DatabaseAway from error
-        raise
-
-
 class Database:
     def __init__(self, url: str | sa.URL, schema: str) -> None:
         """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
@@ -62,8 +49,24 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, look, False)
 
     def _run(self, work: Callable[[sa.Connection], ResultT], writes: bool) -> ResultT:
-        with _outages_told(writes=writes), self.transaction(writes=writes) as connection:
+        with self._outages_told(writes=writes), self.transaction(writes=writes) as connection:
             return work(connection)
+
+    @contextmanager
+    def _outages_told(self, *, writes: bool) -> Iterator[None]:
+        """Also those that the driver tells itself, where its own cursor is used."""
+        driver: Any = self.engine.dialect.loaded_dbapi
+        try:
+            yield
+        except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+            raise DatabaseAway from error
+        except (driver.OperationalError, driver.InterfaceError) as error:
+            raise DatabaseAway from error
+        except (sa.exc.InternalError, driver.InternalError) as error:
+            # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
+            if writes and getattr(getattr(error, "orig", error), "sqlstate", None) == READ_ONLY:
+                raise DatabaseAway from error
+            raise
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
@@ -97,7 +100,7 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         try:
-            with _outages_told(writes=True), self.engine.connect() as connection:
+            with self._outages_told(writes=True), self.engine.connect() as connection:
                 if self.is_sqlite:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
@@ -116,7 +119,7 @@ class Database:
         from alembic.script import ScriptDirectory
 
         scripts = ScriptDirectory(str(folder))
-        with _outages_told(writes=False), self.engine.connect() as connection:
+        with self._outages_told(writes=False), self.engine.connect() as connection:
             applied = MigrationContext.configure(connection).get_current_revision()
         # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
         behind = {script.revision for script in scripts.walk_revisions()} - {scripts.get_current_head()}

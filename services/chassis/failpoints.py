@@ -27,7 +27,7 @@ def watch(folder: str | None) -> None:
 
 def are_watched() -> bool:
     """For whoever would have to work to know the name of a place."""
-    return _folder is not None
+    return watched
 
 
 def hit(name: str, last_deed: Callable[[], object] | None = None) -> None:

@@ -5,10 +5,11 @@ commit. Every update names the state it was computed from all the same, and must
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
@@ -18,32 +19,24 @@ from services.metering.prices import Prices
 from services.metering.records import Account, Claim, Entry, Hold
 from services.metering.store.clock import read_now_us
 from services.metering.store.price_versions import read_version
-from services.metering.store.sets import RowsStatement, among, insert_rows, to_json, update_rows
+from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
 
 Outcome = Any | LegatoError
 
-_IDS: Final = sa.bindparam("ids", type_=sa.Text)
-_LOCK_ACCOUNTS: Final = (
-    sa.select(accounts)
-    .where(among(accounts.c.account_id, _IDS))
-    # In one order for everybody: two batches never wait for each other.
-    .order_by(accounts.c.account_id)
-    .with_for_update()
-)
-_READ_HOLDS: Final = sa.select(holds).where(among(holds.c.request_id, _IDS))
-_READ_CREDITS: Final = sa.select(*[column for column in ledger.c if column is not ledger.c.entry_id]).where(
-    ledger.c.kind.in_(tuple(CREDIT_KINDS.values())), among(ledger.c.request_id, _IDS)
+# Locked in one order by everybody: two batches never wait for each other.
+_LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock=True)
+_READ_HOLDS: Final = Lookup(select_all(holds), "request_id")
+_READ_CREDITS: Final = Lookup(
+    select_all(ledger, without=["entry_id"]), "request_id", "AND kind IN ('grant', 'adjustment')"
 )
 _READ_CLAIMS: Final = sa.select(claims).where(
-    among(claims.c.account_id, _IDS),
+    claims.c.account_id.in_(sa.bindparam("account_ids", expanding=True)),
     claims.c.key_digest.in_(sa.bindparam("digests", expanding=True)),
 )
-# The state is not a parameter, so that the index of live holds is found whatever plan is made.
-_COUNT_LIVE: Final = (
-    sa.select(holds.c.account_id, holds.c.key_id, sa.func.count())
-    .where(holds.c.state == sa.literal_column("'held'"), among(holds.c.key_id, _IDS))
-    .group_by(holds.c.account_id, holds.c.key_id)
+# The state is no parameter, so that the index of live holds is found whatever plan is made.
+_COUNT_LIVE: Final = Lookup(
+    "SELECT account_id, key_id, count(*) FROM holds", "key_id", "AND state = 'held' GROUP BY account_id, key_id"
 )
 # A claim that was found may meanwhile have been forgotten, but no other request may have got it.
 _PUT_CLAIM: Final = sa.text(
@@ -64,6 +57,7 @@ _HOLD_CHANGES: Final = (
     "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us",
 )  # fmt: skip
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
+_changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)
 _INSERT_ENTRIES: Final = insert_rows(ledger, Entry.__struct_fields__)
 _COUNTED: Final = (
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
@@ -102,16 +96,16 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
     credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]
     request_ids = {operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS}
     digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
-    found_accounts = [Account(*row) for row in connection.execute(_LOCK_ACCOUNTS, {"ids": to_json(account_ids)})]
+    found_accounts = [Account(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]
     found_claims: list[Claim] = []
     if digests:
-        asked = {"ids": to_json(account_ids), "digests": digests}
+        asked = {"account_ids": list(account_ids), "digests": digests}
         found_claims = [Claim(*row) for row in connection.execute(_READ_CLAIMS, asked)]
         request_ids.update(claim.request_id for claim in found_claims)
-    found_holds = [Hold(*row) for row in connection.execute(_READ_HOLDS, {"ids": to_json(request_ids)})]
+    found_holds = [Hold(*row) for row in _READ_HOLDS.run(connection, request_ids)]
     found_credits: list[Entry] = []
     if credit_ids:
-        found_credits = [Entry(*row) for row in connection.execute(_READ_CREDITS, {"ids": to_json(credit_ids)})]
+        found_credits = [Entry(*row) for row in _READ_CREDITS.run(connection, credit_ids)]
         missing_ids = set(account_ids) - {account.account_id for account in found_accounts}
         if any(entry.account_id in missing_ids for entry in found_credits):
             # An account that was not there to be locked has been made in the meantime.
@@ -132,18 +126,18 @@ def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]])
         if type(operation) is Reserve and operation.concurrent_requests is not None
     }
     if counts:
-        for *key, count in connection.execute(_COUNT_LIVE, {"ids": to_json({key.key_id for key in counts})}):
-            counts[LiveKey(*key)] = count
+        for account_id, key_id, count in _COUNT_LIVE.run(connection, {key.key_id for key in counts}):
+            counts[LiveKey(account_id, key_id)] = count
     return counts
 
 
 def _write(connection: sa.Connection, books: Books) -> None:
-    new_holds = [asdict(books.holds[new_id]) for new_id in books.holds.keys() - books.found_holds.keys()]
+    new_holds = [astuple(hold) for new_id, hold in books.holds.items() if new_id not in books.found_holds]
     _put(connection, _INSERT_HOLDS, new_holds)
     changed_holds = [
-        asdict(books.holds[found.request_id]) | {"found_state": found.state}
+        (*_changes_of(hold), found.state)
         for found in books.found_holds.values()
-        if books.holds[found.request_id] is not found
+        if (hold := books.holds[found.request_id]) is not found
     ]
     _put(connection, _UPDATE_HOLDS, changed_holds)
     put_claims = [
@@ -153,20 +147,20 @@ def _write(connection: sa.Connection, books: Books) -> None:
     ]
     if put_claims and connection.execute(_PUT_CLAIM, put_claims).rowcount != len(put_claims):
         raise BooksMoved
-    _put(connection, _INSERT_ENTRIES, [asdict(entry) for entry in books.entries])
-    counters = [key._asdict() | dict(zip(_COUNTED, added, strict=True)) for key, added in books.counted().items()]
-    _put(connection, _ADD_TO_COUNTERS, counters)
-    new_accounts = [asdict(books.accounts[new_id]) for new_id in books.accounts.keys() - books.found_accounts.keys()]
+    _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
+    _put(connection, _ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
+    new_accounts = [
+        astuple(account) for new_id, account in books.accounts.items() if new_id not in books.found_accounts
+    ]
     _put(connection, _INSERT_ACCOUNTS, new_accounts)
     changed_accounts = [
-        asdict(books.accounts[found.account_id])
-        | {"found_balance_nanos": found.balance_nanos, "found_held_nanos": found.held_nanos}
+        (*astuple(account), found.balance_nanos, found.held_nanos)
         for found in books.found_accounts.values()
-        if books.accounts[found.account_id] != found
+        if (account := books.accounts[found.account_id]) != found
     ]
     _put(connection, _UPDATE_ACCOUNTS, changed_accounts)
 
 
-def _put(connection: sa.Connection, statement: RowsStatement, rows: list[dict[str, Any]]) -> None:
+def _put(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
     if rows and statement.run(connection, rows) != len(rows):
         raise BooksMoved

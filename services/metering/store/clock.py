@@ -1,11 +1,15 @@
 """The database's own clock: replicas may differ about the time, but not about this one."""
 
+from typing import Final
+
 import sqlalchemy as sa
+
+_SQLITE: Final = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
+_POSTGRESQL: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
 
 def read_now_us(connection: sa.Connection) -> int:
-    if connection.dialect.name == "sqlite":
-        now = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
-    else:
-        now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
-    return int(connection.exec_driver_sql(now).scalar_one())
+    cursor = connection.connection.cursor()
+    cursor.execute(_SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL)
+    [(now_us,)] = cursor.fetchall()
+    return int(now_us)

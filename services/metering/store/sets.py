@@ -1,35 +1,39 @@
 """Statements that take many rows at once, with the same text for any number of them, so that they are prepared once.
 
-PostgreSQL gets the rows as one JSON value: a statement for each of them costs the server and the driver twice as much.
-SQLite is in our own process, and gets them one by one.
+They run on the driver's own cursor: SQLAlchemy's way to it costs more than most of them do. PostgreSQL gets the rows as
+one JSON value: a statement for each of them costs the server and the driver twice as much. SQLite is in our own
+process, and gets them one by one.
 """
 
 # Names come from our own tables, values are always parameters:
 # ruff: noqa: S608
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
-_WITH_ROWCOUNT: Final = {"preserve_rowcount": True}
+Row = tuple[Any, ...]
 
 
-class RowsStatement(NamedTuple):
-    """The same in both dialects. Rows are dicts; a statement takes from them what it has a name for."""
+class RowsStatement:
+    """The same in both dialects. A row has a value for each of `names`, in their order."""
 
-    sqlite: str
-    postgresql: str
+    def __init__(self, names: Iterable[str], sqlite: str, postgresql: str) -> None:
+        self._sqlite = sqlite
+        self._postgresql = postgresql
+        # What JSON is written from fastest.
+        self._as_object: type[Any] = msgspec.defstruct("Row", map(str, names))
 
-    def run(self, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int:
+    def run(self, connection: sa.Connection, rows: Sequence[Row]) -> int:
         """Says how many rows of the table it has put or changed."""
+        cursor = connection.connection.cursor()
         if connection.dialect.name == "sqlite":
-            return connection.exec_driver_sql(self.sqlite, rows, _WITH_ROWCOUNT).rowcount
-        return connection.exec_driver_sql(self.postgresql, (to_json(rows),), _WITH_ROWCOUNT).rowcount
+            cursor.executemany(self._sqlite, rows)
+        else:
+            cursor.execute(self._postgresql, (_to_json(self._as_object(*row) for row in rows),))
+        return cursor.rowcount
 
 
 def insert_rows(table: sa.Table, names: Iterable[str], on_conflict: str = "") -> RowsStatement:
@@ -37,22 +41,26 @@ def insert_rows(table: sa.Table, names: Iterable[str], on_conflict: str = "") ->
     types = _types(table, names)
     into = f"INSERT INTO {table.name} AS found ({_quoted(types)})"
     return RowsStatement(
-        f"{into} VALUES ({', '.join(f':{name}' for name in types)}) {on_conflict}",
+        types,
+        f"{into} VALUES ({', '.join('?' for _ in types)}) {on_conflict}",
         f"{into} SELECT {_quoted(types)} FROM {_given(types)} {on_conflict}",
     )
 
 
 def update_rows(table: sa.Table, key: str, changes: Iterable[str], found: Iterable[str]) -> RowsStatement:
-    """Changes a row only where it is as it was found: of each column in `found`, rows have a value `found_…`, too."""
+    """Rows have the key, the changes, and then of each column in `found` what was found there: a row that is no longer
+    like that is not changed."""
     changed, guards = _types(table, changes), _types(table, found)
     given = _types(table, [key]) | changed | {f"found_{name}": kind for name, kind in guards.items()}
+    number = {name: f"?{position}" for position, name in enumerate(given, start=1)}
     update = f"UPDATE {table.name} SET"
-    own_changes = ", ".join(f'"{name}" = :{name}' for name in changed)
-    own_guards = "".join(f" AND {name} = :found_{name}" for name in guards)
+    own_changes = ", ".join(f'"{name}" = {number[name]}' for name in changed)
+    own_guards = "".join(f" AND {name} = {number[f'found_{name}']}" for name in guards)
     given_changes = ", ".join(f'"{name}" = given."{name}"' for name in changed)
     given_guards = "".join(f" AND {table.name}.{name} = given.found_{name}" for name in guards)
     return RowsStatement(
-        f"{update} {own_changes} WHERE {key} = :{key}{own_guards}",
+        given,
+        f"{update} {own_changes} WHERE {key} = {number[key]}{own_guards}",
         f"WITH given AS (SELECT * FROM {_given(given)}) {update} {given_changes} FROM given"
         f" WHERE {table.name}.{key} = given.{key}{given_guards}"
         # The keys once more, as an array: rows are looked up by them, however little PostgreSQL knows of the table yet.
@@ -60,26 +68,29 @@ def update_rows(table: sa.Table, key: str, changes: Iterable[str], found: Iterab
     )
 
 
-class among(FunctionElement[bool]):  # noqa: N801 - it is used as a function
-    """`among(column, texts)` is true where the column is one of the texts in a JSON array."""
+class Lookup:
+    """Rows whose column is one of some texts."""
 
-    inherit_cache = True
-    type = sa.Boolean()
+    def __init__(self, select: str, column: str, rest: str = "", *, lock: bool = False) -> None:
+        """`select` ends before its WHERE; `rest` begins after the condition. `lock` is for PostgreSQL: in SQLite a
+        writer has locked everything."""
+        self.sqlite = f"{select} WHERE {column} IN (SELECT value FROM json_each(?)) {rest}"
+        self.postgresql = (
+            f"{select} WHERE {column} = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json)))) {rest}"
+            + (" FOR UPDATE" if lock else "")
+        )
+
+    def run(self, connection: sa.Connection, texts: Iterable[str]) -> list[Row]:
+        cursor = connection.connection.cursor()
+        cursor.execute(self.sqlite if connection.dialect.name == "sqlite" else self.postgresql, (_to_json(texts),))
+        return list(cursor.fetchall())
 
 
-@compiles(among, "sqlite")
-def _among_in_sqlite(element: among, compiler: SQLCompiler, **options: Any) -> str:
-    column, texts = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"{column} IN (SELECT value FROM json_each({texts}))"
+def select_all(table: sa.Table, *, without: Iterable[str] = ()) -> str:
+    return f"SELECT {_quoted(column.name for column in table.c if column.name not in without)} FROM {table.name}"
 
 
-@compiles(among, "postgresql")
-def _among_in_postgresql(element: among, compiler: SQLCompiler, **options: Any) -> str:
-    column, texts = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"{column} = ANY (ARRAY(SELECT json_array_elements_text(CAST({texts} AS json))))"
-
-
-def to_json(values: Iterable[Any]) -> str:
+def _to_json(values: Iterable[Any]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
