@@ -27,6 +27,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     # The public socket, bound and listening.
     edge_fd: int
+    # HOST:PORT where the first edge tells its health and metrics, each further one a port above; empty: none does.
+    edge_operations_listen: str = ""
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
 
@@ -63,10 +65,17 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
             "LEGATO_DRAIN_S": str(installation.drain_s),
             "LEGATO_EDGE_FD": str(installation.edge_fd),
             "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
+            "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
         },
         health=Health("grpc", str(socket)),
         pass_fds=(installation.lock_fd, installation.edge_fd),
     )
+
+
+def _operations_listen(listen: str, number: int) -> str:
+    host, _, port = listen.rpartition(":")
+    # Any port that is free is another one each time.
+    return f"{host}:{int(port) + number - 1}" if listen and int(port) else listen
 
 
 def _local_model(installation: Installation) -> ProcessSpec:

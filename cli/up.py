@@ -21,7 +21,7 @@ from cli.public_socket import base_url, listen
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import HostAndPort, SettingsError, load
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -41,6 +41,8 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Path = HERE / "prices.toml"
     # Without it, made on the first start and kept in the folder.
     key_peppers: str = ""
+    # Where the first edge tells its health and metrics, and each further one a port above.
+    edge_operations_listen: HostAndPort = ""
     # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
     drain_s: Annotated[float, msgspec.Meta(ge=0)] = 8.0
     # A process that dies again and again is started later each time, but never later than this.
@@ -96,6 +98,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _key_peppers(data),
         edge_fd=listener.fileno(),
+        edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
     )
     address = base_url(listener, host)

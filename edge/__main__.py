@@ -6,15 +6,14 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from edge.assembly import assembled
 from edge.http import HttpServer
 from edge.settings import EdgeSettings
 from services.chassis import process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
-from services.chassis.metrics import serve_metrics
+from services.chassis.metrics import new_registry
+from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import HealthServer, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
@@ -27,20 +26,21 @@ async def main() -> None:
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)
     health = HealthServer(settings.edge_health_listen or private_listen(settings.data, "edge"))
-    registry = CollectorRegistry()
+    registry = new_registry()
     async with contextlib.AsyncExitStack() as opened:
         edge = await opened.enter_async_context(assembled(settings, SystemClock(), log, registry))
-        if settings.edge_metrics_listen:
-            metrics = opened.enter_context(serve_metrics(settings.edge_metrics_listen, registry))
-            log.info("metrics.started", listen=metrics)
+        operations = serve_operations(settings.edge_operations_listen, registry, log, edge.readiness.missing)
+        await opened.enter_async_context(operations)
         if await _done_before(stop, edge.recover()):
             server = HttpServer(edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):
                 await health.start()
+                edge.readiness.is_complete = True
                 host, port = listener.getsockname()[:2]
                 log.info("edge.serves", address=f"{host}:{port}")
             await stop
+            edge.readiness.is_leaving = True
             await health.leave()
             server.leave()
             await asyncio.sleep(settings.drain_delay_s)

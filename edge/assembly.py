@@ -18,6 +18,7 @@ from edge.entrance import Entrance
 from edge.metering import Metering
 from edge.models import Models
 from edge.principals import Principals
+from edge.readiness import Readiness
 from edge.recovery import Journals
 from edge.saturation import Saturation
 from edge.services import Services
@@ -31,6 +32,7 @@ from services.chassis.log import Log
 @dataclass(frozen=True, slots=True)
 class Assembly:
     app: Edge
+    readiness: Readiness
     _journals: Journals
     _metering: Metering
     _models: Models
@@ -75,7 +77,8 @@ async def assembled(
     saturation.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        yield Assembly(Edge(chat, Cors(settings.cors_origins), log), journals, metering, models, principals)
+        app = Edge(chat, Cors(settings.cors_origins), log)
+        yield Assembly(app, Readiness(services), journals, metering, models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):

@@ -5,6 +5,7 @@ import msgspec
 
 from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
+from services.chassis.settings import HostAndPort
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,8 +18,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_fd: int | None = None
     # Where gRPC health is told.
     edge_health_listen: str = ""
-    # Where metrics are served to Prometheus over HTTP; without it they are not.
-    edge_metrics_listen: str = ""
+    # Where those who look after the process find its health and its metrics over HTTP; without it, nowhere.
+    edge_operations_listen: HostAndPort = ""
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""

@@ -1,6 +1,7 @@
 """`python -m services.auth`: accounts, keys, and whose key it is."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,11 @@ from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
+from services.chassis.metrics import new_registry
+from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
-from services.chassis.settings import load
+from services.chassis.settings import HostAndPort, load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
 STOP_GRACE_S = 3.0
@@ -33,6 +36,8 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_listen: str = ""
     # Where health alone is told, to those without a certificate.
     auth_health_listen: str = ""
+    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    auth_metrics_listen: HostAndPort = ""
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -52,11 +57,14 @@ async def main() -> None:
     peppers = parse_peppers(settings.key_peppers)
     log = open_log("auth", debug=settings.debug)
     database = open_database("auth", settings.database_url, settings.data)
-    try:
+    async with contextlib.AsyncExitStack() as opened:
+        opened.callback(database.close)
         if settings.migrate_at_start:
             database.migrate(MIGRATIONS)
         else:
             database.require_migrated(MIGRATIONS)
+        registry = new_registry()
+        await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         auth = Auth(database, peppers, SystemClock(), log)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         server = Server(
@@ -76,8 +84,6 @@ async def main() -> None:
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
         log.info("service.stopped")
-    finally:
-        database.close()
 
 
 if __name__ == "__main__":

@@ -51,6 +51,9 @@ class Replicas(Generic[ReplicaT]):
             raise unavailable(self._service)
         return min(usable, key=lambda replica: replica.load)
 
+    def count_usable(self) -> int:
+        return sum(replica.usable for replica in self._replicas.values())
+
     def in_order(self) -> list[ReplicaT]:
         """All of them: the usable ones first, and of those the least loaded."""
         return sorted(self._replicas.values(), key=lambda replica: (not replica.usable, replica.load))

@@ -9,11 +9,14 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 PREFIX = "LEGATO_"
+
+# Empty: nowhere.
+HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 

@@ -5,14 +5,13 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from services.chassis import process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
-from services.chassis.metrics import serve_metrics
+from services.chassis.metrics import new_registry
+from services.chassis.operations import serve_operations
 from services.chassis.residency import keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
@@ -63,10 +62,8 @@ async def main() -> None:
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log)
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
-        registry = CollectorRegistry()
-        if settings.metering_metrics_listen:
-            metrics = opened.enter_context(serve_metrics(settings.metering_metrics_listen, registry))
-            log.info("metrics.started", listen=metrics)
+        registry = new_registry()
+        await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         server = Server(
             listen,

@@ -7,6 +7,7 @@ import msgspec
 
 from services.chassis.gcra import Rate
 from services.chassis.residency import Store
+from services.chassis.settings import HostAndPort
 from services.metering.limits import (
     LARGEST_BURST,
     LARGEST_CONCURRENCY,
@@ -23,7 +24,6 @@ _ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_CONCURRENCY)]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _SecondsOrNever = Annotated[float, msgspec.Meta(ge=0)]
-_HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +65,8 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_interval_s: _Seconds = 1.0
     # 0: never.
     audit_interval_s: _SecondsOrNever = 300.0
-    # HOST:PORT; without it, no metrics are served.
-    metering_metrics_listen: _HostAndPort = ""
+    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    metering_metrics_listen: HostAndPort = ""
 
     @property
     def stores(self) -> list[Store]:

@@ -12,8 +12,10 @@ from services.chassis import process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
+from services.chassis.metrics import new_registry
+from services.chassis.operations import serve_operations
 from services.chassis.server import Server, private_listen, wait_for_stop
-from services.chassis.settings import load
+from services.chassis.settings import HostAndPort, load
 from services.router import routes
 from services.router.completion import Completions
 from services.router.lines import Lines
@@ -35,6 +37,8 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     router_listen: str = ""
     # Where health alone is told, to those without a certificate.
     router_health_listen: str = ""
+    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    router_metrics_listen: HostAndPort = ""
     routes: Path = routes.DEFAULT_PATH
     local_model_socket: Path | None = None
     upstream_connect_s: float = 5.0
@@ -75,8 +79,10 @@ async def main() -> None:
     listen = settings.router_listen or private_listen(settings.data, "router")
     socket = socket_path(settings.data, settings.local_model_socket)
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, socket)), log)
-    try:
-        clock = SystemClock()
+    async with contextlib.AsyncExitStack() as opened:
+        opened.push_async_callback(lines.aclose)
+        clock, registry = SystemClock(), new_registry()
+        await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
         targets = Targets(stations, settings.upstream_attempts)
         completions = Completions(stations, targets, clock, log)
@@ -101,8 +107,6 @@ async def main() -> None:
                 await servicer.drain(settings.drain_delay_s)
         await server.stop(STOP_GRACE_S)
         log.info("service.stopped")
-    finally:
-        await lines.aclose()
 
 
 if __name__ == "__main__":

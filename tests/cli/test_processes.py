@@ -9,7 +9,7 @@ from cli.supervisor import ProcessSpec
 PEPPER = "1:" + "ab" * 32
 
 
-def installation(*, uses_local_model: bool = True, workers: int = 1) -> Installation:
+def installation(*, uses_local_model: bool = True, workers: int = 1, edge_operations_listen: str = "") -> Installation:
     return Installation(
         data=Path("/srv/legato"),
         routes=Path("/etc/routes.toml"),
@@ -19,6 +19,7 @@ def installation(*, uses_local_model: bool = True, workers: int = 1) -> Installa
         drain_s=8.0,
         key_peppers=PEPPER,
         edge_fd=7,
+        edge_operations_listen=edge_operations_listen,
         lock_fd=8,
     )
 
@@ -69,3 +70,12 @@ def test_each_process_is_asked_for_its_health_on_its_own_socket() -> None:
     assert len({spec.health.socket for spec in specs.values()}) == len(specs)
     assert specs["local-model"].health.protocol == "http"
     assert specs["edge-2"].environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"unix:{specs['edge-2'].health.socket}"
+
+
+@pytest.mark.parametrize(
+    ("listen", "expected"),
+    [("127.0.0.1:9100", ["127.0.0.1:9100", "127.0.0.1:9101"]), ("[::1]:0", ["[::1]:0", "[::1]:0"]), ("", ["", ""])],
+)
+def test_each_edge_is_looked_after_on_a_port_of_its_own(listen: str, expected: list[str]) -> None:
+    specs = by_name(installation(workers=2, edge_operations_listen=listen))
+    assert [specs[name].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] for name in ("edge-1", "edge-2")] == expected

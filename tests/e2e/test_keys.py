@@ -155,7 +155,7 @@ def test_age_of_what_the_edge_knows_about_keys_is_served_to_prometheus(shared_up
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     with (
-        Service(shared_upstream, {"LEGATO_EDGE_METRICS_LISTEN": listen}),
+        Service(shared_upstream, {"LEGATO_EDGE_OPERATIONS_LISTEN": listen}),
         urllib.request.urlopen(f"http://{listen}/metrics", timeout=30) as response,
     ):
         metrics = response.read().decode()
