@@ -1,52 +1,45 @@
-"""`python -m bench`: every measurement that there is, in one table."""
+"""`python -m bench`: every measurement that there is, or those asked for, in one table."""
 
-import json
-import os
-import platform
 import sys
 from pathlib import Path
 
 import click
-import msgspec
 
-from bench import cancellation, disk_sync, hot_account, journal, overload, slow_readers
+from bench.books import BooksWrong
+from bench.chats import AnswersWrong
+from bench.compiled import CompilerMissing
+from bench.figures import present
 from bench.progress import Progress
-from bench.report import doubts, table
-
-STEPS = 1 + len(journal.CASES) + len(hot_account.CASES) + overload.STEPS + cancellation.STEPS + slow_readers.STEPS
-VERDICTS = (overload.verdict, cancellation.verdict, slow_readers.verdict)
+from bench.sections import SECTIONS, Options
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", default=5.0, show_default=True, help="How long each case is measured, after its warm-up.")
-@click.option("--in-flight", default=64, show_default=True, help="How many requests run at once.")
+@click.option("--seconds", default=Options().seconds, show_default=True, help="How long each case is measured.")
+@click.option(
+    "--in-flight", default=Options().in_flight, show_default=True, help="Requests at once on the hot account."
+)
+@click.option("--rounds", default=Options().rounds, show_default=True, help="Rounds beside the relay; medians count.")
+@click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="Measure this section; repeat for more.")
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
 )
-def bench(seconds: float, in_flight: int, json_file: Path | None) -> None:
-    """Measure the service on this machine."""
-    progress = Progress(sys.stderr, steps=STEPS)
+def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
+    """Measure the service on this machine: in all about nine minutes, beside the relay four."""
+    options = Options(seconds, in_flight, rounds)
+    sections = [SECTIONS[name] for name in only or SECTIONS]
+    progress = Progress(sys.stderr, steps=sum(section.steps(options) for section in sections))
+    rows, said = [], []
     try:
-        rows = [
-            *disk_sync.measure(progress),
-            *journal.measure(progress),
-            *hot_account.measure(seconds, in_flight, progress),
-            *overload.measure(seconds, progress),
-            *cancellation.measure(seconds, progress),
-            *slow_readers.measure(progress),
-        ]
-    except hot_account.BooksWrong as wrong:
+        for section in sections:
+            of_section = list(section.measure(options, progress))
+            rows += of_section
+            if section.verdict is not None:
+                said.append(section.verdict(of_section))
+    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()
-    machine = {"processors": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version()}
-    click.echo(table(rows))
-    click.echo("\n" + "\n".join(verdict(rows) for verdict in VERDICTS))
-    if (doubt := doubts(rows)) is not None:
-        click.echo(f"\n{doubt}")
-    if json_file is not None:
-        figures = {"machine": machine, "rows": msgspec.to_builtins(rows)}
-        json_file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+    present(rows, said, json_file)
 
 
 if __name__ == "__main__":

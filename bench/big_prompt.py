@@ -1,28 +1,31 @@
-"""`python -m bench.big_prompt`: whether the streams of others stutter while big prompts are read and counted.
+"""Whether the streams of others stutter while big prompts are read and counted, and what that takes in our processes.
 
 Many streams run through the whole service, a chunk every 20 ms each, and their readers note the gaps between chunks:
 first undisturbed, then while a prompt of some size arrives every second.
 """
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import click
 import msgspec
 
 from bench.children import result_of, started_provider
 from bench.gaps import WARM_UP_S, Order, Outcome
 from bench.progress import Progress
-from bench.report import Row, doubts, percentile, table
+from bench.report import Row, percentile
 from tests.service import NEVER_SATURATED, Service
 
 MEASUREMENT: Final = "big prompts"
 CHUNK_EVERY_S: Final = 0.02
 SIZES_BYTES: Final = {"none": 0, "100 KB": 100_000, "1 MB": 1_000_000, "4 MB": 4_000_000}
 GROWTH_MOST_MS: Final = 20.0
+STREAMS: Final = 50
+# All sizes are measured in each.
+ROUNDS: Final = 3
+# Those that see a prompt, as `legato up` calls them.
+PROCESSES: Final = {"edge": "edge-1", "router": "router"}
 
 SETTINGS: Final = {
     **NEVER_SATURATED,
@@ -31,24 +34,7 @@ SETTINGS: Final = {
 }
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--streams", default=50, show_default=True, help="How many streams run beside the prompts.")
-@click.option("--seconds", default=5.0, show_default=True, help="How long each size is measured, in each round.")
-@click.option("--rounds", default=3, show_default=True, help="How often all sizes are measured, one after the other.")
-def big_prompt(streams: int, seconds: float, rounds: int) -> None:
-    """Measure on this machine what big prompts do to the streams of others."""
-    progress = Progress(sys.stderr, steps=1)
-    try:
-        rows = list(measure(streams, seconds, rounds, progress))
-    finally:
-        progress.clear()
-    click.echo(table(rows))
-    click.echo(f"\n{verdict(rows)}")
-    if (doubt := doubts(rows)) is not None:
-        click.echo(f"\n{doubt}")
-
-
-def measure(streams: int, seconds: float, rounds: int, progress: Progress) -> Iterator[Row]:
+def measure(seconds: float, progress: Progress, streams: int = STREAMS, rounds: int = ROUNDS) -> Iterator[Row]:
     progress.step(MEASUREMENT, expected_s=WARM_UP_S + rounds * len(SIZES_BYTES) * seconds + 5)
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
@@ -57,7 +43,8 @@ def measure(streams: int, seconds: float, rounds: int, progress: Progress) -> It
     ):
         host, port = service.address
         api_key = service.new_key(service.new_account("1000000"))
-        order = Order(host, port, api_key, streams, list(SIZES_BYTES.values()), seconds, rounds)
+        processes = {name: service.process_id(process) for name, process in PROCESSES.items()}
+        order = Order(host, port, api_key, streams, list(SIZES_BYTES.values()), seconds, rounds, processes)
         result = result_of("bench.gaps", msgspec.json.encode(order), Path(name), progress)
     yield from rows_of(msgspec.json.decode(result, type=Outcome))
 
@@ -70,12 +57,20 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
         figures: dict[str, float | None] = {
             "prompts": float(outcome.prompts[index]),
             "slowest s": outcome.prompt_s[index] if outcome.prompts[index] else None,
+            **{f"CPU ms a prompt: {name}": _cpu_ms_a_prompt(outcome, index, name) for name in PROCESSES},
             "gap p50 ms": percentile(gaps_ms, 50),
             "gap p99 ms": p99_ms,
             "longest ms": max(gaps_ms),
             "p99 grows ms": p99_ms - undisturbed_p99_ms,
         }
         yield Row(MEASUREMENT, case, figures, outcome.others_share[index])
+
+
+def _cpu_ms_a_prompt(outcome: Outcome, index: int, process: str) -> float | None:
+    """Beyond what the streams take, which are the same without prompts."""
+    if not outcome.prompts[index]:
+        return None
+    return 1000 * (outcome.cpu_s[index][process] - outcome.cpu_s[0][process]) / outcome.prompts[index]
 
 
 def verdict(rows: list[Row]) -> str:
@@ -87,7 +82,3 @@ def verdict(rows: list[Row]) -> str:
         f"With prompts of 4 MB the p99 gap of other streams grows by {growth_ms:.1f} ms; promised are less than"
         f" {GROWTH_MOST_MS:.0f} ms: {kept}."
     )
-
-
-if __name__ == "__main__":
-    big_prompt()

@@ -19,15 +19,16 @@ ROOT: Final = Path(__file__).parents[1]
 
 class Provider(NamedTuple):
     base_url: str
+    process_id: int
 
 
 @contextmanager
-def started_provider(module_and_arguments: Sequence[str], folder: Path) -> Iterator[Provider]:
+def started_provider(module_and_arguments: Sequence[str], folder: Path, name: str = "provider") -> Iterator[Provider]:
     """A module that prints its base address."""
-    output = folder / "provider.log"
+    output = folder / f"{name}.log"
     process = _start(module_and_arguments, output)
     try:
-        yield Provider(wait_until(lambda: _first_line(output)))
+        yield Provider(wait_until(lambda: first_line(output)), process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -46,7 +47,7 @@ def result_of(module: str, order: bytes, folder: Path, progress: Progress) -> by
     return result_file.read_bytes()
 
 
-def _first_line(output: Path) -> str:
+def first_line(output: Path) -> str:
     line, _, rest = output.read_text().partition("\n") if output.exists() else ("", "", "")
     return line if line.startswith("http") or rest else ""
 

@@ -11,7 +11,7 @@ import msgspec
 import uvloop
 
 from bench.connections import Connections, encode_chat
-from bench.processors import Watch
+from bench.processors import Spent, Watch
 
 PROMPT_EVERY_S: Final = 1.0
 WARM_UP_S: Final = 1.0
@@ -31,6 +31,8 @@ class Order(msgspec.Struct, frozen=True):
     prompt_bytes: list[int]
     round_s: float
     rounds: int
+    # Whose processor time is wanted, by name.
+    processes: dict[str, int]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,6 +41,12 @@ class Outcome(msgspec.Struct, frozen=True):
     prompts: list[int]
     prompt_s: list[float]
     others_share: list[float]
+    cpu_s: list[dict[str, float]]
+
+    def add(self, index: int, spent: Spent) -> None:
+        self.others_share[index] = max(self.others_share[index], spent.others_share)
+        for name, cpu_s in spent.cpu_s.items():
+            self.cpu_s[index][name] += cpu_s
 
 
 class _Reader(asyncio.Protocol):
@@ -83,13 +91,19 @@ async def run(order: Order) -> Outcome:
     connections = Connections(order.host, order.port)
     sizes = order.prompt_bytes
     requests = [encode_chat(order.api_key, text_of(size_bytes)) if size_bytes else b"" for size_bytes in sizes]
-    outcome = Outcome([[] for _ in sizes], [0] * len(sizes), [0.0] * len(sizes), [0.0] * len(sizes))
+    outcome = Outcome(
+        gaps_ms=[[] for _ in sizes],
+        prompts=[0] * len(sizes),
+        prompt_s=[0.0] * len(sizes),
+        others_share=[0.0] * len(sizes),
+        cpu_s=[dict.fromkeys(order.processes, 0.0) for _ in sizes],
+    )
     await asyncio.sleep(WARM_UP_S)
     for _ in range(order.rounds):
         for index, request in enumerate(requests):
             for reader in readers:
                 reader.take_gaps_ms()
-            watch, until_s = Watch({}, family=os.getppid()), time.perf_counter() + order.round_s
+            watch, until_s = Watch(order.processes, family=os.getppid()), time.perf_counter() + order.round_s
             while time.perf_counter() < until_s:
                 next_at_s = time.perf_counter() + min(PROMPT_EVERY_S, order.round_s)
                 if request:
@@ -99,7 +113,7 @@ async def run(order: Order) -> Outcome:
                     outcome.prompts[index] += 1
                     outcome.prompt_s[index] = max(outcome.prompt_s[index], answer.total_s)
                 await asyncio.sleep(max(0.0, next_at_s - time.perf_counter()))
-            outcome.others_share[index] = max(outcome.others_share[index], watch.spent().others_share)
+            outcome.add(index, watch.spent())
             for reader in readers:
                 if reader.is_lost:
                     raise RuntimeError("A stream has ended before its time.")

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from bench.books import BooksWrong
 from bench.load import GRANT_NANOS, PATIENCE_S, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row
@@ -44,10 +45,6 @@ CASES: Final = (
     Case("SQLite, group commits", on_postgresql=False, by_group=True),
     Case("SQLite, one by one", on_postgresql=False, by_group=False),
 )
-
-
-class BooksWrong(Exception):
-    """A pair was lost or charged twice: no figure of such a run is worth anything."""
 
 
 def measure(seconds: float, in_flight: int, progress: Progress) -> Iterator[Row]:

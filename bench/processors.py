@@ -1,19 +1,22 @@
-"""What processes, and the machine as a whole, have taken of the processors. From /proc, so Linux only."""
+"""What processes, and the machine as a whole, have taken of processors and memory. From /proc, so Linux only."""
 
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class _Process(NamedTuple):
     parent_id: int
     # Its own, and that of its children that have ended.
     cpu_s: float
+    resident_bytes: int
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -28,8 +31,8 @@ class Watch:
     """Looks from when it is made."""
 
     def __init__(self, groups: Mapping[str, int], family: int) -> None:
-        """Each group is a process with all that it started. `family` is the process that started them all: what no
-        member of the family took, others did."""
+        """Each group is a process with all that it started, but for what is a group of its own. `family` is the process
+        that started them all: what no member of the family took, others did."""
         self._groups = groups
         self._family = family
         self._before = self._look()
@@ -43,14 +46,39 @@ class Watch:
     def _look(self) -> dict[str, float]:
         processes = dict(_processes())
         busy_s, total_s = _machine()
-        groups = {f"of {name}": _cpu_s(process_id, processes) for name, process_id in self._groups.items()}
-        return groups | {"family": _cpu_s(self._family, processes), "busy": busy_s, "total": total_s}
+        groups = {f"of {name}": sum(one.cpu_s for one in group) for name, group in _groups(self._groups, processes)}
+        family_s = sum(one.cpu_s for one in _tree(self._family, processes))
+        return groups | {"family": family_s, "busy": busy_s, "total": total_s}
 
 
-def _cpu_s(process_id: int, processes: Mapping[int, _Process]) -> float:
-    children = (child for child, process in processes.items() if process.parent_id == process_id)
-    own_s = processes[process_id].cpu_s if process_id in processes else 0.0
-    return own_s + sum(_cpu_s(child, processes) for child in children)
+def resident_mib(groups: Mapping[str, int]) -> dict[str, float]:
+    """What each group has in memory. What several processes share is counted for each."""
+    members = _groups(groups, dict(_processes()))
+    return {name: sum(one.resident_bytes for one in group) / 2**20 for name, group in members}
+
+
+def calibrate() -> float:
+    """The processor's milliseconds for a fixed piece of work. Where it grows, somebody crowds the caches, or the host
+    has taken the processor away: and all other figures have grown with it."""
+    took_s = []
+    for _ in range(5):
+        began_at_s = time.process_time()
+        sum(number * number for number in range(100_000))
+        took_s.append(time.process_time() - began_at_s)
+    return 1000 * sorted(took_s)[2]
+
+
+def _groups(groups: Mapping[str, int], processes: Mapping[int, _Process]) -> Iterator[tuple[str, Iterator[_Process]]]:
+    for name, process_id in groups.items():
+        yield name, _tree(process_id, processes, apart_from=set(groups.values()) - {process_id})
+
+
+def _tree(process_id: int, processes: Mapping[int, _Process], apart_from: Collection[int] = ()) -> Iterator[_Process]:
+    if process_id in processes:
+        yield processes[process_id]
+    for child, process in processes.items():
+        if process.parent_id == process_id and child not in apart_from:
+            yield from _tree(child, processes, apart_from)
 
 
 def _processes() -> Iterable[tuple[int, _Process]]:
@@ -64,7 +92,10 @@ def _processes() -> Iterable[tuple[int, _Process]]:
             continue
         # The second field is the program's name, in brackets, and may hold anything.
         fields = stat.rpartition(")")[2].split()
-        yield int(folder.name), _Process(int(fields[1]), sum(map(int, fields[11:15])) * _TICK_S)
+        yield (
+            int(folder.name),
+            _Process(int(fields[1]), sum(map(int, fields[11:15])) * _TICK_S, int(fields[21]) * _PAGE_BYTES),
+        )
 
 
 def _machine() -> tuple[float, float]:

@@ -8,6 +8,9 @@ import msgspec
 
 # With more than this taken by others, figures say as much about them as about us.
 OTHERS_MOST: Final = 0.1
+# The measurement that says how even the processors' speed was, and how uneven it may be.
+CALIBRATION: Final = "calibration"
+DRIFT_MOST: Final = 1.15
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -31,12 +34,13 @@ def table(rows: Iterable[Row]) -> str:
 def doubts(rows: Sequence[Row]) -> str | None:
     """Why these figures should not be trusted, if they should not."""
     share = max(row.others_share for row in rows)
-    if share <= OTHERS_MOST:
+    drift = max((row.figures["most / least"] or 1.0 for row in rows if row.measurement == CALIBRATION), default=1.0)
+    if share <= OTHERS_MOST and drift <= DRIFT_MOST:
         return None
-    return (
-        f"The machine was busy: other processes took up to {share:.0%} of its processors. Do not trust these figures;"
-        " run it again when the machine is idle."
-    )
+    why = f"other processes took up to {share:.0%} of its processors"
+    if drift > DRIFT_MOST:
+        why += f", and the same piece of work took {drift:.2f} times as long at one time as at another"
+    return f"The machine was busy: {why}. Do not trust these figures; run it again when the machine is idle."
 
 
 def _block(name: str, rows: list[Row]) -> str:

@@ -187,6 +187,11 @@ class Service:
         return self._services
 
     @property
+    def supervisor_id(self) -> int:
+        assert self._process is not None, "the service is not running"
+        return self._process.pid
+
+    @property
     def address(self) -> tuple[str, int]:
         host, _, port = self.base_url.removeprefix("http://").removesuffix("/v1").rpartition(":")
         return host, int(port)

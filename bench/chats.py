@@ -1,0 +1,156 @@
+"""Cases of chats that every target is put through, and the load that does it: `bench/wire/load.c`."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+import msgspec
+
+from bench.children import first_line
+from bench.compiled import program
+from bench.progress import Progress
+from tests.child import start_child
+from tests.service import wait_until
+
+# As long as a short question with its instruction is.
+_INSTRUCTION: Final = "You are a helpful assistant."
+_QUESTION: Final = (
+    "how will the weather be tomorrow, here by the river and up in the hills, and should we rather stay at home?"
+)
+PATIENCE_S: Final = 30.0
+
+
+class Case(msgspec.Struct, frozen=True):
+    name: str
+    in_flight: int
+    # Of a stream; 0: the answer is wanted whole.
+    chunks: int = 0
+    # From one chunk to the next; 0: the provider writes all of them at once.
+    pause_us: int = 0
+
+    @property
+    def ramp_us(self) -> int:
+        """Paced streams begin evenly over the length of one, so that their chunks do not come in step."""
+        return self.chunks * self.pause_us
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    p50: float
+    p99: float
+    max: float
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the load says, and all answers were good."""
+
+    started: int
+    answered: int
+    refused: int
+    chunks: int
+    connections: int
+    # As the answers have told them.
+    prompt_tokens: int
+    completion_tokens: int
+    chats_per_s: float
+    chunks_per_s: float
+    cpu_s: float
+    failures: dict[str, int]
+    failed_status: int
+    failed_body: str
+    whole_ms: Percentiles | None
+    first_ms: Percentiles | None
+    # From the provider's writing a chunk to the client's reading it.
+    late_ms: Percentiles | None
+
+
+class AnswersWrong(Exception):
+    """A chat was not answered, or not with what the provider had written: its figures are worth nothing."""
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """The played provider."""
+
+    base_url: str
+
+    def chats(self) -> int:
+        """How many it was asked for so far."""
+        with urlopen(self.base_url.removesuffix("/v1") + "/stats", timeout=PATIENCE_S) as response:
+            chats: int = json.load(response)["chats"]
+            return chats
+
+
+@contextmanager
+def started_upstream(folder: Path) -> Iterator[Upstream]:
+    output = folder / "upstream.log"
+    process = start_child([program("upstream")], output, last_signal=signal.SIGKILL)
+    try:
+        yield Upstream(wait_until(lambda: first_line(output)))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def encode_request(case: Case, api_key: str, model: str, headers: dict[str, str]) -> bytes:
+    wish = f"chunks={case.chunks} pause_us={case.pause_us}" if case.chunks else ""
+    chat: dict[str, object] = {
+        "model": model,
+        "messages": [
+            {"role": "system", "content": _INSTRUCTION},
+            {"role": "user", "content": f"{wish} {_QUESTION}"},
+        ],
+        "max_tokens": max(256, case.chunks),
+    }
+    if case.chunks:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    body = json.dumps(chat, separators=(",", ":")).encode()
+    head = {
+        "host": "bench",
+        "authorization": f"Bearer {api_key}",
+        "accept": "text/event-stream" if case.chunks else "application/json",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        **headers,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def put_load(
+    case: Case, port: int, request: bytes, folder: Path, progress: Progress, *, seconds: float, chats: int = 0
+) -> Outcome:
+    """For so long, or until so many chats were asked for."""
+    request_file, output = folder / "request", folder / "load.json"
+    # The request has a key in it.
+    request_file.touch(mode=0o600)
+    request_file.write_bytes(request)
+    output.unlink(missing_ok=True)
+    options = {
+        "port": port,
+        "request": request_file,
+        "in-flight": case.in_flight,
+        "seconds": seconds,
+        "chats": chats,
+        "chunks": case.chunks,
+        "ramp-us": case.ramp_us,
+        "patience": PATIENCE_S,
+    }
+    arguments = [argument for name, value in options.items() for argument in (f"--{name}", str(value))]
+    load = start_child([program("load"), *arguments], output, last_signal=signal.SIGKILL, environ=dict(os.environ))
+    while load.poll() is None:
+        progress.show()
+        time.sleep(0.05)
+    if load.returncode != 0:
+        raise RuntimeError(f"The load did not come to its end:\n{output.read_text()}")
+    outcome = msgspec.json.decode(output.read_bytes(), type=Outcome)
+    if any(outcome.failures.values()) or not outcome.answered:
+        raise AnswersWrong(
+            f"{case.name}: of {outcome.started} chats {outcome.answered} were answered and {outcome.refused} refused;"
+            f" failures: {outcome.failures} {outcome.failed_status or ''} {outcome.failed_body}"
+        )
+    return outcome

@@ -1,0 +1,69 @@
+"""The parts of `make bench`, in the order in which they are measured."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from bench import (
+    beside_relay,
+    big_prompt,
+    cancellation,
+    disk_sync,
+    hot_account,
+    journal,
+    overload,
+    promises,
+    slow_readers,
+)
+from bench.progress import Progress
+from bench.report import Row
+
+
+class Options(NamedTuple):
+    # How long each case is measured, after its warm-up.
+    seconds: float = 4.0
+    # On the hot account.
+    in_flight: int = 64
+    # Beside the relay.
+    rounds: int = beside_relay.ROUNDS
+
+
+class Section(NamedTuple):
+    steps: Callable[[Options], int]
+    measure: Callable[[Options, Progress], Iterator[Row]]
+    # What it says about promises.
+    verdict: Callable[[list[Row]], str] | None = None
+
+
+SECTIONS: Final = {
+    "beside-relay": Section(
+        lambda options: beside_relay.steps(options.rounds),
+        lambda options, progress: beside_relay.measure(progress, options.seconds, options.rounds),
+        promises.verdict,
+    ),
+    "disk-sync": Section(lambda options: 1, lambda options, progress: disk_sync.measure(progress)),
+    "journal": Section(lambda options: len(journal.CASES), lambda options, progress: journal.measure(progress)),
+    "hot-account": Section(
+        lambda options: len(hot_account.CASES),
+        lambda options, progress: hot_account.measure(options.seconds, options.in_flight, progress),
+    ),
+    "overload": Section(
+        lambda options: overload.STEPS,
+        lambda options, progress: overload.measure(options.seconds, progress),
+        overload.verdict,
+    ),
+    "cancellation": Section(
+        lambda options: cancellation.STEPS,
+        lambda options, progress: cancellation.measure(options.seconds, progress),
+        cancellation.verdict,
+    ),
+    "slow-readers": Section(
+        lambda options: slow_readers.STEPS,
+        lambda options, progress: slow_readers.measure(progress),
+        slow_readers.verdict,
+    ),
+    "big-prompts": Section(
+        lambda options: 1,
+        lambda options, progress: big_prompt.measure(options.seconds, progress),
+        big_prompt.verdict,
+    ),
+}

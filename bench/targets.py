@@ -1,0 +1,100 @@
+"""What is put through the cases: the provider itself, the relay, and Legato with everything on."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.books import CLASS, Books
+from bench.chats import Case, Outcome, Upstream, encode_request, put_load
+from bench.children import started_provider
+from bench.progress import Progress
+from tests.postgres import Postgres
+from tests.service import Service
+
+DIRECT: Final = "no gateway"
+RELAY: Final = "relay"
+ON_SQLITE: Final = "Legato, SQLite"
+ON_POSTGRESQL: Final = "Legato, PostgreSQL"
+
+# Not one of our processes, though it works for us: shown, and not added to what is ours.
+DATABASE: Final = "PostgreSQL"
+# It keeps the four alive, and has no part in a chat.
+SUPERVISOR: Final = "supervisor"
+
+# As they are by default, but for the rate of a key, which is not what is measured here.
+SETTINGS: Final = {
+    "LEGATO_REQUESTS_PER_MINUTE": "1000000",
+    "LEGATO_REQUEST_BURST": "100000",
+    "LEGATO_EDGE_QUEUEING_S": "0.02",
+    "LEGATO_UPSTREAM_QUEUEING_S": "0.5",
+    "LEGATO_EDGE_METRICS_LISTEN": "127.0.0.1:0",
+    "LEGATO_METERING_METRICS_LISTEN": "127.0.0.1:0",
+}
+ONE_CHAT: Final = Case("the first chat", in_flight=1)
+
+
+class Target(NamedTuple):
+    name: str
+    port: int
+    # By name; each with all that it started.
+    processes: dict[str, int]
+    api_key: str = "played"
+    model: str = "mock-model"
+    headers: Mapping[str, str] = {}
+    first_answer_s: float | None = None
+    books: Books | None = None
+
+    def put_load(
+        self, case: Case, folder: Path, progress: Progress, *, seconds: float = 60.0, chats: int = 0
+    ) -> Outcome:
+        request = encode_request(case, self.api_key, self.model, dict(self.headers))
+        outcome = put_load(case, self.port, request, folder, progress, seconds=seconds, chats=chats)
+        if self.books is not None:
+            self.books.add(outcome)
+        return outcome
+
+
+def direct(upstream: Upstream) -> Target:
+    return Target(DIRECT, port_of(upstream.base_url), {})
+
+
+def port_of(base_url: str) -> int:
+    return int(base_url.removesuffix("/v1").rpartition(":")[2])
+
+
+@contextmanager
+def started_relay(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
+    began_at_s = time.monotonic()
+    with started_provider(["bench.relay", upstream.base_url], folder, RELAY) as relay:
+        target = Target(RELAY, port_of(relay.base_url), {RELAY: relay.process_id})
+        target.put_load(ONE_CHAT, folder, progress, chats=1)
+        yield target._replace(first_answer_s=time.monotonic() - began_at_s)
+
+
+@contextmanager
+def started_legato(
+    name: str, upstream: Upstream, folder: Path, progress: Progress, settings: Mapping[str, str] = SETTINGS
+) -> Iterator[Target]:
+    with ExitStack() as opened:
+        processes: dict[str, int] = {}
+        if name == ON_POSTGRESQL:
+            postgres = Postgres(durable=True)
+            postgres.start()
+            opened.callback(postgres.stop)
+            settings = {**settings, "LEGATO_DATABASE_URL": postgres.create_database()}
+            processes[DATABASE] = postgres.process_id
+        service = opened.enter_context(Service(upstream, settings))
+        books = Books(service)
+        # As it starts on any day but its first: there is an account that has a key.
+        service.stop()
+        began_at_s = time.monotonic()
+        service.start()
+        target = Target(name, service.address[1], processes, books.api_key, CLASS, books=books)
+        target.put_load(ONE_CHAT, folder, progress, chats=1)
+        first_answer_s = time.monotonic() - began_at_s
+        for process, state in service.states().items():
+            processes[process.partition("-")[0]] = state["pid"]
+        processes[SUPERVISOR] = service.supervisor_id
+        yield target._replace(first_answer_s=first_answer_s)

@@ -1,0 +1,427 @@
+/* Clients that ask for chats, each again as soon as it was answered; every answer is checked. Prints one JSON object.
+ *
+ * load --port N --request FILE --in-flight N --seconds S [--chats N] [--chunks N] [--ramp-us N] [--patience S]
+ *
+ * FILE holds the request, byte for byte: so no key gets into a list of processes. With --chunks the answers are streams
+ * of `upstream`, of so many chunks. The clients begin evenly over --ramp-us. Whoever is not answered --patience after
+ * the end has failed.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { EVENTS_AT_ONCE = 512, READ_BYTES = 131072, FAILURES_MOST = 100, REFUSED = 429 };
+/* A client that was refused, or has failed, comes again so much later. */
+#define REST_NS 20000000u
+
+enum state { RESTING, CONNECTING, IN_HEAD, IN_BODY };
+enum framing { BY_LENGTH, BY_CHUNKS, BY_CLOSE };
+enum chunk_part { SIZE, DATA, DATA_END, LAST_LINE };
+
+struct client {
+    int socket; /* -1: none. */
+    enum state state;
+    uint64_t moment_ns; /* When it asked; while it rests: when it will. */
+    struct bytes head, body; /* Of a stream, the body is the line that has begun. */
+    int status;
+    bool closes_after;
+    enum framing framing;
+    enum chunk_part part;
+    size_t left; /* Of the body, or of the chunk of HTTP. */
+    long chunks;
+    bool is_done; /* The stream's last event was there. */
+};
+
+struct times {
+    uint32_t *us;
+    size_t count, capacity;
+};
+
+static struct sockaddr_in address;
+static struct bytes request;
+static long in_flight = 1, chats_most, chunks_expected;
+static double seconds = 5, patience_s = 30;
+static uint64_t ramp_ns;
+
+static int epoll;
+static uint64_t end_ns;
+static long active, resting;
+static unsigned long started, answered, answered_in_time, chunks, chunks_in_time, connections, prompt_tokens,
+    completion_tokens, refused;
+static struct { unsigned long status, connection, content, unanswered; } failures;
+static int failed_status;
+static char failed_body[300];
+static struct times whole, first, late;
+
+static void note(struct times *times, uint64_t us) {
+    if (times->count == times->capacity) {
+        times->capacity = times->capacity ? 2 * times->capacity : 65536;
+        times->us = realloc(times->us, times->capacity * sizeof *times->us);
+        if (!times->us) fail("memory");
+    }
+    times->us[times->count++] = us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+static unsigned long failed(void) {
+    return failures.status + failures.connection + failures.content + failures.unanswered;
+}
+
+static bool may_ask(uint64_t moment_ns) {
+    return moment_ns < end_ns && (!chats_most || started < (unsigned long)chats_most) && failed() < FAILURES_MOST;
+}
+
+static void watch(struct client *client, int operation, unsigned events) {
+    struct epoll_event event = {.events = events, .data.ptr = client};
+    if (epoll_ctl(epoll, operation, client->socket, &event)) fail("epoll");
+}
+
+static void disconnect(struct client *client) {
+    if (client->socket >= 0) close(client->socket);
+    client->socket = -1;
+}
+
+static void rest(struct client *client, uint64_t until_ns) {
+    if (client->state != RESTING) active--, resting++;
+    client->state = RESTING;
+    client->moment_ns = until_ns;
+}
+
+static void lose_connection(struct client *client) {
+    failures.connection++;
+    disconnect(client);
+    rest(client, now_ns() + REST_NS);
+}
+
+/* A request fits into any socket's buffer, unless it is a big prompt: then we wait for its reader. */
+static bool send_request(struct client *client) {
+    size_t sent = 0;
+    while (sent < request.length) {
+        ssize_t more = send(client->socket, request.data + sent, request.length - sent, MSG_NOSIGNAL);
+        if (more < 0 && errno != EAGAIN) return false;
+        sent += more > 0 ? (size_t)more : 0;
+    }
+    client->state = IN_HEAD;
+    return true;
+}
+
+static void ask(struct client *client) {
+    resting -= client->state == RESTING;
+    active += client->state == RESTING;
+    started++;
+    client->head.length = client->body.length = 0;
+    client->chunks = 0;
+    client->is_done = false;
+    client->moment_ns = now_ns();
+    if (client->socket >= 0) {
+        if (!send_request(client)) lose_connection(client);
+        return;
+    }
+    int yes = 1;
+    client->socket = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    client->state = CONNECTING;
+    connections++;
+    setsockopt(client->socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (connect(client->socket, (struct sockaddr *)&address, sizeof address) && errno != EINPROGRESS) {
+        lose_connection(client);
+        return;
+    }
+    watch(client, EPOLL_CTL_ADD, EPOLLOUT);
+}
+
+static bool is_as_expected(const struct client *client) {
+    if (chunks_expected) return client->is_done && client->chunks == chunks_expected;
+    return client->body.length && strstr(client->body.data, WHOLE_ANSWER);
+}
+
+static unsigned long number_after(const char *text, size_t length, const char *name) {
+    const char *found = memmem(text, length, name, strlen(name));
+    return found ? strtoul(found + strlen(name), NULL, 10) : 0;
+}
+
+static void add_usage(const char *text, size_t length) {
+    prompt_tokens += number_after(text, length, "\"prompt_tokens\":");
+    completion_tokens += number_after(text, length, "\"completion_tokens\":");
+}
+
+static void end_answer(struct client *client, uint64_t moment_ns) {
+    bool is_good = client->status == 200 && is_as_expected(client);
+    if (is_good) {
+        answered++;
+        note(&whole, (moment_ns - client->moment_ns) / 1000);
+        if (!chunks_expected) add_usage(client->body.data, client->body.length);
+        answered_in_time += moment_ns < end_ns;
+    } else if (client->status == REFUSED) {
+        refused++;
+    } else {
+        *(client->status == 200 ? &failures.content : &failures.status) += 1;
+        failed_status = client->status;
+        snprintf(failed_body, sizeof failed_body, "%s", client->body.length ? client->body.data : "");
+    }
+    if (client->closes_after) disconnect(client);
+    if (is_good && may_ask(moment_ns)) ask(client);
+    else rest(client, moment_ns + REST_NS);
+}
+
+static uint32_t read_stamp(const char *text) {
+    uint32_t stamp = 0;
+    for (int digit = 0; digit < STAMP_CHARACTERS; digit++) {
+        const char *found = memchr(stamp_digits, text[digit], 64);
+        stamp = stamp << 6 | (uint32_t)(found ? found - stamp_digits : 0);
+    }
+    return stamp;
+}
+
+/* The text of one event: of one chunk, or of several where a gateway has joined them. */
+static void take_text(struct client *client, const char *text, size_t length, uint64_t moment_ns) {
+    for (; length >= STAMP_CHARACTERS; text += STAMP_CHARACTERS, length -= STAMP_CHARACTERS) {
+        if (!client->chunks) note(&first, (moment_ns - client->moment_ns) / 1000);
+        note(&late, (stamp_of(moment_ns) - read_stamp(text)) & STAMP_MASK);
+        client->chunks++;
+        chunks++;
+        chunks_in_time += moment_ns < end_ns;
+    }
+}
+
+static void take_line(struct client *client, const char *line, size_t length, uint64_t moment_ns) {
+    if (length < 6 || memcmp(line, "data:", 5)) return;
+    if (memmem(line, length < 16 ? length : 16, "[DONE]", 6)) {
+        client->is_done = true;
+        return;
+    }
+    const char *end = line + length;
+    const char *text = memmem(line, length, "\"content\":", 10);
+    if (!text) {
+        add_usage(line, length);
+        return;
+    }
+    for (text += 10; text < end && *text == ' ';) text++;
+    if (text == end || *text++ != '"') return;
+    const char *quote = memchr(text, '"', (size_t)(end - text));
+    if (quote) take_text(client, text, (size_t)(quote - text), moment_ns);
+}
+
+static void take_body(struct client *client, const char *data, size_t length, uint64_t moment_ns) {
+    if (!chunks_expected || client->status != 200) {
+        append(&client->body, data, length);
+        return;
+    }
+    const char *line_end;
+    while ((line_end = memchr(data, '\n', length))) {
+        size_t line_length = (size_t)(line_end - data);
+        if (client->body.length) {
+            append(&client->body, data, line_length);
+            take_line(client, client->body.data, client->body.length, moment_ns);
+            client->body.length = 0;
+        } else {
+            take_line(client, data, line_length, moment_ns);
+        }
+        data = line_end + 1;
+        length -= line_length + 1;
+    }
+    append(&client->body, data, length);
+}
+
+/* True: the answer is whole. */
+static bool take_chunks(struct client *client, const char *data, size_t length, uint64_t moment_ns) {
+    while (length) {
+        size_t taken = 1;
+        switch (client->part) {
+        case SIZE:
+            if (*data == '\n') {
+                client->left = strtoul(client->head.data, NULL, 16);
+                client->head.length = 0;
+                client->part = client->left ? DATA : LAST_LINE;
+            } else {
+                append(&client->head, data, 1);
+            }
+            break;
+        case DATA:
+            taken = length < client->left ? length : client->left;
+            take_body(client, data, taken, moment_ns);
+            client->left -= taken;
+            if (!client->left) client->part = DATA_END;
+            break;
+        case DATA_END:
+            if (*data == '\n') client->part = SIZE;
+            break;
+        case LAST_LINE:
+            if (*data == '\n') return true;
+        }
+        data += taken;
+        length -= taken;
+    }
+    return false;
+}
+
+/* True: the answer is whole. */
+static bool take(struct client *client, const char *data, size_t length, uint64_t moment_ns) {
+    if (client->framing == BY_CHUNKS) return take_chunks(client, data, length, moment_ns);
+    take_body(client, data, length, moment_ns);
+    client->left -= length < client->left ? length : client->left;
+    return client->framing == BY_LENGTH && !client->left;
+}
+
+/* How many bytes of the body came with it; -1: the head is not whole. */
+static long take_head(struct client *client) {
+    char *end = client->head.data ? strstr(client->head.data, "\r\n\r\n") : NULL;
+    if (!end) return -1;
+    *end = 0;
+    const char *head = client->head.data;
+    client->status = client->head.length > 12 ? atoi(head + 9) : 0;
+    client->closes_after = strcasestr(head, "\r\nconnection: close");
+    const char *length = strcasestr(head, "\r\ncontent-length:");
+    client->framing = strcasestr(head, "\r\ntransfer-encoding: chunked") ? BY_CHUNKS : length ? BY_LENGTH : BY_CLOSE;
+    client->left = length ? strtoul(length + strlen("\r\ncontent-length:"), NULL, 10) : 0;
+    client->part = SIZE;
+    client->state = IN_BODY;
+    return (long)(client->head.length - (size_t)(end + 4 - head));
+}
+
+static void receive(struct client *client) {
+    static char data[READ_BYTES];
+    ssize_t received = recv(client->socket, data, sizeof data, 0);
+    if (received < 0 && errno == EAGAIN) return;
+    uint64_t moment_ns = now_ns();
+    if (received <= 0) {
+        if (client->state == RESTING) disconnect(client);
+        else if (client->state == IN_BODY && client->framing == BY_CLOSE && !received) {
+            disconnect(client);
+            end_answer(client, moment_ns);
+        } else lose_connection(client);
+        return;
+    }
+    const char *body = data;
+    size_t length = (size_t)received;
+    if (client->state == IN_HEAD) {
+        append(&client->head, data, length);
+        long of_body = take_head(client);
+        if (of_body < 0) return;
+        length = (size_t)of_body;
+        body = data + received - of_body;
+        client->head.length = 0;
+    }
+    if (take(client, body, length, moment_ns)) end_answer(client, moment_ns);
+}
+
+static void on_event(struct client *client, unsigned events) {
+    if (client->socket < 0) return;
+    if (client->state != CONNECTING) receive(client);
+    else if (events & (EPOLLERR | EPOLLHUP) || !send_request(client)) lose_connection(client);
+    else watch(client, EPOLL_CTL_MOD, EPOLLIN);
+}
+
+static int compare(const void *one, const void *other) {
+    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+static void print_times(const char *name, struct times *times) {
+    if (!times->count) {
+        printf(",\"%s\":null", name);
+        return;
+    }
+    qsort(times->us, times->count, sizeof *times->us, compare);
+    printf(",\"%s\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f}", name, times->us[times->count / 2] / 1e3,
+           times->us[times->count * 99 / 100] / 1e3, times->us[times->count - 1] / 1e3);
+}
+
+static void print_text(const char *text) {
+    putchar('"');
+    for (; *text; text++) putchar(*text == '"' || *text == '\\' || (unsigned char)*text < 32 ? '\'' : *text);
+    putchar('"');
+}
+
+static void print_outcome(double elapsed_s) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+    /* So many chats take as long as they take; otherwise speed is what came out until the end, not what came after. */
+    bool by_count = chats_most && started >= (unsigned long)chats_most;
+    double rate_s = by_count ? elapsed_s : seconds;
+    printf("{\"started\":%lu,\"answered\":%lu,\"refused\":%lu,\"chunks\":%lu,\"connections\":%lu,\"prompt_tokens\":%lu,"
+           "\"completion_tokens\":%lu,\"chats_per_s\":%.2f,\"chunks_per_s\":%.1f,\"cpu_s\":%.4f,",
+           started, answered, refused, chunks, connections, prompt_tokens, completion_tokens,
+           (double)(by_count ? answered : answered_in_time) / rate_s,
+           (double)(by_count ? chunks : chunks_in_time) / rate_s, cpu_s);
+    printf("\"failures\":{\"status\":%lu,\"connection\":%lu,\"content\":%lu,\"unanswered\":%lu},\"failed_status\":%d,"
+           "\"failed_body\":",
+           failures.status, failures.connection, failures.content, failures.unanswered, failed_status);
+    print_text(failed_body);
+    print_times("whole_ms", &whole);
+    print_times("first_ms", &first);
+    print_times("late_ms", &late);
+    printf("}\n");
+}
+
+static void read_request(const char *path) {
+    static char data[READ_BYTES];
+    FILE *file = fopen(path, "rb");
+    if (!file) fail(path);
+    size_t length;
+    while ((length = fread(data, 1, sizeof data, file))) append(&request, data, length);
+    fclose(file);
+}
+
+static void read_options(int count, char **arguments) {
+    static const struct option options[] = {
+        {"port", 1, 0, 'p'},  {"request", 1, 0, 'r'}, {"in-flight", 1, 0, 'i'}, {"seconds", 1, 0, 's'}, {"chats", 1, 0, 'n'},
+        {"chunks", 1, 0, 'c'}, {"ramp-us", 1, 0, 'u'}, {"patience", 1, 0, 'w'},  {0, 0, 0, 0}};
+    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int option;
+    while ((option = getopt_long(count, arguments, "", options, NULL)) != -1) switch (option) {
+        case 'p': address.sin_port = htons((uint16_t)atoi(optarg)); break;
+        case 'r': read_request(optarg); break;
+        case 'i': in_flight = atol(optarg); break;
+        case 's': seconds = atof(optarg); break;
+        case 'n': chats_most = atol(optarg); break;
+        case 'c': chunks_expected = atol(optarg); break;
+        case 'u': ramp_ns = (uint64_t)atol(optarg) * 1000; break;
+        case 'w': patience_s = atof(optarg); break;
+        default: exit(2);
+    }
+    if (!address.sin_port || !request.length || in_flight < 1) {
+        fprintf(stderr, "load: --port, --request and --in-flight are needed\n");
+        exit(2);
+    }
+}
+
+int main(int count, char **arguments) {
+    read_options(count, arguments);
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct client *clients = calloc((size_t)in_flight, sizeof *clients);
+    if (!clients) fail("memory");
+    uint64_t begin_ns = now_ns();
+    end_ns = begin_ns + (uint64_t)(seconds * 1e9);
+    uint64_t give_up_ns = end_ns + (uint64_t)(patience_s * 1e9);
+    for (long index = 0; index < in_flight; index++) {
+        clients[index].socket = -1;
+        clients[index].moment_ns = begin_ns + ramp_ns * (uint64_t)index / (uint64_t)in_flight;
+    }
+    resting = in_flight;
+    struct epoll_event events[EVENTS_AT_ONCE];
+    for (;;) {
+        uint64_t moment_ns = now_ns();
+        if (may_ask(moment_ns)) {
+            for (long index = 0; resting && index < in_flight && may_ask(moment_ns); index++)
+                if (clients[index].state == RESTING && clients[index].moment_ns <= moment_ns) ask(&clients[index]);
+        } else if (!active || moment_ns > give_up_ns) {
+            break;
+        }
+        int ready = epoll_wait(epoll, events, EVENTS_AT_ONCE, resting ? 1 : 50);
+        for (int index = 0; index < ready; index++) on_event(events[index].data.ptr, events[index].events);
+    }
+    failures.unanswered += (unsigned long)active;
+    print_outcome((double)(now_ns() - begin_ns) / 1e9);
+    return 0;
+}
