@@ -17,6 +17,7 @@ from services.router import character
 from services.router.character import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.providers.origin import has_host
 from services.router.tables import Table
 
 CLASSES = ("mezzo", "forte", "fortissimo")
@@ -136,6 +137,8 @@ class _Reader:
         base_url = table.text("base_url")
         if base_url and not base_url.startswith(("http://", "https://")):
             table.mistake("base_url", "must start with http:// or https://")
+        elif base_url and not has_host(base_url):
+            table.mistake("base_url", "must name a host, and a port if it names one")
         return base_url
 
     def _read_secret(self, table: Table, *, is_needed: bool) -> str:

@@ -19,6 +19,7 @@ from services.router.providers.conversation import (
 )
 from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
+from services.router.providers.origin import read_url
 from services.router.providers.parameters import Parameters, read_parameters
 from services.router.providers.tools import Function, Mode, Tools, read_tools
 
@@ -44,11 +45,12 @@ class AnthropicProvider:
         version: str,
         extra: dict[str, Any] | None = None,
     ) -> None:
-        self._url = f"{base_url.rstrip('/')}/v1/messages"
+        origin, path = read_url(base_url)
+        self._path = f"{path.rstrip('/')}/v1/messages"
         self._version = version
         self._extra = extra or {}
         key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
-        self._server = Server(timeouts, SIGNS, {"anthropic-version": version, **key})
+        self._server = Server(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":
@@ -61,7 +63,7 @@ class AnthropicProvider:
         )
 
     async def warm(self) -> None:
-        await self._server.warm(self._url)
+        await self._server.warm()
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -73,7 +75,7 @@ class AnthropicProvider:
             del request["thinking"]
         if stream:
             request["stream"] = True
-        question = Question(self._url, msgspec.json.encode(request), stream)
+        question = Question(self._path, msgspec.json.encode(request), stream)
         async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

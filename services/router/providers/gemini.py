@@ -13,6 +13,7 @@ from services.router.providers.conversation import ModelTurn, PastCall, ResultsT
 from services.router.providers.extra import merged
 from services.router.providers.gemini_answer import SIGNS, ContentAnswer
 from services.router.providers.http import Question, Server
+from services.router.providers.origin import read_url
 from services.router.providers.parameters import Parameters, read_parameters
 from services.router.providers.tools import Function, Mode, Tools, read_tools
 
@@ -40,10 +41,11 @@ class GeminiProvider:
         version: str,
         extra: dict[str, Any] | None = None,
     ) -> None:
-        self._url = f"{base_url.rstrip('/')}/{version}"
+        origin, path = read_url(base_url)
+        self._path = f"{path.rstrip('/')}/{version}"
         self._extra = extra or {}
         # In a header: an address is written to logs on the way.
-        self._server = Server(timeouts, SIGNS, {"x-goog-api-key": api_key})
+        self._server = Server(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "GeminiProvider":
@@ -56,7 +58,7 @@ class GeminiProvider:
         )
 
     async def warm(self) -> None:
-        await self._server.warm(self._url)
+        await self._server.warm()
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -64,15 +66,15 @@ class GeminiProvider:
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
         request = {**merged(_request(call), self._extra), "store": False}
-        question = Question(self._address(call), msgspec.json.encode(request), call.stream)
+        question = Question(self._path_to(call), msgspec.json.encode(request), call.stream)
         async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _address(self, call: Call) -> str:
+    def _path_to(self, call: Call) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
-        return f"{self._url}/{model}:{method}"
+        return f"{self._path}/{model}:{method}"
 
 
 def _request(call: Call) -> dict[str, Any]:

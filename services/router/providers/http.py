@@ -3,33 +3,21 @@
 What the words mean is each provider's: it brings an `Answer` that understands them, and `Signs` for what goes wrong.
 """
 
-import asyncio
-import io
-import socket
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-
-import aiohttp
-from aiohttp.connector import AddrInfoType
 
 from services.router.providers.answer import Answer
 from services.router.providers.base import Piece, ProviderError, Timeouts
+from services.router.providers.connection import Connection, Interrupted
+from services.router.providers.connections import Connections
 from services.router.providers.failures import TELLING_STATUSES, Signs, read_failure
+from services.router.providers.origin import Origin, RequestHead
 from services.router.providers.sse import EventReader, EventTooLong
 
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 LARGEST_FAILURE_BYTES = 16 * 1024
-# aiohttp writes a file in pieces, bytes at once; so a big prompt goes as a file.
-LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
-# How much of an answer may wait for a client that does not read, in aiohttp and in the kernel: one read brings all that
-# the kernel has, and would have it grow to megabytes. It is still far more than a model writes in a round trip.
-READ_AHEAD_BYTES = 16 * 1024
-RECEIVE_BUFFER_BYTES = 32 * 1024
 # Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
 MOST_EVENTS_A_PIECE = 32
-# Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
-KEEP_ALIVE_S = 4.0
 # How long to wait for the usage that follows the answer, and for the end of the response after that.
 AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
@@ -37,7 +25,7 @@ AFTER_DONE_S = 1.0
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Question:
-    url: str
+    path: str
     body: bytes
     # Whether an answer as events is asked for.
     stream: bool
@@ -45,94 +33,73 @@ class Question:
 
 class Server:
     def __init__(
-        self,
-        timeouts: Timeouts,
-        signs: Signs,
-        headers: Mapping[str, str],
-        connector: aiohttp.BaseConnector | None = None,
+        self, origin: Origin, timeouts: Timeouts, signs: Signs, headers: Mapping[str, str], *, keep: bool = True
     ) -> None:
+        """`keep`: whether connections are used again."""
         self._timeouts = timeouts
         self._signs = signs
-        self._session = aiohttp.ClientSession(
-            connector=connector
-            or aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, socket_factory=_new_socket),
-            headers={
-                "Content-Type": "application/json",
+        self._connections = Connections(origin, timeouts.connect_s, keep=keep)
+        self._head = RequestHead(
+            origin,
+            {
+                "Accept": "*/*",
                 "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
                 "User-Agent": "legato",
                 **headers,
             },
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s),
-            trust_env=False,
-            read_bufsize=READ_AHEAD_BYTES,
         )
 
     async def aclose(self) -> None:
-        await self._session.close()
+        await self._connections.aclose()
 
-    async def warm(self, url: str) -> None:
-        """Whatever the server says to it: the connection is what it is for, and that is in the pool afterwards."""
-        with _in_our_words():
-            async with asyncio.timeout(self._timeouts.connect_s):
-                async with self._session.head(url, allow_redirects=False):
-                    pass
+    async def warm(self) -> None:
+        await self._connections.warm()
 
     async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
-        response: aiohttp.ClientResponse | None = None
+        timeouts = self._timeouts
+        connection = await self._connections.take()
         try:
-            with _in_our_words():
-                async with asyncio.timeout(self._timeouts.first_byte_s if question.stream else self._timeouts.whole_s):
-                    response = await self._post(question)
-                    stream = None
-                    if _is_stream(response, question):
-                        stream = Stream(response, self._timeouts.idle_s, answer)
-                        piece = await stream.next_piece()
-                    else:
-                        piece = _read_pieces(await _read_whole(response), answer)
-                if stream is not None:
-                    stream.limit_silence()
-                    # Who has only opened his mouth may still fail, and then another can be asked.
-                    while piece.is_empty and not piece.last:
-                        piece = await stream.next_piece()
-            yield piece
-            if stream is None:
+            connection.answer_within(timeouts.first_byte_s if question.stream else timeouts.whole_s)
+            await connection.post(self._head.for_body(question.path, question.body), question.body)
+            if connection.status != 200:
+                raise await self._read_failure(connection)
+            if not _is_stream(connection, question):
+                yield _read_pieces(await _read_whole(connection), answer)
                 while answer.pieces:
                     yield answer.pieces.popleft()
                 return
+            stream = Stream(connection, timeouts.idle_s, answer)
+            piece = await stream.next_piece()
+            stream.limit_silence()
+            # Who has only opened his mouth may still fail, and then another can be asked.
+            while piece.is_empty and not piece.last:
+                piece = await stream.next_piece()
+            yield piece
             while not piece.last:
-                with _in_our_words():
-                    piece = await stream.next_piece()
+                piece = await stream.next_piece()
                 yield piece
             await stream.read_to_end()
         finally:
-            if response is not None:
-                # Nothing is left to read where the answer was whole: that connection is in the pool already.
-                response.close()
+            # Where nothing is left to read, for the next question to use.
+            connection.let_go()
 
-    async def _post(self, question: Question) -> aiohttp.ClientResponse:
-        body = question.body
-        data = body if len(body) <= LARGEST_BODY_AT_ONCE_BYTES else io.BytesIO(body)
-        response = await self._session.post(question.url, data=data, allow_redirects=False)
-        if response.status == 200:
-            return response
-        try:
-            said = b""
-            if response.status in TELLING_STATUSES:
-                said = await response.content.read(LARGEST_FAILURE_BYTES)
-            raise read_failure(response.status, response.headers, said, self._signs)
-        finally:
-            response.close()
+    async def _read_failure(self, connection: Connection) -> ProviderError:
+        said = bytearray()
+        if connection.status in TELLING_STATUSES:
+            while len(said) < LARGEST_FAILURE_BYTES and (received := await connection.read()):
+                said += received
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
+        return read_failure(connection.status, headers, bytes(said), self._signs)
 
 
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, response: aiohttp.ClientResponse, idle_s: float, answer: Answer) -> None:
-        self._response = response
+    def __init__(self, connection: Connection, idle_s: float, answer: Answer) -> None:
+        self._connection = connection
         self._idle_s = idle_s
-        self._content = response.content
         self._events = EventReader()
         self._answer = answer
         self._failed: ProviderError | None = None
@@ -143,8 +110,8 @@ class Stream:
             if self._failed is not None:
                 raise self._failed
             try:
-                received = await self._content.readany()
-            except (aiohttp.ClientError, TimeoutError):
+                received = await self._connection.read()
+            except Interrupted:
                 if not self._answer.is_finished:
                     raise
                 # The answer was whole; only its usage is missing.
@@ -162,19 +129,16 @@ class Stream:
 
     def limit_silence(self) -> None:
         """From now on: every byte that comes starts the time anew."""
-        connection = self._response.connection
-        if connection is not None and connection.protocol is not None:
-            limit_s = min(self._idle_s, AFTER_ANSWER_S) if self._answer.is_finished else self._idle_s
-            connection.protocol.read_timeout = limit_s
-            connection.protocol.start_timeout()
+        limit_s = min(self._idle_s, AFTER_ANSWER_S) if self._answer.is_finished else self._idle_s
+        self._connection.limit_silence(limit_s)
 
     async def read_to_end(self) -> None:
         """A connection can be used again only when its response was read to the end."""
+        self._connection.answer_within(AFTER_DONE_S)
         try:
-            async with asyncio.timeout(AFTER_DONE_S):
-                while not self._content.at_eof() and await self._content.readany():
-                    pass
-        except (aiohttp.ClientError, TimeoutError):
+            while await self._connection.read():
+                pass
+        except Interrupted:
             pass
 
     def _read(self, events: list[bytes]) -> None:
@@ -193,24 +157,16 @@ class Stream:
             self.limit_silence()
 
 
-def _new_socket(address: AddrInfoType) -> socket.socket:
-    family, kind, protocol, *_ = address
-    connection = socket.socket(family, kind, protocol)
-    # Before it is connected: then the other side is never told of a larger window.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    return connection
-
-
-def _is_stream(response: aiohttp.ClientResponse, question: Question) -> bool:
+def _is_stream(connection: Connection, question: Question) -> bool:
     """Some servers answer the other way than they were asked; what they say about their answer counts."""
     if question.stream:
-        return response.content_type != "application/json"
-    return response.content_type == "text/event-stream"
+        return connection.content_type != "application/json"
+    return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(response: aiohttp.ClientResponse) -> bytes:
+async def _read_whole(connection: Connection) -> bytes:
     received = bytearray()
-    while piece := await response.content.readany():
+    while piece := await connection.read():
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
@@ -222,15 +178,3 @@ def _read_pieces(body: bytes, answer: Answer) -> Piece:
     answer.read_whole(body)
     answer.end()
     return answer.pieces.popleft()
-
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError:
-        raise ProviderError("did not answer in time") from None
-    except aiohttp.ClientConnectorError:
-        raise ProviderError("could not be reached") from None
-    except (aiohttp.ClientError, OSError):
-        raise ProviderError("broke the connection") from None

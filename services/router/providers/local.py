@@ -5,7 +5,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from services.router.providers.base import (
@@ -27,8 +26,7 @@ _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 class LocalProvider:
     def __init__(self, socket: Path, timeouts: Timeouts) -> None:
         # The server keeps a thread for every open connection, so idle ones are not kept.
-        connector = aiohttp.UnixConnector(path=str(socket), limit=0, force_close=True)
-        self._server = OpenAIProvider("http://localhost/v1", timeouts, connector=connector)
+        self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "LocalProvider":

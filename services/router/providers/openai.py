@@ -1,15 +1,17 @@
 """Any server that speaks OpenAI's chat completions."""
 
+import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from services.router.providers.base import Call, Piece, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
 from services.router.providers.openai_answer import SIGNS, CompletionAnswer
+from services.router.providers.origin import read_url
 from services.router.providers.retention import no_store_fields
 from services.router.providers.short_ids import shorten_call_ids
 
@@ -24,14 +26,18 @@ class OpenAIProvider:
         output_field: str = "max_tokens",
         extra_json: bytes = b"{}",
         short_call_ids: bool = False,
-        connector: aiohttp.BaseConnector | None = None,
+        tls: ssl.SSLContext | None = None,
+        socket: Path | None = None,
     ) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        """`tls` says whom to trust, if not those whom everybody trusts; `socket` where the server is, if not at the
+        host that the address names: there connections are not kept."""
+        origin, path = read_url(base_url, tls, socket)
+        self._path = f"{path.rstrip('/')}/chat/completions"
         self._output_field = output_field
         self._extra_json = extra_json
         self._short_call_ids = short_call_ids
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._server = Server(timeouts, SIGNS, headers, connector)
+        self._server = Server(origin, timeouts, SIGNS, headers, keep=socket is None)
 
     @classmethod
     def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "OpenAIProvider":
@@ -48,7 +54,7 @@ class OpenAIProvider:
         )
 
     async def warm(self) -> None:
-        await self._server.warm(self._url)
+        await self._server.warm()
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -57,7 +63,7 @@ class OpenAIProvider:
         if self._short_call_ids:
             call = replace(call, messages_json=shorten_call_ids(call.messages_json))
         body = encode_call(call, self._output_field, self._extra_json)
-        return self._server.ask(Question(self._url, body, call.stream), CompletionAnswer())
+        return self._server.ask(Question(self._path, body, call.stream), CompletionAnswer())
 
 
 def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import aiohttp
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -25,6 +24,7 @@ from services.router.grants import ChatConversation
 from services.router.providers.answer import Answer
 from services.router.providers.anthropic_answer import MessageAnswer
 from services.router.providers.base import Piece
+from services.router.providers.connection import Connection
 from services.router.providers.gemini_answer import ContentAnswer
 from services.router.providers.http import Stream
 from services.router.providers.openai_answer import CompletionAnswer
@@ -49,17 +49,15 @@ class Network:
     """The provider's end of a connection: gives what it was given, segment by segment."""
 
     segments: list[bytes]
-    connection: None = None
-    content: Any = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.content = self
-
-    async def readany(self) -> bytes:
+    async def read(self) -> bytes:
         return self.segments.pop(0) if self.segments else b""
 
-    def as_response(self) -> aiohttp.ClientResponse:
-        return cast(aiohttp.ClientResponse, self)
+    def limit_silence(self, silence_s: float) -> None:
+        """It never is silent."""
+
+    def as_connection(self) -> Connection:
+        return cast(Connection, self)
 
 
 @dataclass
@@ -76,7 +74,7 @@ class Caller:
 
 
 async def streamed_pieces(provider: str, segments: list[bytes]) -> AsyncIterator[Piece]:
-    stream = Stream(Network(segments).as_response(), 60, PROVIDERS[provider]())
+    stream = Stream(Network(segments).as_connection(), 60, PROVIDERS[provider]())
     while True:
         piece = await stream.next_piece()
         yield piece

@@ -1,0 +1,68 @@
+"""Time limits that share one timer of the event loop.
+
+A timer of its own for every question and every read costs more than most of what it guards, and hardly ever goes off.
+Here a limit that is set is a number in a set; the loop has one timer, for the earliest of them.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+
+class Deadlines:
+    """Of one event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._running: set[Deadline] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = math.inf
+
+    def new(self, on_passed: Callable[[], None]) -> "Deadline":
+        """One that is not set yet; it may be set and cleared any number of times."""
+        return Deadline(self, on_passed)
+
+    def now_s(self) -> float:
+        return self._loop.time()
+
+    def add(self, deadline: "Deadline") -> None:
+        self._running.add(deadline)
+        if deadline.at_s < self._timer_at_s:
+            self._wake_at(deadline.at_s)
+
+    def discard(self, deadline: "Deadline") -> None:
+        # The timer stays as it is: it is moved less often than limits are set and cleared.
+        self._running.discard(deadline)
+
+    def _wake_at(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at_s = None, math.inf
+        now_s = self._loop.time()
+        passed = [deadline for deadline in self._running if deadline.at_s <= now_s]
+        self._running.difference_update(passed)
+        if self._running:
+            self._wake_at(min(deadline.at_s for deadline in self._running))
+        for deadline in passed:
+            deadline.on_passed()
+
+
+class Deadline:
+    __slots__ = ("_deadlines", "at_s", "on_passed")
+
+    def __init__(self, deadlines: Deadlines, on_passed: Callable[[], None]) -> None:
+        self._deadlines = deadlines
+        self.on_passed = on_passed
+        self.at_s = math.inf
+
+    def set(self, at_s: float) -> None:
+        """To a moment of `Deadlines.now_s`; in place of the one before."""
+        self.at_s = at_s
+        self._deadlines.add(self)
+
+    def clear(self) -> None:
+        self._deadlines.discard(self)

@@ -1,0 +1,247 @@
+"""HTTP/1.1 on one connection: one request at a time, and the answer as it comes.
+
+Only what a provider needs: no redirects, no proxies, no cookies, no compression.
+"""
+
+import asyncio
+from typing import Protocol, cast
+
+import httptools
+
+from services.chassis.deadlines import Deadlines
+from services.router.providers.base import ProviderError
+
+# Written at once; of a larger body slice by slice, each when there is room for it.
+LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
+BODY_SLICE_BYTES = 64 * 1024
+LARGEST_HEAD_BYTES = 64 * 1024
+# How much of an answer may wait here for a client that does not read.
+READ_AHEAD_BYTES = 16 * 1024
+# Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
+KEEP_ALIVE_S = 4.0
+
+
+class Interrupted(ProviderError):
+    """The connection, and not what was said on it."""
+
+
+class Owner(Protocol):
+    def take_back(self, connection: "Connection") -> bool:
+        """Whether it keeps one that is free again."""
+        ...
+
+    def forget(self, connection: "Connection") -> None:
+        """It is closed."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """Whoever takes it posts one request, reads as much of the answer as he likes, and lets it go."""
+
+    def __init__(self, owner: Owner, deadlines: Deadlines) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadlines.new(self._on_deadline)
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        # Who waits for anything to change; there is one at most.
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: Interrupted | None = None
+        self._is_reading_paused = False
+        self._is_writing_paused = False
+        # When the answer must be there that is waited for, or how long it may be silent.
+        self._answer_by_s: float | None = None
+        self._silence_s = 0.0
+        self._begin(is_asked=False)
+
+    def _begin(self, *, is_asked: bool) -> None:
+        # Of the answer: 0 until its head has come.
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._received: list[bytes] = []
+        self._received_bytes = 0
+        self._is_written = False
+        self._may_be_kept = not is_asked
+        # Nothing more of the answer will come.
+        self.is_whole = not is_asked
+
+    # What is done with it.
+
+    async def post(self, head: bytes, body: bytes) -> None:
+        """Ask, and wait for the head of the answer."""
+        transport = self._transport
+        self._deadline.clear()
+        if transport is None or self._failure is not None:
+            raise Interrupted("broke the connection")
+        self._begin(is_asked=True)
+        if len(body) <= LARGEST_BODY_AT_ONCE_BYTES:
+            transport.write(head + body)
+            self._is_written = True
+        else:
+            await self._write(transport, head, memoryview(body))
+        while not self.status:
+            await self._wait()
+
+    async def read(self) -> bytes:
+        """What has come; nothing at the end."""
+        while not self._received:
+            if self.is_whole:
+                return b""
+            await self._wait()
+        received = self._received[0] if len(self._received) == 1 else b"".join(self._received)
+        self._received.clear()
+        self._received_bytes = 0
+        if self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        return received
+
+    def answer_within(self, limit_s: float) -> None:
+        """From now on: whatever is waited for must be there until then."""
+        self._answer_by_s = self._loop.time() + limit_s
+
+    def limit_silence(self, silence_s: float) -> None:
+        """In place of that: every byte that comes starts the time anew."""
+        self._answer_by_s = None
+        self._silence_s = silence_s
+
+    def let_go(self) -> None:
+        """Kept for the next one if the answer was read to its end; else closed at once."""
+        if self.is_whole and self._may_be_kept and not self._received and self._owner.take_back(self):
+            self._deadline.set(self._loop.time() + KEEP_ALIVE_S)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        self._owner.forget(self)
+        self._deadline.clear()
+        self._may_be_kept = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def content_type(self) -> str:
+        return self.header(b"content-type").partition(";")[0].strip().lower()
+
+    def header(self, name: bytes) -> str:
+        """By its name in small letters; empty where there is none."""
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+
+    async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
+        transport.write(head)
+        for start in range(0, len(body), BODY_SLICE_BYTES):
+            transport.write(body[start : start + BODY_SLICE_BYTES])
+            while self._is_writing_paused and not self.status:
+                await self._wait()
+            if self.status:
+                # It has made up its mind without the rest of it.
+                return
+        self._is_written = True
+
+    async def _wait(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        answer_by_s = self._answer_by_s
+        self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._deadline.clear()
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_whole:
+            # Nobody has asked for it.
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail("broke the connection")
+            return
+        if not self.status:
+            self._head_bytes += len(data)
+            if self._head_bytes > LARGEST_HEAD_BYTES:
+                self._fail("sent an endless head")
+            return
+        if self._received_bytes > READ_AHEAD_BYTES and not self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        if self.status and not self.is_whole and not self._has_length():
+            # The end of the connection is the end of the answer.
+            self.is_whole = True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.forget(self)
+        self._transport = None
+        self._deadline.clear()
+        if not self.is_whole:
+            self._fail("broke the connection")
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._wake()
+
+    def _on_deadline(self) -> None:
+        if self.is_whole:
+            self.abort()
+        else:
+            self._fail("did not answer in time")
+
+    def _has_length(self) -> bool:
+        return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
+
+    def _fail(self, what: str) -> None:
+        self._failure = self._failure or Interrupted(what)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        if self.is_whole:
+            # A second answer to one question.
+            self._failure = Interrupted("broke the connection")
+            self._may_be_kept = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status = status
+        else:
+            # The answer itself is still to come.
+            self.headers.clear()
+
+    def on_body(self, body: bytes) -> None:
+        self._received.append(body)
+        self._received_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if self.status:
+            self.is_whole = True
+            self._may_be_kept = self._is_written and self._parser.should_keep_alive()

@@ -1,0 +1,94 @@
+"""The connections to one server: kept for a while, so that not every request has to open one."""
+
+import asyncio
+import socket
+from typing import Any
+
+import aiohappyeyeballs
+
+from services.chassis.deadlines import Deadlines
+from services.router.providers.connection import Connection, Interrupted
+from services.router.providers.origin import Origin
+
+# How much of an answer may wait in the kernel for a client that does not read: one read brings all that it has, and
+# would have it grow to megabytes. It is still far more than a model writes in a round trip.
+RECEIVE_BUFFER_BYTES = 32 * 1024
+# A host with several addresses is asked at the next one when the last has not answered for so long.
+NEXT_ADDRESS_AFTER_S = 0.25
+
+
+class Connections:
+    def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True) -> None:
+        """`keep`: whether connections that are free are kept for the next request."""
+        self._origin = origin
+        self._connect_s = connect_s
+        self._keeps = keep
+        self._deadlines = Deadlines()
+        # The one that was used last is last, and taken first: so those that are too many grow old.
+        self._idle: dict[Connection, None] = {}
+        self._open: set[Connection] = set()
+
+    async def take(self) -> Connection:
+        """One that is free, or a new one."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.is_open:
+                return connection
+        return await self._connect()
+
+    async def warm(self) -> None:
+        """Open one, for the first request to find."""
+        (await self._connect()).let_go()
+
+    async def aclose(self) -> None:
+        for connection in list(self._open):
+            connection.abort()
+        # So long it takes until the event loop has closed them.
+        await asyncio.sleep(0)
+
+    def take_back(self, connection: Connection) -> bool:
+        if self._keeps:
+            self._idle[connection] = None
+        return self._keeps
+
+    def forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+        self._open.discard(connection)
+
+    async def _connect(self) -> Connection:
+        loop, origin = asyncio.get_running_loop(), self._origin
+        connection: Connection
+        try:
+            async with asyncio.timeout(self._connect_s):
+                if origin.socket is not None:
+                    _, connection = await loop.create_unix_connection(self._new, str(origin.socket))
+                else:
+                    connected = await self._reach(loop)
+                    server_hostname = origin.host if origin.tls is not None else None
+                    _, connection = await loop.create_connection(
+                        self._new, sock=connected, ssl=origin.tls, server_hostname=server_hostname
+                    )
+        except TimeoutError:
+            raise Interrupted("did not answer in time") from None
+        except (OSError, UnicodeError):
+            raise Interrupted("could not be reached") from None
+        self._open.add(connection)
+        return connection
+
+    def _new(self) -> Connection:
+        return Connection(self, self._deadlines)
+
+    async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        origin = self._origin
+        addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        return await aiohappyeyeballs.start_connection(
+            addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, socket_factory=_new_socket
+        )
+
+
+def _new_socket(address: Any) -> socket.socket:
+    family, kind, protocol, *_ = address
+    connection = socket.socket(family, kind, protocol)
+    # Before it is connected: then the other side is never told of a larger window.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    return connection

@@ -1,0 +1,68 @@
+"""Where a provider's server is, and how requests to it begin."""
+
+import ssl
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+# What may stand in an address as it is; all else is written as its number.
+_SAFE = "/?&=%:@!$'()*+,;~"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a server is."""
+
+    host: str
+    port: int
+    # None: it is spoken to in the clear.
+    tls: ssl.SSLContext | None = None
+    # In place of host and port.
+    socket: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """As requests name it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host.encode("idna").decode()
+        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+
+
+def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> tuple[Origin, str]:
+    """Where the server is, and the path there. `tls` says whom to trust, if not those whom everybody trusts."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        tls = tls or _usual_trust()
+    return Origin(parts.hostname or "", parts.port or (443 if tls else 80), tls, socket), parts.path
+
+
+def has_host(url: str) -> bool:
+    """Whether it says where a server is."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+@cache
+def _usual_trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class RequestHead:
+    """All requests to one server begin alike but for the path and the length."""
+
+    def __init__(self, origin: Origin, headers: dict[str, str]) -> None:
+        lines = [f"{name}: {value}" for name, value in {"Host": origin.name, **headers}.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header must be one line")
+        self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
+
+    def for_body(self, path: str, body: bytes) -> bytes:
+        return b"POST %s HTTP/1.1%s%d\r\n\r\n" % (_quoted(path), self._rest, len(body))
+
+
+@lru_cache(maxsize=1024)
+def _quoted(path: str) -> bytes:
+    return quote(path, safe=_SAFE).encode()

@@ -1,0 +1,240 @@
+"""HTTP as servers really speak it, byte by byte."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from services.router.providers import connection as http_connection
+from services.router.providers.connection import Connection, Interrupted
+from services.router.providers.connections import Connections
+from services.router.providers.origin import Origin, RequestHead
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+class Visits:
+    """How often somebody came, and what he said."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self.left = asyncio.Event()
+
+
+async def read_request(reader: asyncio.StreamReader, visits: Visits) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    visits.requests.append(head + await reader.readexactly(length))
+
+
+@asynccontextmanager
+async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[Connections, Visits]]:
+    """Says the same to every request, in as many writes."""
+    visits = Visits()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visits.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await read_request(reader, visits)
+                for said in says:
+                    writer.write(said)
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+                if closes:
+                    break
+        visits.left.set()
+
+    async with serving(serve) as found:
+        yield found, visits
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncIterator[Connections]:
+    visits: set[asyncio.Task[None]] = set()
+
+    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visits.add(asyncio.create_task(visit(reader, writer)))
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
+    found = Connections(Origin("127.0.0.1", server.sockets[0].getsockname()[1]), connect_s=5)
+    try:
+        yield found
+    finally:
+        await found.aclose()
+        server.close()
+        for task in visits:
+            task.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
+
+
+async def ask(found: Connections, body: bytes = b"{}") -> Connection:
+    connection = await found.take()
+    connection.answer_within(5)
+    head = RequestHead(Origin("127.0.0.1", 80), {"X-Key": "value"})
+    try:
+        await connection.post(head.for_body("/v1/chat", body), body)
+    except BaseException:
+        connection.let_go()
+        raise
+    return connection
+
+
+async def answer_of(found: Connections, body: bytes = b"{}") -> bytes:
+    connection = await ask(found, body)
+    try:
+        received = b""
+        while piece := await connection.read():
+            received += piece
+        return received
+    finally:
+        connection.let_go()
+
+
+async def test_request_is_one_that_servers_understand() -> None:
+    async with server_that(HELLO) as (found, visits):
+        assert await answer_of(found, b'{"a":1}') == b"hello"
+    assert visits.requests == [
+        b'POST /v1/chat HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Key: value\r\nContent-Length: 7\r\n\r\n{"a":1}'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "closes", "connections"),
+    [
+        ([HELLO], False, 1),
+        (
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n", b"3\r\nllo\r\n0\r", b"\n\r\n"],
+            False,
+            1,
+        ),
+        ([HELLO[:20], HELLO[20:40], HELLO[40:]], False, 1),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + HELLO], False, 1),
+        ([b"HTTP/1.1 200 OK\r\n\r\n", b"hel", b"lo"], True, 2),
+        ([b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"], False, 2),
+        ([b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello"], True, 2),
+        ([HELLO + b"HTTP/1.1 200 OK\r\n"], False, 2),
+        ([HELLO, b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"], False, 2),
+    ],
+    ids=["length", "chunked", "in shreds", "interim", "until the end", "closing", "old", "too much", "more later"],
+)
+async def test_answer_is_read_whole_and_a_connection_used_again_only_where_it_may(
+    says: list[bytes], closes: bool, connections: int
+) -> None:
+    async with server_that(*says, closes=closes) as (found, visits):
+        assert await answer_of(found) == b"hello"
+        await asyncio.sleep(0.05)
+        assert await answer_of(found) == b"hello"
+        assert visits.connections == connections
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"",
+        HELLO[:20],
+        HELLO[:-1],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        b"SSH-2.0-OpenSSH\r\n",
+    ],
+)
+async def test_answer_that_breaks_is_a_failure(says: bytes) -> None:
+    async with server_that(says, closes=True) as (found, _):
+        with pytest.raises(Interrupted, match="broke the connection"):
+            await answer_of(found)
+
+
+async def test_head_that_does_not_end_is_a_failure() -> None:
+    async with server_that(b"HTTP/1.1 200 OK\r\nX: " + b"x" * http_connection.LARGEST_HEAD_BYTES) as (found, visits):
+        with pytest.raises(Interrupted, match="endless"):
+            await answer_of(found)
+        await visits.left.wait()
+
+
+async def test_answer_that_is_not_read_to_its_end_closes_the_connection_at_once() -> None:
+    async with server_that(HELLO[:-2]) as (found, visits):
+        connection = await ask(found)
+        assert await connection.read() == b"hel"
+        connection.let_go()
+        await visits.left.wait()
+
+
+async def test_connection_that_nobody_uses_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "KEEP_ALIVE_S", 0.01)
+    async with server_that(HELLO) as (found, visits):
+        await answer_of(found)
+        await visits.left.wait()
+        await answer_of(found)
+        assert visits.connections == 2
+
+
+async def test_server_that_closes_an_idle_connection_is_asked_on_a_new_one() -> None:
+    async with server_that(HELLO, closes=True) as (found, visits):
+        await answer_of(found)
+        await visits.left.wait()
+        await asyncio.sleep(0.01)
+        await answer_of(found)
+        assert visits.connections == 2
+
+
+async def test_server_may_refuse_a_big_body_before_it_has_read_it() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        # It does not read on, and the kernel has room for a part of it alone.
+        await asyncio.sleep(60)
+
+    async with serving(refuse) as found:
+        connection = await ask(found, b"x" * 32 * 1024 * 1024)
+        assert (connection.status, await connection.read()) == (413, b"no")
+        connection.let_go()
+        assert not connection.is_open
+
+
+async def test_answer_that_nobody_reads_is_left_with_its_server() -> None:
+    written = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 4096)
+                await writer.drain()
+                written += 4096
+
+    async with serving(pour) as found:
+        connection = await ask(found)
+        before = -1
+        while before != written:
+            before = written
+            await asyncio.sleep(0.05)
+        received = len(await connection.read())
+        assert 0 < received <= http_connection.READ_AHEAD_BYTES + 256 * 1024
+        while before == written:
+            received += len(await connection.read())
+            await asyncio.sleep(0)
+        connection.let_go()
+
+
+async def test_silence_is_measured_from_the_last_byte() -> None:
+    async with server_that(HELLO[:-3], b"l", b"l") as (found, _):
+        connection = await ask(found)
+        connection.limit_silence(0.2)
+        assert await connection.read() == b"he"
+        assert b"".join([await connection.read(), await connection.read()]) == b"ll"
+        with pytest.raises(Interrupted, match="in time"):
+            await connection.read()
+        connection.let_go()
