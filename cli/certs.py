@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import Invocation, takes_invocation
+from cli.options import Invocation, shared_options, takes_invocation
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
@@ -16,6 +16,7 @@ _folder_option = click.option(
 
 
 @click.group()
+@shared_options
 def certs() -> None:
     """Make an authority of your own, and certificates for the processes and programs that use TCP.
 

@@ -57,6 +57,7 @@ class Server:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         if self._health_server is not None:
             await self._health_server.start()
+            self.health_port = self._health_server.port
 
     async def leave(self) -> None:
         """Say that nobody new should come. Whoever does is served until the stop."""

@@ -12,6 +12,7 @@ from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.server import Server
+from tests.certificates import Authority
 
 
 class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
@@ -51,6 +52,27 @@ async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log
     await server.start()
     environ = {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{server.port}"}
     assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
+    await server.stop(0)
+
+
+async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path: Path, log: Log) -> None:
+    authority = Authority(tmp_path)
+    server = Server("127.0.0.1:0", [register], log, authority.certificates("auth", log))
+    await server.start()
+    for name, reason in (("admin", None), ("edge", Reason.CALLER_NOT_ALLOWED)):
+        certificate, key = authority.files(name)
+        environ = {
+            "LEGATO_AUTH_ADDRESS": f"127.0.0.1:{server.port}",
+            "LEGATO_TLS_CA": str(tmp_path / "ca.pem"),
+            "LEGATO_TLS_CERT": str(certificate),
+            "LEGATO_TLS_KEY": str(key),
+        }
+        if reason is None:
+            assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
+        else:
+            with pytest.raises(Refused) as refusal:
+                await asyncio.to_thread(name_of, tmp_path, "acct_1", environ)
+            assert refusal.value.reason is reason
     await server.stop(0)
 
 
