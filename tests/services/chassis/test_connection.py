@@ -54,7 +54,7 @@ async def reason_of_failure(address: str, tls: Pem | None, server_name: str = "a
     return None
 
 
-async def test_only_a_certificate_of_the_same_authority_is_let_in(
+async def test_only_certificates_of_the_same_authority_are_let_in(
     authority: Authority, tmp_path: Path, log: Log
 ) -> None:
     elsewhere = Authority(tmp_path / "elsewhere")

@@ -140,7 +140,7 @@ async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | 
     path, to_bytes = f"/{service}/{method}", lambda message: message.SerializeToString()
     try:
         if method in ("Watch", "Chat", "Exchange", "ServerReflectionInfo"):
-            call = channel.stream_stream(path, to_bytes, bytes)([first_message(method)])
+            call = channel.stream_stream(path, to_bytes, bytes)(iter([first_message(method)]))
             await call.read()
             call.cancel()
         else:
@@ -162,7 +162,7 @@ async def open_item(channel: grpc.aio.Channel, service: str, method: str) -> exc
     opening = exchange_pb2.Item(call_id=1, kind=exchange_pb2.ITEM_KIND_OPEN, method=method)
     call = channel.stream_stream(
         f"/{service}/Exchange", router_pb2.ExchangeRequest.SerializeToString, router_pb2.ExchangeResponse.FromString
-    )([router_pb2.ExchangeRequest(items=[opening])])
+    )(iter([router_pb2.ExchangeRequest(items=[opening])]))
     response: Any = await call.read()
     call.cancel()
     [item] = response.items
