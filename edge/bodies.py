@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from edge.asgi import HttpScope, Receive
+from edge.cycle import BODY
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 # A million tokens as JSON; the token count decides the rest.
@@ -27,6 +28,8 @@ class Bodies:
 
     async def read(self, scope: HttpScope, receive: Receive) -> bytes:
         announced_bytes = _check_headers(scope)
+        if BODY in scope:
+            return _within_limit(scope.pop(BODY))
         try:
             async with asyncio.timeout(self._timeout_s):
                 message = await receive()

@@ -1,12 +1,10 @@
 """The story of one chat: reserve, route, relay, settle."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from edge.asgi import Receive
+from edge.asgi import WhenGone
 from edge.bodies import BYTES_PER_TOKEN, ClientGone
 from edge.delivery import Delivery
 from edge.entrance import Visit
@@ -73,28 +71,23 @@ class Chat:
         self._client_gone = False
         self._over = False
 
-    @asynccontextmanager
-    async def given_up_when_gone(self, receive: Receive) -> AsyncIterator[None]:
+    async def run_while_heard(self, when_gone: WhenGone) -> None:
         """Whatever the chat is waiting for, it stops at once when its client leaves."""
         task = cast(asyncio.Task[None], asyncio.current_task())
 
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
+        def give_up() -> None:
             if not self._over:
                 self._client_gone = True
                 task.cancel()
 
-        watcher = asyncio.create_task(watch())
+        when_gone(give_up)
         try:
-            yield
+            await self.run()
         except asyncio.CancelledError:
             if not self._client_gone:
                 raise
             task.uncancel()
             raise ClientGone from None
-        finally:
-            watcher.cancel()
 
     async def run(self) -> None:
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE

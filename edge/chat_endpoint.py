@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies
 from edge.chat import Chat, Surroundings
+from edge.cycle import WHEN_GONE
 from edge.entrance import Entrance, Visit
 from edge.idempotency import claim_in
 from edge.models import Models
@@ -36,8 +37,7 @@ class ChatEndpoint:
         admission = visit.admission
         try:
             chat = await self._open(scope, receive, send, request_id, visit)
-            async with chat.given_up_when_gone(receive):
-                await chat.run()
+            await chat.run_while_heard(scope[WHEN_GONE])
         except LegatoError as error:
             if error.reason in TAKES_NOTHING:
                 admission.give_back()

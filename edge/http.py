@@ -5,14 +5,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import unquote
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from edge.app import new_request_id
 from edge.asgi import Headers, HttpScope
 from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
+from edge.cycle import Cycle
 from edge.errors import error_body
+from edge.patience import Patience
 from services.chassis.errors import LegatoError, Reason
 
 HEADERS_TIMEOUT_S = 10.0
@@ -89,38 +93,77 @@ class EdgeProtocol(HttpToolsProtocol):
         # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
         # what has left this process by more than one piece.
         transport.set_write_buffer_limits(0)
+        # The request that is being answered; `cycle` is the one that is being read.
+        self._started: Cycle | None = None
+        self._headers_begun = False
         self._headers_bytes = 0
         self._unread_bytes = 0
         self._unread_due: asyncio.TimerHandle | None = None
         self._reader_due: asyncio.TimerHandle | None = None
+        self._patience = Patience(self.loop)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._headers_due.cancel()
+        self._patience.end()
         self._stop_passing_over()
         if self._reader_due is not None:
             self._reader_due.cancel()
+        if self._started is not None:
+            self._started.leave()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._headers_begun and not self._patience.is_for(self._give_up):
+            self._expect_headers()
+
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self._headers_begun = True
         self._headers_bytes = 0
-        self._headers_due.cancel()
-        self._expect_headers()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
 
     def on_url(self, url: bytes) -> None:
         self._count_header(len(url))
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_header(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._headers_due.cancel()
-        super().on_headers_complete()
+        self._headers_begun = False
+        self._patience.clear()
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        self.cycle = cycle = Cycle(self, self._scope(), keep_alive=keep_alive)
+        if self._started is None or self._started.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _scope(self) -> HttpScope:
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": self.parser.get_http_version(),
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": self.parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "state": {},
+        }
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._started = cast(Cycle, cycle)
         if self.is_leaving:
             cycle.keep_alive = False
         refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
@@ -132,10 +175,17 @@ class EdgeProtocol(HttpToolsProtocol):
         self.on_response_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self._headers_begun:
+            self._patience.have(KEEP_ALIVE_S, self.transport.close)
         if self.is_ending:
             self._close_soon()
-        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+        if self.cycle.response_complete and self.cycle.more_body:
             # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
             # passed over, and not cut off; but neither for ever nor without end.
             self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
@@ -178,6 +228,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._stop_passing_over()
         super().on_message_complete()
+        cast(Cycle, self.cycle).lay_open()
 
     def _stop_passing_over(self) -> None:
         self._unread_bytes = 0
@@ -223,7 +274,7 @@ class EdgeProtocol(HttpToolsProtocol):
         return cycle is not None and cycle.response_started and not cycle.response_complete
 
     def _expect_headers(self) -> None:
-        self._headers_due = self.loop.call_later(self.headers_timeout_s, self._give_up)
+        self._patience.have(self.headers_timeout_s, self._give_up)
 
     def _give_up(self) -> None:
         if self._is_answering():

@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -275,3 +275,36 @@ async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
                 await asyncio.sleep(0.01)
         # The chunk's own frame is a few bytes.
         assert transports[0].get_write_buffer_size() <= len(PIECE) + 16
+
+
+async def test_head_and_first_piece_leave_in_one_write(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write is a call into the kernel, and that costs more than all else that is done to send an answer."""
+    writes: list[bytes] = []
+    made = EdgeProtocol.connection_made
+
+    def note_writes(self: EdgeProtocol, transport: asyncio.Transport) -> None:
+        made(self, transport)
+        self.transport = cast(asyncio.Transport, NotedTransport(transport, writes))
+
+    monkeypatch.setattr(EdgeProtocol, "connection_made", note_writes)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        await reader.readuntil(b"hello")
+    assert len(writes) == 1
+    writer.close()
+
+
+class NotedTransport:
+    """Notes what is written, and is the transport otherwise."""
+
+    def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
+        self._transport = transport
+        self._writes = writes
+
+    def write(self, piece: bytes) -> None:
+        self._writes.append(piece)
+        self._transport.write(piece)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

@@ -1,0 +1,123 @@
+"""One request and its answer, as the HTTP server sees them.
+
+As uvicorn's own, but that the head of an answer leaves together with its first piece: each write is a call into the
+kernel, and that costs more than all else that is done here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from edge.asgi import HttpScope
+
+# In the scope of a request: its body, where that came together with its headers, so that nobody needs to wait for it.
+BODY = "legato.body"
+# And how to be told that the client has left before the answer was complete: a function that takes what to call then.
+WHEN_GONE = "legato.when_gone"
+
+
+class Cycle(RequestResponseCycle):
+    scope: HttpScope  # type: ignore[assignment]
+
+    def __init__(self, protocol: HttpToolsProtocol, scope: HttpScope, *, keep_alive: bool) -> None:
+        super().__init__(
+            scope=cast(Any, scope),
+            transport=protocol.transport,
+            flow=protocol.flow,
+            logger=protocol.logger,
+            access_logger=protocol.access_logger,
+            access_log=False,
+            default_headers=protocol.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=protocol.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=protocol.on_response_complete,
+        )
+        scope[WHEN_GONE] = self.when_gone
+        self._is_read = False
+        self._head = b""
+        self._tell_gone: Callable[[], None] | None = None
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        if self.disconnected:
+            tell()
+        self._tell_gone = tell
+
+    def leave(self) -> None:
+        """The connection is lost."""
+        self.message_event.set()
+        if not self.response_complete:
+            self.disconnected = True
+            if self._tell_gone is not None:
+                self._tell_gone()
+
+    def lay_open(self) -> None:
+        """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
+        if not self._is_read and not self.response_complete:
+            self.scope[BODY], self.body = bytes(self.body), bytearray()
+            self.message_event.clear()
+
+    async def receive(self) -> Any:
+        self._is_read = True
+        if BODY in self.scope:
+            return {"type": "http.request", "body": self.scope.pop(BODY), "more_body": False}
+        return await super().receive()
+
+    async def send(self, message: dict[str, Any]) -> None:  # type: ignore[override]
+        if not self.response_started:
+            self.response_started = True
+            self.waiting_for_100_continue = False
+            self._head = self._rendered_head(message["status"], message["headers"])
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if self.response_complete:
+            raise RuntimeError("The answer is complete already.")
+        more = message.get("more_body", False)
+        framed = self._framed(message.get("body", b""), more=more)
+        if self._head:
+            framed, self._head = self._head + framed, b""
+        self.transport.write(framed)
+        if not more:
+            self._complete()
+
+    def _rendered_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        lines = [STATUS_LINE[status]]
+        for name, value in (*self.default_headers, *headers):
+            if name == b"content-length":
+                self.chunked_encoding = False
+                self.expected_content_length = int(value)
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
+            self.chunked_encoding = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines):
+            raise RuntimeError("A header may not have more than one line.")
+        return head
+
+    def _framed(self, body: bytes, *, more: bool) -> bytes:
+        if self.scope["method"] == "HEAD":
+            self.expected_content_length = 0
+            return b""
+        if self.chunked_encoding:
+            piece = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return piece if more else piece + b"0\r\n\r\n"
+        self.expected_content_length -= len(body)
+        if self.expected_content_length < 0 or (self.expected_content_length and not more):
+            raise RuntimeError("The body is not as long as announced.")
+        return body
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
