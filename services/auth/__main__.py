@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from services.auth.keys import parse_peppers
+from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, Auth
 from services.chassis import process
 from services.chassis.certificates import open_certificates
@@ -66,6 +67,7 @@ async def main() -> None:
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         auth = Auth(database, peppers, SystemClock(), log)
+        show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         server = Server(
             listen,

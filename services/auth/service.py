@@ -25,10 +25,11 @@ class Auth:
         async def read_changes(since_epoch: int) -> Changes:
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 
+        self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, log)
         self.registrations = [
-            register_auth(Verifier(database, peppers, clock, log), self.watches),
+            register_auth(self.verifier, self.watches),
             register_account_admin(AccountAdmin(database, clock, log, sleep)),
             register_key_admin(KeyAdmin(database, peppers, clock, log, sleep), clock),
         ]

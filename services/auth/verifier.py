@@ -12,6 +12,7 @@ from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.metrics import Count
 
 # One message for keys that are malformed, unknown, revoked, expired or guessed: the answer helps nobody to guess.
 REFUSAL: Final = "This API key is not valid."
@@ -33,8 +34,19 @@ class Verifier:
         self._peppers = peppers
         self._clock = clock
         self._log = log
+        self.verified = Count()
+        self.refused = Count()
 
     async def verify(self, api_key: str) -> Verified:
+        try:
+            verified = await self._verify(api_key)
+        except LegatoError:
+            self.refused.value += 1
+            raise
+        self.verified.value += 1
+        return verified
+
+    async def _verify(self, api_key: str) -> Verified:
         key = keys.parse(api_key)
         if key is None:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)

@@ -87,7 +87,7 @@ class Watches:
         self._silence_s = silence_s
         self._open: set[_NewestPing] = set()
         self._is_ending = False
-        self._can_read = True
+        self.can_read = True
 
     @property
     def count(self) -> int:
@@ -128,14 +128,14 @@ class Watches:
         try:
             changes = await self._read_changes(ping.epoch)
         except Exception as error:
-            if self._can_read:
+            if self.can_read:
                 # Once an outage, not once a ping.
                 self._log.failure("watch.read_failed", error)
-            self._can_read = False
+            self.can_read = False
             return None
-        if not self._can_read:
+        if not self.can_read:
             self._log.info("watch.read_again")
-        self._can_read = True
+        self.can_read = True
         if changes.epoch < ping.epoch:
             # A standby that lags, or a restored backup: it may lack a revocation that the caller has seen.
             self._log.warning("watch.database_is_behind", epoch=changes.epoch)

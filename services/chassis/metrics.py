@@ -90,14 +90,7 @@ def new_registry() -> CollectorRegistry:
 def counts(registry: CollectorRegistry, name: str, meaning: str, labels: Sequence[str]) -> Family[Count]:
     """`name` without `_total`, which is added where it is read."""
     family = Family(Count)
-
-    def collect() -> Metric:
-        metric = CounterMetricFamily(name, meaning, labels=labels)
-        for values, count in family.items():
-            metric.add_metric(values, count.value)
-        return metric
-
-    registry.register(_Reader(collect))
+    counters_of(registry, name, meaning, labels, lambda: [(each, count.value) for each, count in family.items()])
     return family
 
 
@@ -105,15 +98,11 @@ def histograms(
     registry: CollectorRegistry, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float]
 ) -> Family[Histogram]:
     family = Family(lambda: Histogram(bounds))
-
-    def collect() -> Metric:
-        metric = HistogramMetricFamily(name, meaning, labels=labels)
-        for values, histogram in family.items():
-            metric.add_metric(values, histogram.buckets, histogram.total)
-        return metric
-
-    registry.register(_Reader(collect))
+    histograms_of(registry, name, meaning, labels, family.items)
     return family
+
+
+# What is counted elsewhere is read when somebody looks, on the event loop.
 
 
 def gauge(registry: CollectorRegistry, name: str, meaning: str, read: Callable[[], float]) -> None:
@@ -127,7 +116,6 @@ def gauges(
     labels: Sequence[str],
     read: Readings,
 ) -> None:
-    """`read` is called when somebody looks, on the event loop."""
     registry.register(_Reader(lambda: _filled(GaugeMetricFamily(name, meaning, labels=labels), read())))
 
 
@@ -138,8 +126,24 @@ def counters_of(
     labels: Sequence[str],
     read: Readings,
 ) -> None:
-    """What is counted elsewhere already, and only grows."""
+    """What only grows."""
     registry.register(_Reader(lambda: _filled(CounterMetricFamily(name, meaning, labels=labels), read())))
+
+
+def histograms_of(
+    registry: CollectorRegistry,
+    name: str,
+    meaning: str,
+    labels: Sequence[str],
+    read: Callable[[], Iterable[tuple[Sequence[str], Histogram]]],
+) -> None:
+    def collect() -> Metric:
+        metric = HistogramMetricFamily(name, meaning, labels=labels)
+        for values, histogram in read():
+            metric.add_metric(values, histogram.buckets, histogram.total)
+        return metric
+
+    registry.register(_Reader(collect))
 
 
 def _filled(

@@ -18,8 +18,12 @@ from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import HostAndPort, load
 from services.router import routes
 from services.router.completion import Completions
+from services.router.grounding.opening import open_grounding
+from services.router.grounding.servicer import register_grounding_admin
+from services.router.grounding.settings import GroundingSettings
 from services.router.lines import Lines
 from services.router.local_model import socket_path
+from services.router.metrics import show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import Surroundings, Timeouts
 from services.router.reload import Reload
@@ -84,12 +88,18 @@ async def main() -> None:
         clock, registry = SystemClock(), new_registry()
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
+        show_stations(stations, registry)
         targets = Targets(stations, settings.upstream_attempts)
-        completions = Completions(stations, targets, clock, log)
+        grounding = await open_grounding(load(GroundingSettings), clock, log, opened)
+        completions = Completions(stations, targets, clock, log, grounding.grounding)
         servicer = RouterServicer(completions, log)
         reload = Reload(settings.routes, settings.timeouts, stations, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
-        registrations = [register_router(servicer), register_route_admin(RouteAdminServicer(stations, reload))]
+        registrations = [
+            register_router(servicer),
+            register_route_admin(RouteAdminServicer(stations, reload)),
+            register_grounding_admin(grounding.admin),
+        ]
         server = Server(
             listen,
             registrations,

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final
 
 from services.chassis.clock import Clock
+from services.chassis.metrics import FIRST_TOKEN_BOUNDS_S, Histogram
 
 FAILURES_IN_A_ROW: Final = 5
 # Or this share of what was heard of within a window, if that is so much at least. An answer that begins and then
@@ -62,8 +63,11 @@ class Health:
         self._tell = tell
         self._dice = dice
         self.attempts = 0
+        self.answers = 0
+        self.refusals = 0
         self.failures = 0
-        self._latencies_s: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self.latencies_s = Histogram(FIRST_TOKEN_BOUNDS_S)
+        self._last_latencies_s: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._failures_in_a_row = 0
         self._window = _Window()
         self._is_open = False
@@ -81,7 +85,7 @@ class Health:
     @property
     def median_latency_s(self) -> float | None:
         """From the question to the first piece of the answer, of the last answers."""
-        return statistics.median(self._latencies_s) if self._latencies_s else None
+        return statistics.median(self._last_latencies_s) if self._last_latencies_s else None
 
     @property
     def trial_patience_s(self) -> float | None:
@@ -102,7 +106,14 @@ class Health:
         return attempt
 
     def begun(self, attempt: "Attempt") -> None:
-        self._latencies_s.append(self._clock.elapsed_s() - attempt.began_s)
+        latency_s = self._clock.elapsed_s() - attempt.began_s
+        self._last_latencies_s.append(latency_s)
+        self.latencies_s.observe(latency_s)
+        self.answers += 1
+        self.works(attempt)
+
+    def declined(self, attempt: "Attempt") -> None:
+        self.refusals += 1
         self.works(attempt)
 
     def works(self, attempt: "Attempt") -> None:
@@ -171,7 +182,7 @@ class Attempt:
 
     def declined(self) -> None:
         """The model works, and said no: it is full, or does not accept this request."""
-        self._health.works(self)
+        self._health.declined(self)
 
     def failed(self) -> None:
         """In place of an answer, or in the middle of one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
@@ -19,6 +20,7 @@ from services.chassis.log import Log
 from services.chassis.server import Server
 from services.router.completion import Completions
 from services.router.lines import Lines
+from services.router.metrics import show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
@@ -101,7 +103,11 @@ def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int 
 
 @asynccontextmanager
 async def running_router(
-    folder: Path, log: Log, targets: dict[Target, Upstream], timeouts: Timeouts | None = None
+    folder: Path,
+    log: Log,
+    targets: dict[Target, Upstream],
+    timeouts: Timeouts | None = None,
+    registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
     routes = Routes(
@@ -110,6 +116,8 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
+    if registry is not None:
+        show_stations(stations, registry)
     completions = Completions(stations, Targets(stations), clock, log)
     servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)

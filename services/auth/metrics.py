@@ -1,0 +1,24 @@
+"""What auth tells Prometheus of itself."""
+
+from prometheus_client import CollectorRegistry
+
+from services.auth.service import Auth
+from services.chassis.metrics import counters_of, gauge
+
+
+def show_auth(auth: Auth, registry: CollectorRegistry) -> None:
+    verifier, watches = auth.verifier, auth.watches
+    counters_of(
+        registry,
+        "legato_verifications",
+        "Keys that edges asked about: they remember the answers, so these are far fewer than requests.",
+        ["outcome"],
+        lambda: [(["verified"], verifier.verified.value), (["refused"], verifier.refused.value)],
+    )
+    gauge(registry, "legato_watches", "Edges that are kept up to date about keys.", lambda: watches.count)
+    gauge(
+        registry,
+        "legato_watch_reads",
+        "Whether the last read of what changed about keys succeeded. While none does, edges lose their leases.",
+        lambda: watches.can_read,
+    )

@@ -1,0 +1,81 @@
+"""What the router tells Prometheus of the models it asks."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from services.chassis.metrics import Histogram, counters_of, gauges, histograms_of
+from services.router.health import State
+from services.router.stations import Station, Stations
+
+# As OpenTelemetry names them: here the router is the client, and the model the server.
+MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
+
+BREAKER_STATES: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+
+
+def show_stations(stations: Stations, registry: CollectorRegistry) -> None:
+    """As the routes name them at this moment. Whatever leaves the routes is told no longer."""
+
+    def read(value: Callable[[Station], float]) -> Iterator[tuple[tuple[str, str], float]]:
+        for labels, station in _by_labels(stations):
+            yield labels, value(station)
+
+    gauges(
+        registry,
+        "legato_breaker_state",
+        "Whether a model is asked: 0 as usual, 1 by one chat at a time, 2 last of all.",
+        MODEL_LABELS,
+        lambda: read(lambda station: BREAKER_STATES[station.health.state]),
+    )
+    gauges(
+        registry,
+        "legato_upstream_running",
+        "Chats at a model.",
+        MODEL_LABELS,
+        lambda: read(lambda station: station.saturation.gate.running),
+    )
+    gauges(
+        registry,
+        "legato_upstream_limit",
+        "How many chats a model is given at once, by how long it lets them wait. A million: no queue was seen.",
+        MODEL_LABELS,
+        lambda: read(lambda station: station.saturation.gate.limit),
+    )
+    counters_of(
+        registry,
+        "legato_upstream_attempts",
+        "Times that a model was asked, by what became of it. One that fails in mid-answer has answered, too.",
+        (*MODEL_LABELS, "outcome"),
+        lambda: _outcomes(stations),
+    )
+    histograms_of(
+        registry,
+        "gen_ai_client_operation_time_to_first_chunk_seconds",
+        "From the question to the first piece of the model's answer.",
+        (*MODEL_LABELS, "gen_ai_operation_name"),
+        lambda: _latencies(stations),
+    )
+
+
+def _by_labels(stations: Stations) -> Iterator[tuple[tuple[str, str], Station]]:
+    """Each name once, though a model may stand in the routes with different limits: then the first counts."""
+    found: dict[tuple[str, str], Station] = {}
+    for of_class in stations.by_class.values():
+        for station in of_class:
+            found.setdefault((station.target.provider, station.target.model_name), station)
+    yield from found.items()
+
+
+def _outcomes(stations: Stations) -> Iterator[tuple[tuple[str, ...], float]]:
+    for labels, station in _by_labels(stations):
+        health = station.health
+        yield (*labels, "answered"), health.answers
+        yield (*labels, "declined"), health.refusals
+        yield (*labels, "failed"), health.failures
+
+
+def _latencies(stations: Stations) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+    for labels, station in _by_labels(stations):
+        yield (*labels, "chat"), station.health.latencies_s

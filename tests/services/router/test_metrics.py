@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from services.chassis.log import Log
+from services.router.health import FAILURES_IN_A_ROW
+from tests.services.router.harness import running_router, target
+from tests.upstream import Reply, Upstream
+
+FIRST = {"gen_ai_provider_name": "first", "gen_ai_request_model": "first-model"}
+SECOND = {"gen_ai_provider_name": "second", "gen_ai_request_model": "second-model"}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+async def test_models_that_fail_and_those_that_answer_are_told_apart(
+    socket_folder: Path, log: Log, registry: CollectorRegistry
+) -> None:
+    async with (
+        Upstream(Reply(status=500)) as first,
+        Upstream() as second,
+        running_router(
+            socket_folder, log, {target("first"): first, target("second"): second}, registry=registry
+        ) as router,
+    ):
+
+        def attempts(model: dict[str, str], outcome: str) -> float | None:
+            return registry.get_sample_value("legato_upstream_attempts_total", {**model, "outcome": outcome})
+
+        assert registry.get_sample_value("legato_breaker_state", FIRST) == 0
+        for _ in range(FAILURES_IN_A_ROW):
+            await router.ask()
+        assert registry.get_sample_value("legato_breaker_state", FIRST) == 2
+        assert registry.get_sample_value("legato_breaker_state", SECOND) == 0
+        assert (attempts(FIRST, "failed"), attempts(FIRST, "answered")) == (FAILURES_IN_A_ROW, 0)
+        assert (attempts(SECOND, "failed"), attempts(SECOND, "answered")) == (0, FAILURES_IN_A_ROW)
+        second.default_reply = Reply(status=429)
+        with pytest.raises(Exception, match="saturated"):
+            await router.ask()
+        assert attempts(SECOND, "declined") == 1
+        begun = "gen_ai_client_operation_time_to_first_chunk_seconds_count"
+        assert registry.get_sample_value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
+
+
+async def test_chats_at_a_model_are_counted_while_they_run(
+    socket_folder: Path, log: Log, registry: CollectorRegistry
+) -> None:
+    async with (
+        Upstream(Reply(stall_after=2)) as upstream,
+        running_router(socket_folder, log, {target("first"): upstream}, registry=registry) as router,
+    ):
+        call = router.open()
+        await call.receive()
+        assert registry.get_sample_value("legato_upstream_running", FIRST) == 1
+        call.cancel()
