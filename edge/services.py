@@ -1,5 +1,6 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
+import asyncio
 from typing import Any
 
 from edge.auth import NAME as AUTH
@@ -87,8 +88,8 @@ class MeteringReplica(_Replica):
     def _open_exchange(self) -> Any:
         return self.stub.Exchange()
 
-    async def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> Any:
-        return await self._exchange.ask(method, request, response_type, timeout_s)
+    def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
+        return self._exchange.ask(method, request, response_type, timeout_s)
 
 
 class Services:

@@ -14,6 +14,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.clock import Clock
+from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.log import Log
@@ -66,6 +67,7 @@ class ExchangeClient:
         return len(self._calls)
 
     def start(self) -> None:
+        self._deadlines = Deadlines()
         self._keeper = asyncio.create_task(self._keep_open())
 
     async def connected(self) -> None:
@@ -76,17 +78,19 @@ class ExchangeClient:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
 
-    async def ask(self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float) -> ResponseT:
-        """A question and its answer."""
+    def ask(
+        self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
+    ) -> "asyncio.Future[ResponseT]":
+        """A question; its answer comes in time, or the future fails."""
         question = _Question(response_type)
         call_id = self._begin(method, request, question, timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await question.answer
-        except TimeoutError:
-            raise unavailable(self._service) from None
-        finally:
-            self._calls.pop(call_id, None)
+        question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
+        return question.answer
+
+    def _give_up(self, call_id: int) -> None:
+        question = self._calls.pop(call_id, None)
+        if question is not None:
+            question.fail(unavailable(self._service))
 
     def open(self, method: str, request: Message, response_type: type[ResponseT]) -> "ClientCall[ResponseT]":
         """A conversation. Whoever opens it reads it to its end, or cancels it."""
@@ -207,18 +211,28 @@ class ExchangeClient:
 
 
 class _Question(Generic[ResponseT]):
+    """Whoever asked may leave: the answer comes all the same, and nobody hears it."""
+
+    __slots__ = ("_deadline", "_response_type", "answer")
+
     def __init__(self, response_type: type[ResponseT]) -> None:
         self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._response_type = response_type
+
+    def expect(self, deadlines: Deadlines, within_s: float, on_passed: Callable[[], None]) -> None:
+        self._deadline = deadlines.new(on_passed)
+        self._deadline.set(deadlines.now_s() + within_s)
 
     def arrive(self, payload: bytes) -> None:
         """A question has but one answer, and that is its end."""
 
     def end(self, payload: bytes) -> None:
+        self._deadline.clear()
         if not self.answer.done():
             self.answer.set_result(self._response_type.FromString(payload))
 
     def fail(self, error: LegatoError) -> None:
+        self._deadline.clear()
         if not self.answer.done():
             self.answer.set_exception(error)
 
