@@ -16,6 +16,7 @@ from edge.checkpoints import Checkpoints
 from edge.cors import Cors
 from edge.entrance import Entrance
 from edge.metering import Metering
+from edge.metrics import show_edge
 from edge.models import Models
 from edge.principals import Principals
 from edge.readiness import Readiness
@@ -78,7 +79,9 @@ async def assembled(
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
         app = Edge(chat, Cors(settings.cors_origins), log)
-        yield Assembly(app, Readiness(services), journals, metering, models, principals)
+        readiness = Readiness(services)
+        show_edge(registry, readiness, saturation, journals.own, metering)
+        yield Assembly(app, readiness, journals, metering, models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):

@@ -40,6 +40,11 @@ class Metering:
         self._corrections: set[asyncio.Task[None]] = set()
         self._last_rates = LastRates(clock)
 
+    @property
+    def pending(self) -> int:
+        """Settlements that are under way."""
+        return len(self._settlements)
+
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
         """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
         the admission corrects later. Who asks for none is not held to the rate of tokens."""

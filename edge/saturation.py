@@ -10,6 +10,7 @@ from typing import Final
 from services.chassis.admission import Gate, Place, Signal
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError
+from services.chassis.metrics import STEP_BOUNDS_S, Histogram
 
 # As in DAGOR, which has decided by this figure for all of WeChat.
 LATENESS_TOLERATED_S: Final = 0.02
@@ -21,18 +22,24 @@ LEAST_CHATS: Final = 32
 
 class Saturation:
     def __init__(self, clock: Clock, tolerated_s: float = LATENESS_TOLERATED_S) -> None:
-        """Where no time is tolerated, none is measured: then everybody is let in."""
+        """Where no time is tolerated, what is measured is told but counts for nothing: then everybody is let in."""
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS)
         self._lateness = Signal(self._gate, clock)
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
         self._reserving = Signal(self._gate, clock)
+        # All that was measured, for whoever looks.
+        self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def running(self) -> int:
         return self._gate.running
+
+    @property
+    def limit(self) -> float:
+        return self._gate.limit
 
     def enter(self, key_id: str) -> Place:
         """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
@@ -52,11 +59,12 @@ class Saturation:
             self._reserving.note(took_s / RESERVE_TOLERATED_S, self._clock.elapsed_s() - took_s)
 
     def note_lateness(self, late_s: float) -> None:
-        self._lateness.note(late_s / self._tolerated_s, self._clock.elapsed_s() - late_s)
+        self.lateness_s.observe(late_s)
+        if self._tolerated_s:
+            self._lateness.note(late_s / self._tolerated_s, self._clock.elapsed_s() - late_s)
 
     def start(self) -> None:
-        if self._tolerated_s:
-            self._sample_later()
+        self._sample_later()
 
     def close(self) -> None:
         if self._timer is not None:

@@ -1,0 +1,170 @@
+"""What the edge tells Prometheus of its chats, and of itself.
+
+To its clients the edge is the model server, so what OpenTelemetry has a name for (`gen_ai_server_…`) is told by class.
+"""
+
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry
+
+from edge.journal import SLOTS, Journal
+from edge.metering import Metering
+from edge.readiness import Readiness
+from edge.saturation import Saturation
+from protos.metering.v1 import metering_pb2 as metering_pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import Reason
+from services.chassis.metrics import (
+    FIRST_TOKEN_BOUNDS_S,
+    OUTPUT_TOKEN_BOUNDS_S,
+    REQUEST_BOUNDS_S,
+    STEP_BOUNDS_S,
+    Count,
+    Histogram,
+    counts,
+    gauge,
+    gauges,
+    histograms,
+    histograms_of,
+)
+
+SERVER_LABELS: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+OPERATION: Final = "chat"
+PROVIDER: Final = "legato"
+
+# As a chat may end, by the words of the log.
+OUTCOMES: Final = {
+    number: name.removeprefix("END_").lower()
+    for name, number in metering_pb.End.items()
+    if number != metering_pb.END_UNSPECIFIED
+}
+SERVED: Final = (metering_pb.END_COMPLETE, metering_pb.END_CREDIT_SPENT)
+
+
+class Step(NamedTuple):
+    """Of a chat: its name, and how long it took each time."""
+
+    name: str
+    durations_s: Histogram
+
+
+class _ClassMetrics(NamedTuple):
+    durations_s: Histogram
+    first_tokens_s: Histogram
+    output_tokens_s: Histogram
+    prompt_tokens: Count
+    completion_tokens: Count
+
+
+class ChatMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._chats = counts(
+            registry, "legato_chats", "Chats that were let in, by class and by how they ended.", ["class", "outcome"]
+        )
+        self._refusals = counts(
+            registry,
+            "legato_refusals",
+            "Errors that clients were told, by reason; before an answer or in one.",
+            ["reason"],
+        )
+        steps = histograms(
+            registry, "legato_step_duration_seconds", "How long each step of a chat took.", ["step"], STEP_BOUNDS_S
+        )
+        self.auth, self.rate, self.body, self.reserve, self.first_piece, self.rest, self.settle = (
+            Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "rest", "settle")
+        )
+        self._durations_s = histograms(
+            registry,
+            "gen_ai_server_request_duration_seconds",
+            "From a chat's arrival to its end, of those that were served.",
+            SERVER_LABELS,
+            REQUEST_BOUNDS_S,
+        )
+        self._first_tokens_s = histograms(
+            registry,
+            "gen_ai_server_time_to_first_token_seconds",
+            "From a chat's arrival to the first piece of its answer.",
+            SERVER_LABELS,
+            FIRST_TOKEN_BOUNDS_S,
+        )
+        self._output_tokens_s = histograms(
+            registry,
+            "gen_ai_server_time_per_output_token_seconds",
+            "From the first piece of an answer to its end, for each token but the first, of those that were served.",
+            SERVER_LABELS,
+            OUTPUT_TOKEN_BOUNDS_S,
+        )
+        self._tokens = counts(
+            registry, "legato_tokens", "Tokens that were charged, by class.", ["class", "gen_ai_token_type"]
+        )
+        self._by_class: dict[str, _ClassMetrics] = {}
+
+    def refused(self, reason: Reason) -> None:
+        self._refusals[reason,].value += 1
+
+    def ended(
+        self, class_id: str, end: "metering_pb.End.ValueType", took_s: float, first_token_s: float | None, usage: Usage
+    ) -> None:
+        """`first_token_s`, too, is counted from the arrival; None if it never came."""
+        self._chats[class_id, OUTCOMES[end]].value += 1
+        if first_token_s is None:
+            return
+        metrics = self._by_class.get(class_id) or self._of_class(class_id)
+        metrics.first_tokens_s.observe(first_token_s)
+        metrics.prompt_tokens.value += usage.prompt_tokens
+        metrics.completion_tokens.value += usage.completion_tokens
+        if end in SERVED:
+            metrics.durations_s.observe(took_s)
+            if usage.completion_tokens > 1:
+                metrics.output_tokens_s.observe((took_s - first_token_s) / (usage.completion_tokens - 1))
+
+    def _of_class(self, class_id: str) -> _ClassMetrics:
+        labels = (OPERATION, PROVIDER, class_id)
+        self._by_class[class_id] = found = _ClassMetrics(
+            self._durations_s[labels],
+            self._first_tokens_s[labels],
+            self._output_tokens_s[labels],
+            self._tokens[class_id, "input"],
+            self._tokens[class_id, "output"],
+        )
+        return found
+
+
+def show_edge(
+    registry: CollectorRegistry, readiness: Readiness, saturation: Saturation, journal: Journal, metering: Metering
+) -> None:
+    gauge(registry, "legato_ready", "Whether clients should be sent to this edge.", lambda: not readiness.missing())
+    gauges(
+        registry,
+        "legato_replicas_usable",
+        "Processes of each service that would be asked now.",
+        ["service"],
+        lambda: [([service], usable) for service, usable in readiness.usable_replicas().items()],
+    )
+    gauge(registry, "legato_live_streams", "Chats that are under way, streamed or not.", lambda: saturation.running)
+    gauge(
+        registry,
+        "legato_streams_limit",
+        "How many chats this edge takes at once, by how late it runs. A million: it never was late.",
+        lambda: saturation.limit,
+    )
+    histograms_of(
+        registry,
+        "legato_loop_lag_seconds",
+        "How late the event loop came to what was due, looked at twenty times a second.",
+        [],
+        lambda: [([], saturation.lateness_s)],
+    )
+    gauge(
+        registry,
+        "legato_journal_depth",
+        "Slots of the journal that are taken: chats under way, and settlements that metering has not acknowledged.",
+        lambda: len(journal.taken),
+    )
+    gauge(registry, "legato_journal_slots", "Slots that the journal has.", lambda: SLOTS)
+    gauge(
+        registry,
+        "legato_settlements_pending",
+        "Chats that have ended and whose settlement metering has not acknowledged.",
+        lambda: metering.pending,
+    )
