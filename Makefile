@@ -94,6 +94,10 @@ chaos: .venv/dev ## Let one of two models fail and come back under load (five mi
 UPGRADE ?= --upgrade
 write_lock = $(BIN)/uv pip compile $(2) --quiet $(UPGRADE) --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements/$(1).lock
 
+.PHONY: drain-test
+drain-test: .venv/dev ## Restart every process under 200 streams, and see that nobody notices (a minute). Options: make drain-test ARGS="--rounds 5"
+	@$(BIN)/python -m tests.drain $(ARGS)
+
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock UPGRADE=
 	@$(call write_lock,run,pyproject.toml)

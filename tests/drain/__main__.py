@@ -1,0 +1,53 @@
+"""`make drain-test`: every process is restarted under load, one after the other. No stream may break, no request may
+get another status than its own, and the books must be exact."""
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from tests.drain import campaign
+from tests.drain.campaign import Findings, Pace
+from tests.drain.house import NAMES
+from tests.faults.forks import Forks
+from tests.postgres import Postgres
+from tests.valkey import Valkey
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make drain-test", description=__doc__)
+    parser.add_argument("--clients", type=int, default=210, help="that ask at once, of which one in twenty reads (210)")
+    parser.add_argument("--words", type=int, default=Pace.words, help="of each answer, four a second (12)")
+    parser.add_argument("--rounds", type=int, default=1, help="in which each process is restarted (1)")
+    options = parser.parse_args()
+    # That a peer is gone is what happens here all the time.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    findings = asyncio.run(_run(options))
+    print(f"\n{findings.table()}\n")
+    for violation in findings.violations:
+        print(violation)
+    return 1 if findings.violations else 0
+
+
+async def _run(options: argparse.Namespace) -> Findings:
+    postgres, valkey = Postgres(), Valkey()
+    postgres.start()
+    valkey.start()
+    try:
+        async with Forks() as forks:
+            return await campaign.run(
+                forks,
+                postgres.create_database(),
+                valkey.url,
+                options.clients,
+                Pace(words=options.words),
+                options.rounds * NAMES,
+                say=lambda process: print(process, "...", flush=True),
+            )
+    finally:
+        valkey.stop()
+        postgres.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

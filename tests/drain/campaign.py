@@ -1,0 +1,164 @@
+"""Ends every process once, in order, and starts it again, while clients ask on. Nobody should notice."""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cli.accounts import balance_of, create_account
+from cli.connection import Services, ask
+from cli.keys import create_key
+from protos.metering.v1.metering_pb2 import AuditRequest
+from tests.drain.clients import WORD, Chat, Clients
+from tests.drain.house import House
+from tests.faults.forks import Forks
+from tests.upstream import Reply, Upstream
+
+CREDIT_NANOS = 1_000 * 10**9
+# What a chat of class mezzo costs, with the upstream's usual count of tokens.
+CHAT_NANOS = 11 * 100 + 7 * 210
+
+# Longer than an edge takes to find a service again that was restarted.
+BETWEEN_S = 2.0
+SETTLED_WITHIN_S = 30.0
+
+COLUMNS = ("process", "running", "finished", "broken", "begun meanwhile", "broken", "exit code", "s to exit")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of each answer."""
+
+    words: int = 12
+    word_every_s: float = 0.25
+
+
+@dataclass(frozen=True)
+class Restart:
+    process: str
+    # Chats that ran when the process was asked to end, wherever they ran, and those that came until it had ended.
+    running: Sequence[Chat]
+    begun: Sequence[Chat]
+    exit_code: int
+    took_s: float
+
+    def row(self) -> list[str]:
+        return [
+            self.process,
+            str(len(self.running)),
+            str(sum(not chat.flaw for chat in self.running)),
+            str(sum(bool(chat.flaw) for chat in self.running)),
+            str(len(self.begun)),
+            str(sum(bool(chat.flaw) for chat in self.begun)),
+            str(self.exit_code),
+            f"{self.took_s:.1f}",
+        ]
+
+
+@dataclass(frozen=True)
+class Findings:
+    restarts: Sequence[Restart]
+    chats: int
+    flaws: Counter[str]
+    # Of requests that were not chats.
+    statuses: Counter[str]
+    charged_nanos: int
+    held_nanos: int
+    audit: Sequence[str]
+    complaints: Sequence[str]
+
+    @property
+    def violations(self) -> list[str]:
+        found = [f"{count} chats: {flaw}" for flaw, count in self.flaws.items()]
+        found += [f"{count} reads: {status}" for status, count in self.statuses.items() if status != "200"]
+        found += [f"{end.process} ended with {end.exit_code}" for end in self.restarts if end.exit_code]
+        whole_chats = self.chats - self.flaws.total()
+        if not self.flaws and self.charged_nanos != whole_chats * CHAT_NANOS:
+            found.append(f"{self.charged_nanos} charged for {whole_chats} chats of {CHAT_NANOS}")
+        if self.held_nanos:
+            found.append(f"{self.held_nanos} are still held")
+        return [*found, *self.audit, *self.complaints]
+
+    def table(self) -> str:
+        rows = [COLUMNS, *(restart.row() for restart in self.restarts)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        reads = ", ".join(f"{count} x {status}" for status, count in sorted(self.statuses.items()))
+        lines.append(f"\n{self.chats} chats, {self.flaws.total()} broken; other requests: {reads or 'none'}")
+        lines.append(f"charged {self.charged_nanos} nano-dollars, held {self.held_nanos}")
+        return "\n".join(lines)
+
+
+async def run(
+    forks: Forks,
+    database_url: str,
+    valkey_url: str,
+    clients: int,
+    pace: Pace,
+    processes: Sequence[str],
+    say: Callable[[str], None] = lambda process: None,
+) -> Findings:
+    """A service is not restarted again before the edges have found the process that was restarted before."""
+    reply = Reply(contents=[f"{WORD} "], repeat=pace.words, event_delay_s=pace.word_every_s)
+    async with Upstream(reply) as upstream:
+        house = House(forks, database_url, valkey_url, upstream.base_url)
+        async with house.opened():
+            services = await asyncio.to_thread(house.services)
+            try:
+                return await _run(house, services, clients, pace, processes, say)
+            finally:
+                services.close()
+
+
+async def _run(
+    house: House,
+    services: Services,
+    count: int,
+    pace: Pace,
+    processes: Sequence[str],
+    say: Callable[[str], None],
+) -> Findings:
+    account, _ = await asyncio.to_thread(create_account, services, "drain", CREDIT_NANOS)
+    made = await asyncio.to_thread(create_key, services, account.account_id, "drain", (), None)
+    restarts = []
+    async with Clients(house, made.api_key, count, pace.words) as clients:
+        await clients.until_all_run()
+        for process, next_process in itertools.zip_longest(processes, processes[1:], fillvalue=""):
+            say(process)
+            restarts.append(await _restart(house, clients, process))
+            if next_process.partition("-")[0] == process.partition("-")[0]:
+                await asyncio.sleep(BETWEEN_S)
+    balance = await _settled_balance(services, account.account_id)
+    audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations
+    return Findings(
+        restarts=restarts,
+        chats=len(clients.chats),
+        flaws=Counter(chat.flaw for chat in clients.chats if chat.flaw),
+        statuses=clients.statuses,
+        charged_nanos=CREDIT_NANOS - balance[0],
+        held_nanos=balance[1],
+        audit=list(audit),
+        complaints=house.complaints(),
+    )
+
+
+async def _restart(house: House, clients: Clients, process: str) -> Restart:
+    running, chats_before = list(clients.running), len(clients.chats)
+    began_at_s = time.monotonic()
+    exit_code = await house.end(process)
+    took_s = time.monotonic() - began_at_s
+    begun = clients.chats[chats_before:]
+    await house.start(process)
+    return Restart(process, running, begun, exit_code, took_s)
+
+
+async def _settled_balance(services: Services, account_id: str) -> tuple[int, int]:
+    """What is left and what is held, once nothing is held any more."""
+    give_up_at_s = time.monotonic() + SETTLED_WITHIN_S
+    while True:
+        balance = await asyncio.to_thread(balance_of, services, account_id)
+        if not balance.held_nanos or time.monotonic() > give_up_at_s:
+            return balance.balance_nanos, balance.held_nanos
+        await asyncio.sleep(0.1)
