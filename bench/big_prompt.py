@@ -70,7 +70,8 @@ def _cpu_ms_a_prompt(outcome: Outcome, index: int, process: str) -> float | None
     """Beyond what the streams take, which are the same without prompts."""
     if not outcome.prompts[index]:
         return None
-    return 1000 * (outcome.cpu_s[index][process] - outcome.cpu_s[0][process]) / outcome.prompts[index]
+    streams_s = outcome.cpu_s[0][process] * outcome.elapsed_s[index] / outcome.elapsed_s[0]
+    return 1000 * (outcome.cpu_s[index][process] - streams_s) / outcome.prompts[index]
 
 
 def verdict(rows: list[Row]) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import msgspec
 
-from bench.children import first_line
+from bench.children import printed_address
 from bench.compiled import program
 from bench.progress import Progress
 from tests.child import start_child
@@ -23,7 +23,8 @@ _INSTRUCTION: Final = "You are a helpful assistant."
 _QUESTION: Final = (
     "how will the weather be tomorrow, here by the river and up in the hills, and should we rather stay at home?"
 )
-PATIENCE_S: Final = 30.0
+# The slowest gateway takes some twenty seconds for what others do at once.
+PATIENCE_S: Final = 60.0
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -90,13 +91,13 @@ def started_upstream(folder: Path) -> Iterator[Upstream]:
     output = folder / "upstream.log"
     process = start_child([program("upstream")], output, last_signal=signal.SIGKILL)
     try:
-        yield Upstream(wait_until(lambda: first_line(output)))
+        yield Upstream(wait_until(lambda: printed_address(output)))
     finally:
         process.kill()
         process.wait()
 
 
-def encode_request(case: Case, api_key: str, model: str, headers: dict[str, str]) -> bytes:
+def encode_request(case: Case, api_key: str, model: str, path: str, headers: Mapping[str, str]) -> bytes:
     wish = f"chunks={case.chunks} pause_us={case.pause_us}" if case.chunks else ""
     chat: dict[str, object] = {
         "model": model,
@@ -118,7 +119,7 @@ def encode_request(case: Case, api_key: str, model: str, headers: dict[str, str]
         **headers,
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-    return f"POST /v1/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + body
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def put_load(

@@ -28,7 +28,7 @@ def started_provider(module_and_arguments: Sequence[str], folder: Path, name: st
     output = folder / f"{name}.log"
     process = _start(module_and_arguments, output)
     try:
-        yield Provider(wait_until(lambda: first_line(output)), process.pid)
+        yield Provider(wait_until(lambda: printed_address(output)), process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -47,9 +47,10 @@ def result_of(module: str, order: bytes, folder: Path, progress: Progress) -> by
     return result_file.read_bytes()
 
 
-def first_line(output: Path) -> str:
-    line, _, rest = output.read_text().partition("\n") if output.exists() else ("", "", "")
-    return line if line.startswith("http") or rest else ""
+def printed_address(output: Path) -> str:
+    """The address that a program has printed, among whatever else it may say; nothing as long as it has not."""
+    lines = output.read_text().split("\n")[:-1] if output.exists() else []
+    return next((line for line in lines if line.startswith("http://")), "")
 
 
 def _start(module_and_arguments: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":

@@ -41,9 +41,12 @@ class Outcome(msgspec.Struct, frozen=True):
     prompts: list[int]
     prompt_s: list[float]
     others_share: list[float]
+    # How long all rounds of a size took, and what the processes took of the processors meanwhile.
+    elapsed_s: list[float]
     cpu_s: list[dict[str, float]]
 
-    def add(self, index: int, spent: Spent) -> None:
+    def add(self, index: int, elapsed_s: float, spent: Spent) -> None:
+        self.elapsed_s[index] += elapsed_s
         self.others_share[index] = max(self.others_share[index], spent.others_share)
         for name, cpu_s in spent.cpu_s.items():
             self.cpu_s[index][name] += cpu_s
@@ -96,6 +99,7 @@ async def run(order: Order) -> Outcome:
         prompts=[0] * len(sizes),
         prompt_s=[0.0] * len(sizes),
         others_share=[0.0] * len(sizes),
+        elapsed_s=[0.0] * len(sizes),
         cpu_s=[dict.fromkeys(order.processes, 0.0) for _ in sizes],
     )
     await asyncio.sleep(WARM_UP_S)
@@ -103,8 +107,8 @@ async def run(order: Order) -> Outcome:
         for index, request in enumerate(requests):
             for reader in readers:
                 reader.take_gaps_ms()
-            watch, until_s = Watch(order.processes, family=os.getppid()), time.perf_counter() + order.round_s
-            while time.perf_counter() < until_s:
+            watch, began_at_s = Watch(order.processes, family=os.getppid()), time.perf_counter()
+            while time.perf_counter() < began_at_s + order.round_s:
                 next_at_s = time.perf_counter() + min(PROMPT_EVERY_S, order.round_s)
                 if request:
                     answer = await connections.ask(request)
@@ -113,7 +117,7 @@ async def run(order: Order) -> Outcome:
                     outcome.prompts[index] += 1
                     outcome.prompt_s[index] = max(outcome.prompt_s[index], answer.total_s)
                 await asyncio.sleep(max(0.0, next_at_s - time.perf_counter()))
-            outcome.add(index, watch.spent())
+            outcome.add(index, time.perf_counter() - began_at_s, watch.spent())
             for reader in readers:
                 if reader.is_lost:
                     raise RuntimeError("A stream has ended before its time.")

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bench.beside_relay import BURST, FOOTPRINT, MANY, ONE, PACED
-from bench.report import CALIBRATION, Row
+from bench.report import CALIBRATION, Row, align
 from bench.targets import ON_POSTGRESQL, ON_SQLITE
 
 
@@ -22,11 +22,11 @@ class Promise(NamedTuple):
 
 PROMISES: Final = (
     Promise("CPU a chat, 64 at once", MANY.name, "CPU ms a chat", 0.45, "ms"),
-    Promise("the same, of the relay's", MANY.name, "of the relay's", 0.95),
+    Promise("of the relay's CPU, 64 at once", MANY.name, "of the relay's", 0.95),
     Promise("CPU a chunk, in bursts", BURST.name, "CPU µs a chunk", 15.0, "µs"),
-    Promise("the same, of the relay's", BURST.name, "of the relay's", 1.6),
+    Promise("of the relay's CPU, in bursts", BURST.name, "of the relay's", 1.6),
     Promise("CPU a chunk, 200 paced streams", PACED.name, "CPU µs a chunk", 70.0, "µs"),
-    Promise("the same, of the relay's", PACED.name, "of the relay's", 1.3),
+    Promise("of the relay's CPU, 200 paced streams", PACED.name, "of the relay's", 1.3),
     Promise("first token p99, 200 paced streams", PACED.name, "first token p99 ms", 40.0, "ms"),
     Promise("chunks' lateness p99, 200 paced streams", PACED.name, "late p99 ms", 30.0, "ms"),
     Promise("added p50, one at a time", ONE.name, "added p50 ms", 3.0, "ms", beside_disk_sync=True),
@@ -59,9 +59,19 @@ def verdicts(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """A line for each promise."""
-    return "\n".join(
-        f"{one.target}: {one.about}: {one.seen:.3g} {one.unit}".rstrip()
-        + f"; promised are at most {one.most:.3g}: {'kept' if one.is_kept else 'BROKEN'}."
-        for one in verdicts(rows)
-    )
+    """A line for each promise, with a column for each store."""
+    all_verdicts = list(verdicts(rows))
+    lines = [["promised are at most", "", *dict.fromkeys(one.target for one in all_verdicts)]]
+    for promise in PROMISES:
+        of_promise = [one for one in all_verdicts if one.about == promise.about]
+        if of_promise:
+            lines.append([promise.about, _amount(of_promise[0].most, promise.unit), *map(_judged, of_promise)])
+    return "\n".join(align(lines))
+
+
+def _judged(verdict: Verdict) -> str:
+    return f"{_amount(verdict.seen, verdict.unit)}: {'kept' if verdict.is_kept else 'BROKEN'}"
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:.3g} {unit}".rstrip()

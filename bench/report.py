@@ -1,6 +1,6 @@
 """What measurements give, as a table for people and as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -46,14 +46,16 @@ def doubts(rows: Sequence[Row]) -> str | None:
 def _block(name: str, rows: list[Row]) -> str:
     lines = [[name, *rows[0].figures, "others"]]
     lines += [[row.case, *map(_figure, row.figures.values()), f"{row.others_share:.0%}"] for row in rows]
+    return "\n".join(align(lines))
+
+
+def align(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """As a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if index else text.ljust(width)
-            for index, (text, width) in enumerate(zip(line, widths, strict=True))
+    for first, *others in lines:
+        yield "  ".join(
+            [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(others, widths[1:], strict=True))]
         )
-        for line in lines
-    )
 
 
 def _figure(value: float | None) -> str:

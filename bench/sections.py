@@ -20,7 +20,7 @@ from bench.report import Row
 
 class Options(NamedTuple):
     # How long each case is measured, after its warm-up.
-    seconds: float = 4.0
+    seconds: float = beside_relay.SECONDS
     # On the hot account.
     in_flight: int = 64
     # Beside the relay.

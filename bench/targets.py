@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from bench.books import CLASS, Books
 from bench.chats import Case, Outcome, Upstream, encode_request, put_load
@@ -18,6 +19,7 @@ RELAY: Final = "relay"
 ON_SQLITE: Final = "Legato, SQLite"
 ON_POSTGRESQL: Final = "Legato, PostgreSQL"
 
+OURS: Final = ("edge", "router", "metering", "auth")
 # Not one of our processes, though it works for us: shown, and not added to what is ours.
 DATABASE: Final = "PostgreSQL"
 # It keeps the four alive, and has no part in a chat.
@@ -35,6 +37,10 @@ SETTINGS: Final = {
 ONE_CHAT: Final = Case("the first chat", in_flight=1)
 
 
+class TargetMissing(Exception):
+    """A peer could not be installed, or does not start here. The text says why."""
+
+
 class Target(NamedTuple):
     name: str
     port: int
@@ -42,14 +48,17 @@ class Target(NamedTuple):
     processes: dict[str, int]
     api_key: str = "played"
     model: str = "mock-model"
+    path: str = "/v1/chat/completions"
     headers: Mapping[str, str] = {}
     first_answer_s: float | None = None
     books: Books | None = None
+    # Not ours: where it fails, that says nothing about us.
+    is_peer: bool = False
 
     def put_load(
         self, case: Case, folder: Path, progress: Progress, *, seconds: float = 60.0, chats: int = 0
     ) -> Outcome:
-        request = encode_request(case, self.api_key, self.model, dict(self.headers))
+        request = encode_request(case, self.api_key, self.model, self.path, self.headers)
         outcome = put_load(case, self.port, request, folder, progress, seconds=seconds, chats=chats)
         if self.books is not None:
             self.books.add(outcome)
@@ -61,7 +70,9 @@ def direct(upstream: Upstream) -> Target:
 
 
 def port_of(base_url: str) -> int:
-    return int(base_url.removesuffix("/v1").rpartition(":")[2])
+    port = urlsplit(base_url).port
+    assert port is not None
+    return port
 
 
 @contextmanager

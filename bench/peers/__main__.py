@@ -1,0 +1,41 @@
+"""`python -m bench.peers`: other gateways in the same run as the relay and Legato."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from bench import beside_relay, promises
+from bench.beside_relay import Starter
+from bench.books import BooksWrong
+from bench.chats import AnswersWrong
+from bench.compiled import CompilerMissing
+from bench.figures import present
+from bench.peers.gateways import started_litellm, started_portkey, started_tensorzero
+from bench.progress import Progress
+
+PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_tensorzero)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seconds", default=beside_relay.SECONDS, show_default=True, help="How long each case is measured.")
+@click.option("--rounds", default=beside_relay.ROUNDS, show_default=True, help="Medians of so many rounds count.")
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
+)
+def bench_peers(seconds: float, rounds: int, json_file: Path | None) -> None:
+    """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about fifteen minutes."""
+    progress = Progress(sys.stderr, steps=beside_relay.steps(rounds, PEERS))
+    failures: list[str] = []
+    try:
+        rows = list(beside_relay.measure(progress, seconds, rounds, PEERS, failures))
+    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+        raise click.ClickException(str(wrong)) from None
+    finally:
+        progress.clear()
+    present(rows, [promises.verdict(rows), *failures], json_file)
+
+
+if __name__ == "__main__":
+    bench_peers()

