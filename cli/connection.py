@@ -14,6 +14,7 @@ from cli.data_folder import is_supervised, socket_of
 from cli.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.certificates import open_certificates
 from services.chassis.channel import from_rpc_error, open_sync_channel
@@ -78,6 +79,11 @@ class Services:
     def routers(self) -> dict[str, RouteAdminServiceStub]:
         """Every replica, by its address: each has routes and figures of its own."""
         return {router: RouteAdminServiceStub(self._channel(router)) for router in self._find_routers()}
+
+    @property
+    def grounding(self) -> GroundingAdminServiceStub:
+        """Of any replica: what accounts keep is in one database."""
+        return GroundingAdminServiceStub(self._channel(self._find_routers()[0]))
 
     def _channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:

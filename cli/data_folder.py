@@ -133,7 +133,16 @@ def is_supervised(data: Path) -> bool:
 
 def key_peppers(data: Path) -> str:
     """What keys are hashed with, as auth takes it ("1:HEX"); made on the first start. Without it no key is known."""
-    path = data / "key-peppers"
+    return _kept_secret(data / "key-peppers")
+
+
+def grounding_key(data: Path) -> str:
+    """What notes and documents are sealed with, as the router takes it; made when it is first needed. Without it they
+    cannot be read."""
+    return _kept_secret(data / "grounding-key")
+
+
+def _kept_secret(path: Path) -> str:
     if not path.exists():
         _write_private(path, f"1:{secrets.token_hex(32)}\n")
     return path.read_text().strip()

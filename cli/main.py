@@ -19,6 +19,8 @@ COMMANDS = {
     "accounts": "Make accounts, list and change them.",
     "keys": "Make API keys, list and revoke them.",
     "credits": "Grant and adjust credit, and see balances.",
+    "memory": "Keep notes for an account's chats.",
+    "attachments": "Keep documents for an account's chats.",
     "usage": "See what an account has used.",
     "routes": "Check the routes, reload them, and see how their models do.",
     "certs": "Make certificates for services on TCP.",

@@ -13,6 +13,8 @@ from cli.supervisor import ProcessSpec
 
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
+GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     drain_s: float
     key_peppers: str
+    # Empty: chats are not grounded in anything that is kept.
+    grounding_key: str = ""
     # The public socket, bound and listening.
     edge_fd: int
     # HOST:PORT where the first edge tells its health and metrics, each further one a port above; empty: none does.
@@ -45,6 +49,8 @@ def _service(installation: Installation, name: str) -> ProcessSpec:
     environ = _shared_environ(installation)
     if name == "auth":
         environ[PEPPERS_VARIABLE] = installation.key_peppers
+    if name == "router" and installation.grounding_key:
+        environ[GROUNDING_KEY_VARIABLE] = installation.grounding_key
     return ProcessSpec(
         name=name,
         argv=_python_module(f"services.{name}"),
@@ -89,7 +95,7 @@ def _local_model(installation: Installation) -> ProcessSpec:
 
 
 def _shared_environ(installation: Installation) -> dict[str, str]:
-    environ = {name: value for name, value in os.environ.items() if name.removesuffix("_FILE") != PEPPERS_VARIABLE}
+    environ = {name: value for name, value in os.environ.items() if name.removesuffix("_FILE") not in SECRETS}
     for name in ("auth", "metering", "router"):
         address = f"unix:{socket_of(name, installation.data)}"
         environ[f"LEGATO_{name.upper()}_LISTEN"] = address

@@ -41,6 +41,10 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     prices: Path = HERE / "prices.toml"
     # Without it, made on the first start and kept in the folder.
     key_peppers: str = ""
+    # Where one of them is switched on, the key is made like the peppers.
+    memory: bool = False
+    attachments: bool = False
+    grounding_key: str = ""
     # Where the first edge tells its health and metrics, and each further one a port above.
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
@@ -96,7 +100,8 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         uses_local_model=uses_local_model,
         workers=workers,
         drain_s=settings.drain_s,
-        key_peppers=settings.key_peppers or _key_peppers(data),
+        key_peppers=settings.key_peppers or _kept(data_folder.key_peppers, data),
+        grounding_key=_grounding_key(settings, data),
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
@@ -189,9 +194,15 @@ def _wait_for_leftovers(data: Path) -> FolderLock:
         raise CannotStart(f"processes of an earlier start on {data} do not end: end them by hand") from None
 
 
-def _key_peppers(data: Path) -> str:
+def _grounding_key(settings: UpSettings, data: Path) -> str:
+    if settings.grounding_key or not (settings.memory or settings.attachments):
+        return settings.grounding_key
+    return _kept(data_folder.grounding_key, data)
+
+
+def _kept(secret_in: Callable[[Path], str], data: Path) -> str:
     try:
-        return data_folder.key_peppers(data)
+        return secret_in(data)
     except OSError as error:
         raise data_folder.unusable(data, error) from None
 

@@ -207,6 +207,8 @@ class Chat:
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
         self._over = True
+        if finished.citations:
+            self._delivery.cite(finished.citations)
         await self._delivery.finish(finished.finish_reason, finished.usage, basis, end)
         return end
 

@@ -1,9 +1,11 @@
 """Between the router and the client: nothing is handed over before it is counted, no end told before it is sealed."""
 
+from collections.abc import Iterable
+
 from edge.hold import Hold
 from edge.replies import Reply
 from protos.metering.v1 import metering_pb2 as pb
-from protos.router.v1.router_pb2 import ChatResponse, Started
+from protos.router.v1.router_pb2 import ChatResponse, Citation, Started
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError
@@ -43,6 +45,9 @@ class Delivery:
             self._hold.mark()
         else:
             failpoints.hit("edge.relayed")
+
+    def cite(self, citations: Iterable[Citation]) -> None:
+        self._reply.cite(citations)
 
     async def finish(
         self, finish_reason: str, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType"

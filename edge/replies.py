@@ -1,5 +1,6 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from edge.asgi import Headers, Send
@@ -31,6 +32,10 @@ class Reply(Protocol):
 
     async def deliver(self, response: router.ChatResponse) -> None: ...
 
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        """Before the end."""
+        ...
+
     async def finish(self, finish_reason: str, usage: Usage) -> None: ...
 
     async def keep_alive(self) -> None:
@@ -57,6 +62,9 @@ class StreamedReply:
 
     async def deliver(self, response: router.ChatResponse) -> None:
         await self._deliver(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._chunks.cite(citations)
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
         await self._deliver(self._chunks.end(finish_reason, usage), more=False)
@@ -97,6 +105,9 @@ class WholeReply:
 
     async def deliver(self, response: router.ChatResponse) -> None:
         self._folded.add(response)
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._folded.cite(citations)
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
         body = self._folded.completion(finish_reason, usage)

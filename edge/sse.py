@@ -35,6 +35,7 @@ class Chunks:
         )
         self._delta_head = self._head + b'{"index":0,"delta":{'
         self._content_head = self._delta_head + b'"content":'
+        self._citing = b""
 
     def role(self, *, speaks: bool = True) -> bytes:
         """An answer that begins with a tool call has no content, which is not the same as empty content."""
@@ -51,8 +52,13 @@ class Chunks:
             ]
         return b"".join(pieces)
 
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        """In a chunk of their own, before the end."""
+        annotations_json = _encode([_annotation(citation) for citation in citations])
+        self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
+
     def end(self, finish_reason: str, usage: Usage) -> bytes:
-        finish = self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
+        finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
 
 
@@ -77,6 +83,12 @@ def _delta(call: router.ToolCallDelta) -> dict[str, Any]:
     }
 
 
+def _annotation(citation: router.Citation) -> dict[str, Any]:
+    """Clients know no other kind; documents have a URL too, of a sort."""
+    place = {"start_index": citation.start_index, "end_index": citation.end_index}
+    return {"type": "url_citation", "url_citation": {**place, "title": citation.title, "url": citation.url}}
+
+
 class Folded:
     """Deltas put together into the message of a completion that is not streamed."""
 
@@ -87,6 +99,10 @@ class Folded:
         self._contents: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}
+        self._annotations: list[dict[str, Any]] = []
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._annotations = [_annotation(citation) for citation in citations]
 
     def add(self, response: router.ChatResponse) -> None:
         self._contents.extend(response.contents)
@@ -101,6 +117,8 @@ class Folded:
         if self._calls:
             message["content"] = content or None
             message["tool_calls"] = list(self._tool_calls())
+        if self._annotations:
+            message["annotations"] = self._annotations
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
         return _encode(
             {

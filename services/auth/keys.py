@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.chassis.settings import SettingsError
+from services.chassis.versioned_secrets import parse_versioned_secrets
 
 PREFIX: Final = "sk-legato-"
 KEY_ID_PREFIX: Final = "key_"
@@ -80,10 +80,6 @@ class StoredDigest:
     pepper_version: int
 
 
-PEPPER_BYTES_LEAST: Final = 32
-_PEPPER: Final = re.compile("(?P<version>[1-9][0-9]{0,8}):(?P<pepper>(?:[0-9A-Fa-f]{2})+)")
-
-
 class Peppers:
     """The secrets that digests are made with. The newest makes new digests; older ones still recognise theirs."""
 
@@ -116,20 +112,4 @@ class Peppers:
 
 
 def parse_peppers(setting: str) -> Peppers:
-    """Reads `1:HEX,2:HEX`. The mistakes are named without a word of what was given: it is secret."""
-    by_version: dict[int, bytes] = {}
-    mistakes = []
-    for position, entry in enumerate(setting.split(","), start=1):
-        shape = _PEPPER.fullmatch(entry.strip())
-        if shape is None:
-            mistakes.append(f"LEGATO_KEY_PEPPERS: entry {position} is not VERSION:HEX, as in 1:0f3a…")
-            continue
-        version, pepper = int(shape["version"]), bytes.fromhex(shape["pepper"])
-        if version in by_version:
-            mistakes.append(f"LEGATO_KEY_PEPPERS: version {version} is given twice")
-        if len(pepper) < PEPPER_BYTES_LEAST:
-            mistakes.append(f"LEGATO_KEY_PEPPERS: version {version} has fewer than {PEPPER_BYTES_LEAST} bytes")
-        by_version[version] = pepper
-    if mistakes:
-        raise SettingsError("\n".join(mistakes))
-    return Peppers(by_version)
+    return Peppers(parse_versioned_secrets("LEGATO_KEY_PEPPERS", setting))

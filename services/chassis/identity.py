@@ -59,6 +59,10 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
         | _methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper")
         | _methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances Audit")
         | _methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets")
+        | _methods(
+            f"{_ROUTER}.GroundingAdminService",
+            "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment",
+        )
         | _methods(f"{_ROUTER}.RouterService", "ListModels")
         | _READING
         | _HEALTH

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
 from services.chassis import failpoints
@@ -18,6 +19,10 @@ from services.router.relay import Relay
 from services.router.routes import CLASSES
 from services.router.stations import Stations
 from services.router.targets import Attempts, Targets, Upstream
+
+if TYPE_CHECKING:
+    # It brings what seals and reads documents, which a router without it does not load.
+    from services.router.grounding.grounding import Grounding
 
 AUTO = "auto"
 DEFAULT_CLASS = "forte"
@@ -37,11 +42,15 @@ class _Story:
 
 
 class Completions:
-    def __init__(self, stations: Stations, targets: Targets, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, stations: Stations, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
+    ) -> None:
+        """Without `grounding` none of it is configured."""
         self._stations = stations
         self._targets = targets
         self._clock = clock
         self._log = log
+        self._grounding = grounding
         self._running = 0
 
     async def serve(self, conversation: ChatConversation) -> None:
@@ -83,6 +92,10 @@ class Completions:
         character = self._stations.characters[story.class_id]
         story.character_version = character.version
         prompt = await compose_prompt(chat.messages_json, chat.tools_json, character)
+        if self._grounding is not None and not chat.tools_json:
+            window_tokens = min(station.target.context_tokens for station in self._stations.by_class[story.class_id])
+            grounded = await self._grounding.ground(chat, prompt, window_tokens, conversation)
+            prompt, conversation = grounded.prompt, grounded.conversation
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         with upstream:
             started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)

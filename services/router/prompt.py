@@ -1,7 +1,7 @@
 """The conversation as it goes upstream: the character first, then the client's messages as they came."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
@@ -59,6 +59,9 @@ _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Prompt:
     messages_json: bytes
     tokens: int
+    # Functions of our own, for models that can call any, on the path where the client has none. Empty: none.
+    offered_tools_json: bytes = b""
+    offered_tool_choice_json: bytes = b""
 
 
 async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Character) -> Prompt:
@@ -78,6 +81,19 @@ async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Cha
     prompt_tokens = tokens.count_once(character.text) + counted.tokens
     prompt_tokens += TOKENS_PER_MESSAGE * (1 + len(messages.raw)) + TOKENS_BEFORE_ANSWER
     return Prompt(b"[" + character.message_json + b"," + messages_json[first:], prompt_tokens)
+
+
+def insert_guidance(prompt: Prompt, text: str) -> Prompt:
+    """As a system message behind those that the conversation begins with: what stands before it stays as it was."""
+    raw_messages = _list.decode(prompt.messages_json)
+    roles = (_message.decode(raw_message).role for raw_message in raw_messages)
+    at = next((index for index, role in enumerate(roles) if role != "system"), len(raw_messages))
+    raw_messages.insert(at, msgspec.Raw(msgspec.json.encode({"role": "system", "content": text})))
+    return replace(
+        prompt,
+        messages_json=b"[" + b",".join(raw_messages) + b"]",
+        tokens=prompt.tokens + TOKENS_PER_MESSAGE + tokens.count(text),
+    )
 
 
 class _Messages(NamedTuple):

@@ -11,12 +11,14 @@ from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
 from services.metering.settings import MeteringSettings
 from services.router.__main__ import RouterSettings
+from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 ALL_SETTINGS = (
     AuthSettings,
     EdgeSettings,
+    GroundingSettings,
     LocalModelSettings,
     MeteringSettings,
     MigrateSettings,

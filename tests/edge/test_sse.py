@@ -1,13 +1,13 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from edge.sse import DONE, Chunks, Folded, error_event
-from protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
+from protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 
@@ -79,6 +79,7 @@ _texts = st.lists(st.text(min_size=1), max_size=5)
 _calls = st.lists(st.lists(st.text(), min_size=1, max_size=4), max_size=3)
 
 
+@settings(deadline=None)
 @given(contents=_texts, calls=_calls)
 def test_streamed_and_whole_answers_are_the_same_message(contents: list[str], calls: list[list[str]]) -> None:
     """The official client's own accumulator is the judge."""
@@ -119,3 +120,22 @@ def test_message_of_tool_calls_alone_has_null_content() -> None:
 def test_answer_that_begins_with_a_call_has_no_content() -> None:
     [chunk] = events(chunks().role(speaks=False))
     assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": None}
+
+
+def test_citations_are_annotations_of_the_message_and_of_a_chunk_before_the_end() -> None:
+    citations = [Citation(start_index=3, end_index=6, title="A page", url="https://a.test/")]
+    annotation = {
+        "type": "url_citation",
+        "url_citation": {"start_index": 3, "end_index": 6, "title": "A page", "url": "https://a.test/"},
+    }
+    streamed = chunks()
+    streamed.cite(citations)
+    citing, end, _ = events(streamed.end("stop", USAGE))
+    assert citing["choices"] == [{"index": 0, "delta": {"annotations": [annotation]}, "finish_reason": None}]
+    assert end["choices"][0]["finish_reason"] == "stop"
+    folded = Folded("chatcmpl-1", 1700000000, "forte")
+    folded.add(ChatResponse(contents=["So [1]."]))
+    folded.cite(citations)
+    message = ChatCompletion.model_validate_json(folded.completion("stop", USAGE)).choices[0].message
+    assert message.annotations is not None
+    assert message.annotations[0].url_citation.url == "https://a.test/"

@@ -77,7 +77,7 @@ async def test_grounding_that_an_account_switches_off_stays_off_until_it_is_swit
         ({"preferred_class": "mezzo"}, ["attachments"]),
         ({"memory": True}, ["memory", "attachments"]),
     ):
-        request = pb.UpdateAccountRequest(account_id=account.account_id, **given)  # type: ignore[arg-type]
+        request = pb.UpdateAccountRequest(account_id=account.account_id, **given)
         updated = await client.update_account(request)
         principal = (await client.verify(created.api_key)).principal
         for answered in (updated, principal):

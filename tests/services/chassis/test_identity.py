@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
-from protos.router.v1 import router_pb2
+from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.channel import from_rpc_error, open_channel
 from services.chassis.errors import Reason
@@ -48,6 +48,14 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     },
     "legato.router.v1.RouterService": {"Chat": CHATTERS, "Exchange": CHATTERS, "ListModels": READERS},
     "legato.router.v1.RouteAdminService": {"ReloadRoutes": ADMIN, "ListTargets": ADMIN},
+    "legato.router.v1.GroundingAdminService": {
+        "AddNote": ADMIN,
+        "ListNotes": ADMIN,
+        "RemoveNote": ADMIN,
+        "AddAttachment": ADMIN,
+        "ListAttachments": ADMIN,
+        "RemoveAttachment": ADMIN,
+    },
     "legato.metering.v1.MeteringService": {
         "Admit": EDGE,
         "Correct": EDGE,
@@ -76,7 +84,9 @@ ITEMS = {
     "legato.metering.v1.MeteringService": ["Admit", "Correct", "Reserve", "Extend", "Settle", "Void", "Checkpoint"],
 }
 OURS = [
-    service for file in (auth_pb2, router_pb2, metering_pb2) for service in file.DESCRIPTOR.services_by_name.values()
+    service
+    for file in (auth_pb2, router_pb2, grounding_pb2, metering_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
 ]
 
 

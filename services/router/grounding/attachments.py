@@ -1,0 +1,130 @@
+"""Attachments: documents of an account's owner, and the passages in them that a question is about."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.router import tokens
+from services.router.grounding import ranking
+from services.router.grounding.passages import split_into_passages
+from services.router.grounding.records import Attachment, Document, Passage, to_micros
+from services.router.grounding.sealing import Sealer, name_place, passage_place
+from services.router.grounding.store import attachments as stored
+from services.router.grounding.store.deletion import empty_write_log
+from services.router.grounding.words import words_of
+
+ATTACHMENTS_MOST: Final = 200
+PASSAGES_MOST: Final = 5_000
+LONGEST_NAME: Final = 200
+
+# Is told how many passages are done, and how many there are.
+OnProgress = Callable[[int, int], None]
+
+
+class Attachments:
+    def __init__(self, database: Database, sealer: Sealer, clock: Clock) -> None:
+        self._database = database
+        self._sealer = sealer
+        self._clock = clock
+
+    async def add(self, account_id: str, name: str, document: Document, on_progress: OnProgress) -> Attachment:
+        attachment_id = f"att_{secrets.token_hex(8)}"
+        contents = await asyncio.to_thread(self._seal_passages, account_id, document)
+        if not contents:
+            raise LegatoError(Reason.REQUEST_INVALID, "The document has no text.", param="document")
+        if len(contents) > PASSAGES_MOST:
+            raise LegatoError(
+                Reason.REQUEST_INVALID, "The document has too much text: attach its parts.", param="document"
+            )
+        attachment = Attachment(
+            attachment_id,
+            account_id,
+            to_micros(self._clock.now()),
+            clean_name(name),
+            document.kind,
+            document.size_bytes,
+            len(document.pages),
+            len(contents),
+        )
+        sealed = stored.SealedAttachment(
+            attachment_id,
+            account_id,
+            attachment.created_at_us,
+            attachment.kind,
+            attachment.size_bytes,
+            attachment.pages,
+            attachment.passages,
+            self._sealer.seal(attachment.name, name_place(account_id, attachment_id)),
+        )
+        loop = asyncio.get_running_loop()
+
+        def tell(done: int) -> None:
+            # Asked in the thread that writes.
+            loop.call_soon_threadsafe(on_progress, done, len(contents))
+
+        if not await self._database.write(
+            lambda connection: stored.add_attachment(connection, sealed, contents, ATTACHMENTS_MOST, tell)
+        ):
+            raise LegatoError(
+                Reason.REQUEST_INVALID, f"An account has at most {ATTACHMENTS_MOST} attachments: remove one first."
+            )
+        return attachment
+
+    async def list_of(self, account_id: str) -> Sequence[Attachment]:
+        """The oldest first."""
+        sealed = await self._database.read(lambda connection: stored.list_attachments(connection, account_id))
+        return [self._open(attachment) for attachment in sealed]
+
+    async def remove(self, account_id: str, attachment_id: str) -> None:
+        if not await self._database.write(
+            lambda connection: stored.remove_attachment(connection, account_id, attachment_id)
+        ):
+            raise LegatoError(Reason.NOT_FOUND, "There is no such attachment.")
+        await empty_write_log(self._database)
+
+    async def matching(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Passage]:
+        """The passages that these words are about, the best first, as many as fit."""
+        if not words:
+            return []
+        return await self._database.read(
+            lambda connection: ranking.find_passages(connection, self._sealer, account_id, words, budget_tokens)
+        )
+
+    def _seal_passages(self, account_id: str, document: Document) -> list[stored.SealedPassage]:
+        sealed = []
+        has_pages = len(document.pages) > 1
+        for number, page in enumerate(document.pages, start=1):
+            for text in split_into_passages(page):
+                passage_id = secrets.randbits(62)
+                sealed.append(
+                    stored.SealedPassage(
+                        passage_id,
+                        number if has_pages else 0,
+                        tokens.count(text),
+                        self._sealer.seal(text, passage_place(account_id, passage_id)),
+                        frozenset(self._sealer.index_words(account_id, words_of(text))),
+                    )
+                )
+        return sealed
+
+    def _open(self, sealed: stored.SealedAttachment) -> Attachment:
+        return Attachment(
+            sealed.attachment_id,
+            sealed.account_id,
+            sealed.created_at_us,
+            self._sealer.open(sealed.name, name_place(sealed.account_id, sealed.attachment_id)),
+            sealed.kind,
+            sealed.size_bytes,
+            sealed.pages,
+            sealed.passages,
+        )
+
+
+def clean_name(name: str) -> str:
+    """Of a file, whatever folder it was in."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return "".join(character for character in last if character.isprintable())[:LONGEST_NAME] or "document"

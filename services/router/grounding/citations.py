@@ -1,0 +1,71 @@
+"""Sources that a model was given, and the places where its answer names them.
+
+Sources are numbered, and the model is asked to cite them by their numbers, as in [2]. Those places become OpenAI's
+`annotations`. What a search found is listed at the end of the text if none of it was cited: the model asked for it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Citation
+from services.router.grants import ChatConversation
+
+# Not behind a letter: `list[1]` is a piece of a program.
+_MARKS: Final = re.compile(r"(?<![\w\])])\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
+CITATIONS_MOST: Final = 200
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Source:
+    number: int
+    title: str
+    url: str
+    is_from_search: bool
+
+
+class Sources:
+    """Of one chat, numbered from 1."""
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+
+    def add(self, title: str, url: str, *, is_from_search: bool = False) -> Source:
+        source = Source(len(self._sources) + 1, title, url, is_from_search)
+        self._sources.append(source)
+        return source
+
+    def cited_in(self, text: str) -> list[Citation]:
+        """In the order of the text."""
+        cited = list(self._marked(text))
+        if not any(source.is_from_search for source, _, _ in cited):
+            cited += [(source, len(text), len(text)) for source in self._sources if source.is_from_search]
+        return [
+            Citation(start_index=start, end_index=end, title=source.title, url=source.url)
+            for source, start, end in cited[:CITATIONS_MOST]
+        ]
+
+    def _marked(self, text: str) -> Iterator[tuple[Source, int, int]]:
+        for mark in _MARKS.finditer(text):
+            for number in mark[1].split(","):
+                if 1 <= int(number) <= len(self._sources):
+                    yield self._sources[int(number) - 1], mark.start(), mark.end()
+
+
+class CitingConversation:
+    """A chat whose answer is read along as it leaves, so that its end can say which sources it names."""
+
+    def __init__(self, conversation: ChatConversation, sources: Sources) -> None:
+        self._conversation = conversation
+        self._sources = sources
+        self._contents: list[str] = []
+
+    async def receive(self) -> ChatRequest:
+        return await self._conversation.receive()
+
+    async def send(self, response: ChatResponse) -> None:
+        self._contents += response.contents
+        if response.HasField("finished"):
+            response.finished.citations.extend(self._sources.cited_in("".join(self._contents)))
+        await self._conversation.send(response)

@@ -1,0 +1,106 @@
+"""Text out of documents that somebody else made: by what is in them, never by what they are called.
+
+Runs in a process of its own (`reading.py`), which has no keys, no files and no network to lose, and not much memory.
+"""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from io import BytesIO
+from typing import Final
+
+from services.router.grounding.records import DocumentKind
+
+_HTML: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+# They are text, but written for machines.
+_PROGRAMS: Final = (b"{\\rtf", b"%!PS", b"<?xml")
+_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+
+_UNSEEN_TAGS: Final = frozenset({"iframe", "math", "noscript", "object", "script", "style", "svg", "template"})
+_BREAKING_TAGS: Final = frozenset(
+    {"address", "article", "aside", "blockquote", "body", "br", "dd", "div", "dl", "dt", "figcaption", "footer", "form"}
+    | {"h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table"}
+    | {"td", "th", "title", "tr", "ul"}
+)
+
+
+class Refused(Exception):
+    """Says why, for the owner to read, and quotes nothing of the document."""
+
+
+def kind_of(document: bytes) -> DocumentKind:
+    begin = document[:4096].removeprefix(b"\xef\xbb\xbf")
+    # Some writers put a few bytes before it.
+    if b"%PDF-" in document[:1024]:
+        return DocumentKind.PDF
+    if _HTML.match(begin):
+        return DocumentKind.HTML
+    if begin.startswith(_PROGRAMS):
+        raise Refused("This is neither text, Markdown, HTML nor a PDF.")
+    return DocumentKind.TEXT
+
+
+def pages_of(document: bytes, kind: DocumentKind, pages_most: int) -> tuple[int, Iterator[str]]:
+    """How many, and the text of each."""
+    if kind is DocumentKind.PDF:
+        return _pdf_pages(document, pages_most)
+    text = _decode(document)
+    return 1, iter([_html_text(text) if kind is DocumentKind.HTML else text])
+
+
+def _decode(document: bytes) -> str:
+    try:
+        text = document.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused("This is neither text in UTF-8, HTML nor a PDF.") from None
+    if _CONTROLS.search(text):
+        raise Refused("This is neither text, Markdown, HTML nor a PDF.")
+    return text
+
+
+def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
+    from pypdf import PdfReader
+    from pypdf.errors import PdfReadError, PyPdfError
+
+    try:
+        reader = PdfReader(BytesIO(document))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Refused("The PDF is protected by a password.")
+        count = len(reader.pages)
+    except (PyPdfError, PdfReadError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Refused("The PDF is broken.") from None
+    if count > pages_most:
+        raise Refused(f"The PDF has {count:,} pages, and may have {pages_most:,}.")
+    return count, (page.extract_text() for page in reader.pages)
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str] = []
+        # How deep we are in what nobody sees, by tag.
+        self._unseen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNSEEN_TAGS:
+            self._unseen.append(tag)
+        elif tag in _BREAKING_TAGS:
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._unseen:
+            while self._unseen.pop() != tag:
+                pass
+        elif tag in _BREAKING_TAGS:
+            self.pieces.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen:
+            self.pieces.append(re.sub(r"\s+", " ", data))
+
+
+def _html_text(html: str) -> str:
+    parser = _Text()
+    parser.feed(html)
+    parser.close()
+    return re.sub(r"\s*\n\s*", "\n", "".join(parser.pieces)).strip()

@@ -1,0 +1,107 @@
+"""Has a document read in a process of its own, within limits of time and memory."""
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from services.chassis.errors import LegatoError, Reason
+from services.router.grounding.reading import Line
+from services.router.grounding.records import Document, DocumentKind
+
+WITHIN_S: Final = 90.0
+AT_ONCE: Final = 2
+LONGEST_LINE_BYTES: Final = 1024 * 1024
+
+_HERE: Final = Path(__file__).parents[3]
+_line: Final = msgspec.json.Decoder(Line)
+
+# Is told how many pages are read, and how many there are.
+OnPage = Callable[[int, int], None]
+
+
+class Extraction:
+    def __init__(self, pages_most: int, within_s: float = WITHIN_S) -> None:
+        self._pages_most = pages_most
+        self._within_s = within_s
+        # Each takes a processor.
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, document: bytes, on_page: OnPage) -> Document:
+        try:
+            async with self._turns, asyncio.timeout(self._within_s), _reader(self._pages_most) as reader:
+                handing_over = asyncio.create_task(_hand_over(reader, document))
+                try:
+                    kind, pages = await _read_pages(reader, on_page)
+                finally:
+                    handing_over.cancel()
+        except TimeoutError:
+            raise _refusal("The document takes too long to read.") from None
+        return Document(kind, len(document), pages)
+
+
+@contextlib.asynccontextmanager
+async def _reader(pages_most: int) -> AsyncIterator[Process]:
+    reader = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.router.grounding.reading", str(pages_most)),
+        # It is told nothing but where its program is: above all no keys.
+        env={"PYTHONPATH": str(_HERE), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd="/",
+        stdin=PIPE,
+        stdout=PIPE,
+        # Libraries complain about documents in the words of the documents.
+        stderr=DEVNULL,
+        limit=LONGEST_LINE_BYTES,
+    )
+    try:
+        yield reader
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            reader.kill()
+        await reader.wait()
+
+
+async def _hand_over(reader: Process, document: bytes) -> None:
+    if reader.stdin is None:
+        return
+    # One that has refused the document does not read all of it.
+    with contextlib.suppress(ConnectionError):
+        reader.stdin.write(document)
+        await reader.stdin.drain()
+    reader.stdin.close()
+
+
+async def _read_pages(reader: Process, on_page: OnPage) -> tuple[DocumentKind, list[str]]:
+    lines = _lines(reader)
+    head = await anext(lines, None)
+    if head is None:
+        raise _refusal("The document takes too much memory or time to read.")
+    pages = [""] * head.pages
+    seen = 0
+    async for line in lines:
+        pages[line.page - 1] += line.text
+        if line.page > seen:
+            seen = line.page
+            on_page(seen, head.pages)
+    if seen < head.pages:
+        raise _refusal("The document takes too much memory or time to read.")
+    return DocumentKind(head.kind), pages
+
+
+async def _lines(reader: Process) -> AsyncIterator[Line]:
+    if reader.stdout is None:
+        return
+    while data := await reader.stdout.readline():
+        line = _line.decode(data)
+        if line.refused:
+            raise _refusal(line.refused)
+        yield line
+
+
+def _refusal(why: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, why, param="document")

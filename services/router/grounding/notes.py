@@ -1,0 +1,87 @@
+"""Memory: what an account's owner wants its chats to know. Owners alone write here; chats read."""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.router import tokens
+from services.router.grounding.records import Note, to_micros
+from services.router.grounding.sealing import Sealer, note_place
+from services.router.grounding.store import notes as stored
+from services.router.grounding.store.deletion import empty_write_log
+from services.router.grounding.words import words_of
+
+NOTES_MOST: Final = 200
+LONGEST_NOTE: Final = 2_000
+TOKENS_PER_NOTE: Final = 4
+
+
+class Notes:
+    def __init__(self, database: Database, sealer: Sealer, clock: Clock) -> None:
+        self._database = database
+        self._sealer = sealer
+        self._clock = clock
+
+    async def add(self, account_id: str, text: str) -> Note:
+        stripped = text.strip()
+        if not 1 <= len(stripped) <= LONGEST_NOTE:
+            raise LegatoError(Reason.REQUEST_INVALID, f"A note has 1 to {LONGEST_NOTE:,} characters.", param="text")
+        note = Note(
+            f"note_{secrets.token_hex(8)}",
+            account_id,
+            to_micros(self._clock.now()),
+            tokens.count(stripped) + TOKENS_PER_NOTE,
+            stripped,
+        )
+        sealed = stored.SealedNote(
+            note.note_id,
+            account_id,
+            note.created_at_us,
+            note.tokens,
+            self._sealer.seal(stripped, note_place(account_id, note.note_id)),
+        )
+        if not await self._database.write(lambda connection: stored.add_note(connection, sealed, NOTES_MOST)):
+            raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {NOTES_MOST} notes: remove one first.")
+        return note
+
+    async def list_of(self, account_id: str) -> Sequence[Note]:
+        """The oldest first."""
+        sealed = await self._database.read(lambda connection: stored.list_notes(connection, account_id))
+        return [self._open(note) for note in sealed]
+
+    async def remove(self, account_id: str, note_id: str) -> None:
+        if not await self._database.write(lambda connection: stored.remove_note(connection, account_id, note_id)):
+            raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
+        await empty_write_log(self._database)
+
+    async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
+        """Those that have words of the question, then the newest, as many as fit; in the order in which they were made,
+        so that a prompt begins as the one before it did."""
+        notes = await self.list_of(account_id)
+        if sum(note.tokens for note in notes) <= budget_tokens:
+            return notes
+        # Which of many notes has which words takes some milliseconds to find out.
+        return await asyncio.to_thread(_choose, notes, words, budget_tokens)
+
+    def _open(self, note: stored.SealedNote) -> Note:
+        text = self._sealer.open(note.text, note_place(note.account_id, note.note_id))
+        return Note(note.note_id, note.account_id, note.created_at_us, note.tokens, text)
+
+
+def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
+    asked = set(words)
+    words_by_note = {note.note_id: asked.intersection(words_of(note.text)) for note in notes}
+    # A word that many notes have says little of any of them.
+    spread = Counter(word for words in words_by_note.values() for word in words)
+    score = {note_id: sum(1 / spread[word] for word in words) for note_id, words in words_by_note.items()}
+    chosen = set()
+    for note in sorted(notes, key=lambda note: (score[note.note_id], note.created_at_us), reverse=True):
+        if note.tokens <= budget_tokens:
+            budget_tokens -= note.tokens
+            chosen.add(note.note_id)
+    return [note for note in notes if note.note_id in chosen]

@@ -1,0 +1,63 @@
+"""Opens what the settings ask for, and nothing else: what is not configured is not even imported."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from services.chassis.clock import Clock
+from services.chassis.log import Log
+from services.chassis.residency import keep_in_canada
+from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.settings import GroundingSettings
+
+if TYPE_CHECKING:
+    from services.router.grounding.grounding import Grounding, Library
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    # For chats; None: there is nothing to ground them in.
+    grounding: "Grounding | None"
+    # For owners.
+    admin: GroundingAdminServicer
+
+
+async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
+    """Whatever is opened is closed with the stack."""
+    settings.check()
+    if not settings.has_store and not settings.search_url:
+        return Opened(None, GroundingAdminServicer(None, None, 0, log))
+    from services.router.grounding.extraction import Extraction
+    from services.router.grounding.grounding import Budgets, Grounding
+
+    library = _open_library(settings, clock, stack) if settings.has_store else None
+    budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
+    extraction = Extraction(settings.attachment_pages)
+    admin = GroundingAdminServicer(library, extraction, settings.attachment_bytes, log)
+    return Opened(Grounding(library, budgets, log), admin)
+
+
+def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitStack) -> "Library":
+    from services.chassis.database import open_database
+    from services.router.grounding.attachments import Attachments
+    from services.router.grounding.grounding import Library
+    from services.router.grounding.holdings import Holdings
+    from services.router.grounding.notes import Notes
+    from services.router.grounding.sealing import parse_grounding_key
+
+    keep_in_canada(settings.stores)
+    sealer = parse_grounding_key(settings.grounding_key)
+    database = open_database("router", settings.database_url, settings.data)
+    stack.callback(database.close)
+    if settings.migrate_at_start:
+        database.migrate(MIGRATIONS)
+    else:
+        database.require_migrated(MIGRATIONS)
+    return Library(
+        notes=Notes(database, sealer, clock) if settings.memory else None,
+        attachments=Attachments(database, sealer, clock) if settings.attachments else None,
+        holdings=Holdings(database, clock),
+    )

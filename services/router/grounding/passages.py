@@ -1,0 +1,44 @@
+"""Documents in parts that are short enough to stand in a prompt, each of which makes sense by itself where it can."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+LONGEST_CHARACTERS: Final = 1200
+
+_PARAGRAPHS: Final = re.compile(r"\n\s*\n")
+_SENTENCES: Final = re.compile("(?<=[.!?\u3002\uff01\uff1f])\\s+|\n")
+_SPACES: Final = re.compile(r"[ \t\f\v\u00a0]+")
+
+
+def split_into_passages(page: str) -> Iterator[str]:
+    """Paragraphs stay together as long as they are not too long, then sentences, then words."""
+    gathered = ""
+    for part in _parts(_SPACES.sub(" ", page.replace("\r\n", "\n"))):
+        if gathered and len(gathered) + len(part) + 1 > LONGEST_CHARACTERS:
+            yield gathered
+            gathered = ""
+        gathered = f"{gathered}\n{part}" if gathered else part
+    if gathered:
+        yield gathered
+
+
+def _parts(text: str) -> Iterator[str]:
+    for paragraph in _PARAGRAPHS.split(text):
+        stripped = paragraph.strip()
+        if len(stripped) <= LONGEST_CHARACTERS:
+            if stripped:
+                yield stripped
+            continue
+        for sentence in _SENTENCES.split(stripped):
+            yield from _cut(sentence.strip())
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    while len(sentence) > LONGEST_CHARACTERS:
+        at = sentence.rfind(" ", 0, LONGEST_CHARACTERS)
+        at = LONGEST_CHARACTERS if at <= 0 else at
+        yield sentence[:at]
+        sentence = sentence[at:].lstrip()
+    if sentence:
+        yield sentence

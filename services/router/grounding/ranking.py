@@ -1,0 +1,92 @@
+"""Which passages a question is about.
+
+The index says which passages have which words, and so how rare a word is; the rarest words of the question decide which
+passages are opened, and how often the words stand in those decides which are taken.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from services.router.grounding.records import Passage
+from services.router.grounding.sealing import Sealer, name_place, passage_place
+from services.router.grounding.store import index
+from services.router.grounding.words import words_of
+
+# How many entries of the index are read at most, and how many passages are opened.
+POSTINGS_MOST: Final = 5_000
+OPENED_MOST: Final = 24
+PASSAGES_MOST: Final = 8
+
+# A word that more than one passage in so many has does not say what a question is about; among a few, any may.
+COMMON_PART: Final = 4
+FEW_PASSAGES: Final = 8
+
+# Passages that match less than this part of the best one are left out.
+WORTH_OF_BEST: Final = 0.5
+
+# BM25's usual constant: how soon further mentions of a word count for less.
+SATURATION: Final = 1.2
+
+
+def find_passages(
+    connection: index.Connection, sealer: Sealer, account_id: str, words: Sequence[str], budget_tokens: int
+) -> list[Passage]:
+    """The best first."""
+    total = index.count_passages(connection, account_id)
+    if not total:
+        return []
+    by_digest = sealer.find_words(account_id, words)
+    counts = index.count_by_word(connection, account_id, by_digest)
+    rarity = {digest: math.log(1 + (total - count + 0.5) / (count + 0.5)) for digest, count in counts.items()}
+    looked_up, read = [], 0
+    for digest, count in sorted(counts.items(), key=lambda item: item[1]):
+        read += count
+        if read > POSTINGS_MOST or (total > FEW_PASSAGES and count * COMMON_PART > total):
+            break
+        looked_up.append(digest)
+    if not looked_up:
+        return []
+    scores: Counter[int] = Counter()
+    for passage_id, digest in index.find_postings(connection, account_id, looked_up):
+        scores[passage_id] += rarity[digest]  # type: ignore[assignment]
+    best = [passage_id for passage_id, _ in scores.most_common(OPENED_MOST)]
+    weights = {by_digest[digest]: rarity[digest] for digest in counts}
+    opened = [_open(found, sealer, account_id) for found in index.get_passages(connection, account_id, best)]
+    return _take(sorted(((_score(passage, weights), passage) for passage in opened), key=_by_score), budget_tokens)
+
+
+def _open(found: index.FoundPassage, sealer: Sealer, account_id: str) -> Passage:
+    return Passage(
+        found.attachment_id,
+        sealer.open(found.name, name_place(account_id, found.attachment_id)),
+        found.page,
+        found.tokens,
+        sealer.open(found.text, passage_place(account_id, found.passage_id)),
+    )
+
+
+def _score(passage: Passage, weights: dict[str, float]) -> float:
+    times = Counter(words_of(passage.text))
+    return sum(
+        weight * times[word] * (SATURATION + 1) / (times[word] + SATURATION)
+        for word, weight in weights.items()
+        if times[word]
+    )
+
+
+def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
+    score, passage = scored
+    return -score, passage.attachment_id, passage.page
+
+
+def _take(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
+    taken: list[Passage] = []
+    for score, passage in scored:
+        if len(taken) == PASSAGES_MOST or score < WORTH_OF_BEST * scored[0][0]:
+            break
+        if passage.tokens <= budget_tokens:
+            budget_tokens -= passage.tokens
+            taken.append(passage)
+    return taken

@@ -1,0 +1,66 @@
+"""`python -m services.router.grounding.reading`: reads one document from stdin, and writes its text to stdout.
+
+A process of its own, because documents are made by others: one that would take all memory or time takes this process's.
+Lines are JSON: the kind and the number of pages, then the pages, long ones in several pieces; or why not.
+"""
+
+import resource
+import sys
+from typing import Final
+
+import msgspec
+
+from services.router.grounding.documents import Refused, kind_of, pages_of
+
+MEMORY_BYTES: Final = 1024**3
+PROCESSOR_S: Final = 60
+PIECE_CHARACTERS: Final = 32 * 1024
+# Far more than fits the index: a document that unpacks to more was made to do harm.
+CHARACTERS_MOST: Final = 8_000_000
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    kind: str = ""
+    pages: int = 0
+    # Of page number `page`, from 1.
+    page: int = 0
+    text: str = ""
+    refused: str = ""
+
+
+def main(pages_most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        _read(sys.stdin.buffer.read(), pages_most)
+    except Refused as refusal:
+        _write(Line(refused=str(refusal)))
+    except (MemoryError, RecursionError):
+        _write(Line(refused="The document takes too much memory to read."))
+    except Exception:
+        # What libraries say may quote the document.
+        _write(Line(refused="The document is broken, or unpacks to too much."))
+
+
+def _read(document: bytes, pages_most: int) -> None:
+    kind = kind_of(document)
+    count, pages = pages_of(document, kind, pages_most)
+    _write(Line(kind=kind, pages=count))
+    left = CHARACTERS_MOST
+    for number, text in enumerate(pages, start=1):
+        left -= len(text)
+        if left < 0:
+            raise Refused("The document unpacks to too much text.")
+        for at in range(0, max(1, len(text)), PIECE_CHARACTERS):
+            _write(Line(page=number, text=text[at : at + PIECE_CHARACTERS]))
+
+
+def _write(line: Line) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,185 @@
+"""The RPCs of grounding.proto: an owner's notes and documents."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.router.v1 import grounding_pb2 as pb
+from protos.router.v1 import grounding_pb2_grpc as pb_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from services.chassis.server import Registration
+
+if TYPE_CHECKING:
+    from services.router.grounding.attachments import Attachments
+    from services.router.grounding.extraction import Extraction
+    from services.router.grounding.grounding import Library
+    from services.router.grounding.notes import Notes
+    from services.router.grounding.records import Attachment, Note
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+# Is told a stage, how much of it is done, and how much there is.
+Tell = Callable[["pb.AttachmentStage.ValueType", int, int], None]
+
+_KINDS = {"text": pb.DOCUMENT_KIND_TEXT, "html": pb.DOCUMENT_KIND_HTML, "pdf": pb.DOCUMENT_KIND_PDF}
+
+
+class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
+    def __init__(
+        self, library: "Library | None", extraction: "Extraction | None", attachment_bytes_most: int, log: Log
+    ) -> None:
+        """Without a library all is refused, and it is said which setting is missing."""
+        self._library = library
+        self._extraction = extraction
+        self._attachment_bytes_most = attachment_bytes_most
+        self._log = log
+
+    async def AddNote(self, request: pb.AddNoteRequest, context: Context) -> pb.AddNoteResponse:
+        note = await self._notes.add(_account_id(request), request.text)
+        self._changed("note.added", note.account_id)
+        return pb.AddNoteResponse(note=_to_note(note))
+
+    async def ListNotes(self, request: pb.ListNotesRequest, context: Context) -> pb.ListNotesResponse:
+        return pb.ListNotesResponse(notes=map(_to_note, await self._notes.list_of(_account_id(request))))
+
+    async def RemoveNote(self, request: pb.RemoveNoteRequest, context: Context) -> pb.RemoveNoteResponse:
+        await self._notes.remove(_account_id(request), request.note_id)
+        self._changed("note.removed", request.account_id)
+        return pb.RemoveNoteResponse()
+
+    async def AddAttachment(
+        self, request_iterator: AsyncIterator[pb.AddAttachmentRequest], context: Context
+    ) -> AsyncIterator[pb.AddAttachmentResponse]:
+        told: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
+        adding = asyncio.create_task(self._add(request_iterator, told))
+        try:
+            while (response := await told.get()) is not None:
+                yield response
+            await adding
+        finally:
+            adding.cancel()
+            with suppress(asyncio.CancelledError, LegatoError):
+                await adding
+
+    async def ListAttachments(self, request: pb.ListAttachmentsRequest, context: Context) -> pb.ListAttachmentsResponse:
+        kept = await self._attachments.list_of(_account_id(request))
+        return pb.ListAttachmentsResponse(attachments=map(_to_attachment, kept))
+
+    async def RemoveAttachment(
+        self, request: pb.RemoveAttachmentRequest, context: Context
+    ) -> pb.RemoveAttachmentResponse:
+        await self._attachments.remove(_account_id(request), request.attachment_id)
+        self._changed("attachment.removed", request.account_id)
+        return pb.RemoveAttachmentResponse()
+
+    async def _add(
+        self,
+        requests: AsyncIterator[pb.AddAttachmentRequest],
+        told: "asyncio.Queue[pb.AddAttachmentResponse | None]",
+    ) -> None:
+        def tell(stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
+            told.put_nowait(
+                pb.AddAttachmentResponse(progress=pb.AttachmentProgress(stage=stage, done=done, total=total))
+            )
+
+        try:
+            attachments, extraction = self._attachments, self._extraction
+            if extraction is None:
+                raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
+            first, body = await self._receive(requests, tell)
+            document = await extraction.read(body, lambda done, total: tell(pb.ATTACHMENT_STAGE_READING, done, total))
+            attachment = await attachments.add(
+                _account_id(first),
+                first.name,
+                document,
+                lambda done, total: tell(pb.ATTACHMENT_STAGE_INDEXING, done, total),
+            )
+            self._changed("attachment.added", attachment.account_id)
+            told.put_nowait(pb.AddAttachmentResponse(attachment=_to_attachment(attachment)))
+        finally:
+            told.put_nowait(None)
+
+    async def _receive(
+        self, requests: AsyncIterator[pb.AddAttachmentRequest], tell: Tell
+    ) -> tuple[pb.AddAttachmentRequest, bytes]:
+        first: pb.AddAttachmentRequest | None = None
+        body = bytearray()
+        async for request in requests:
+            first = first or request
+            body += request.piece
+            if max(len(body), first.size_bytes) > self._attachment_bytes_most:
+                megabytes = self._attachment_bytes_most / 1024**2
+                raise LegatoError(Reason.BODY_TOO_LARGE, f"A document has at most {megabytes:g} MB.", param="document")
+            tell(pb.ATTACHMENT_STAGE_RECEIVING, len(body), first.size_bytes)
+        if first is None:
+            raise LegatoError(Reason.REQUEST_INVALID, "There is no document.", param="document")
+        return first, bytes(body)
+
+    @property
+    def _notes(self) -> "Notes":
+        if self._library is None or self._library.notes is None:
+            raise _not_configured("Memory", "LEGATO_MEMORY")
+        return self._library.notes
+
+    @property
+    def _attachments(self) -> "Attachments":
+        if self._library is None or self._library.attachments is None:
+            raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
+        return self._library.attachments
+
+    def _changed(self, event: str, account_id: str) -> None:
+        if self._library is not None:
+            self._library.holdings.look_again(account_id)
+        self._log.info(event, account_id=account_id)
+
+
+def _not_configured(what: str, variable: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, f"{what} is not configured: the router needs {variable}=true.")
+
+
+def _account_id(request: Any) -> str:
+    account_id: str = request.account_id
+    if not account_id:
+        raise LegatoError(Reason.REQUEST_INVALID, "An account must be named.", param="account_id")
+    return account_id
+
+
+def _to_note(note: "Note") -> pb.Note:
+    return pb.Note(
+        note_id=note.note_id,
+        account_id=note.account_id,
+        text=note.text,
+        create_time=_to_timestamp(note.created_at_us),
+    )
+
+
+def _to_attachment(attachment: "Attachment") -> pb.Attachment:
+    return pb.Attachment(
+        attachment_id=attachment.attachment_id,
+        account_id=attachment.account_id,
+        name=attachment.name,
+        kind=_KINDS[attachment.kind],
+        size_bytes=attachment.size_bytes,
+        pages=attachment.pages,
+        passages=attachment.passages,
+        create_time=_to_timestamp(attachment.created_at_us),
+    )
+
+
+def _to_timestamp(micros: int) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(micros)
+    return timestamp
+
+
+def register_grounding_admin(servicer: GroundingAdminServicer) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_GroundingAdminServiceServicer_to_server(servicer, server)
+        return pb.DESCRIPTOR.services_by_name["GroundingAdminService"].full_name
+
+    return register

@@ -1,0 +1,54 @@
+"""What switches grounding on. Nothing of it does by itself."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from services.chassis.residency import Store
+from services.chassis.settings import SettingsError
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    data_region: str = ""
+    database_url: str = ""
+    database_region: str = ""
+    migrate_at_start: bool = True
+    # Whether accounts can keep notes and documents for their chats.
+    memory: bool = False
+    attachments: bool = False
+    # `VERSION:HEX`, with commas between: seals what they keep.
+    grounding_key: str = ""
+    # How much of a prompt notes and passages may take.
+    memory_tokens: Positive = 512
+    attachment_tokens: Positive = 2048
+    # Of one document.
+    attachment_bytes: Positive = 10 * 1024 * 1024
+    attachment_pages: Positive = 1000
+    # SearXNG, for instance http://127.0.0.1:8888; without it no chat can search.
+    search_url: str = ""
+    search_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    # How often a model may search before it has to answer.
+    search_rounds: Positive = 3
+
+    @property
+    def has_store(self) -> bool:
+        return self.memory or self.attachments
+
+    @property
+    def stores(self) -> list[Store]:
+        if not self.has_store:
+            return []
+        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+
+    def check(self) -> None:
+        mistakes = []
+        if self.has_store and not self.grounding_key:
+            mistakes.append("LEGATO_GROUNDING_KEY is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
+        if self.search_url and not self.search_url.startswith(("http://", "https://")):
+            mistakes.append("LEGATO_SEARCH_URL must start with http:// or https://")
+        if mistakes:
+            raise SettingsError("\n".join(mistakes))

@@ -1,0 +1,50 @@
+"""Notes as they are kept."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from services.router.grounding.sealing import Sealed
+from services.router.grounding.store.deletion import delete_for_good
+from services.router.grounding.store.tables import notes
+
+
+@dataclass(frozen=True, slots=True)
+class SealedNote:
+    note_id: str
+    account_id: str
+    created_at_us: int
+    tokens: int
+    text: Sealed
+
+
+def add_note(connection: sa.Connection, note: SealedNote, most: int) -> bool:
+    """False when the account has as many as it may have."""
+    kept = sa.select(sa.func.count()).select_from(notes).where(notes.c.account_id == note.account_id)
+    if connection.execute(kept).scalar_one() >= most:
+        return False
+    connection.execute(
+        notes.insert().values(
+            note_id=note.note_id,
+            account_id=note.account_id,
+            created_at_us=note.created_at_us,
+            tokens=note.tokens,
+            key_version=note.text.key_version,
+            sealed_text=note.text.data,
+        )
+    )
+    return True
+
+
+def list_notes(connection: sa.Connection, account_id: str) -> list[SealedNote]:
+    """The oldest first."""
+    query = sa.select(notes).where(notes.c.account_id == account_id).order_by(notes.c.created_at_us, notes.c.note_id)
+    return [
+        SealedNote(row.note_id, account_id, row.created_at_us, row.tokens, Sealed(row.key_version, row.sealed_text))
+        for row in connection.execute(query)
+    ]
+
+
+def remove_note(connection: sa.Connection, account_id: str, note_id: str) -> bool:
+    """Whether there was such a note."""
+    return delete_for_good(connection, notes, notes.c.account_id == account_id, notes.c.note_id == note_id) > 0

@@ -1,0 +1,59 @@
+"""The tables of grounding, in SQLite and PostgreSQL alike. Times are microseconds since 1970.
+
+What is sealed can be read with the key alone, which the database never sees; so can the words of the index.
+"""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+notes = sa.Table(
+    "notes",
+    metadata,
+    sa.Column("note_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("key_version", sa.Integer, nullable=False),
+    sa.Column("sealed_text", sa.LargeBinary, nullable=False),
+    sa.Index("notes_by_age", "account_id", "created_at_us", "note_id"),
+)
+
+attachments = sa.Table(
+    "attachments",
+    metadata,
+    sa.Column("attachment_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("pages", sa.Integer, nullable=False),
+    sa.Column("passages", sa.Integer, nullable=False),
+    sa.Column("key_version", sa.Integer, nullable=False),
+    sa.Column("sealed_name", sa.LargeBinary, nullable=False),
+    sa.Index("attachments_by_age", "account_id", "created_at_us", "attachment_id"),
+)
+
+passages = sa.Table(
+    "passages",
+    metadata,
+    # Drawn by lot.
+    sa.Column("passage_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("attachment_id", sa.Text, sa.ForeignKey("attachments.attachment_id"), nullable=False),
+    sa.Column("page", sa.Integer, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("key_version", sa.Integer, nullable=False),
+    sa.Column("sealed_text", sa.LargeBinary, nullable=False),
+    sa.Index("passages_by_attachment", "attachment_id"),
+)
+
+# Which passages have a word; how often, the index does not say.
+postings = sa.Table(
+    "postings",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("word", sa.LargeBinary, primary_key=True),
+    sa.Column("passage_id", sa.BigInteger, sa.ForeignKey("passages.passage_id"), primary_key=True),
+    sa.Index("postings_by_passage", "passage_id"),
+    sqlite_with_rowid=False,
+)

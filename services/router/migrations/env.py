@@ -1,0 +1,6 @@
+"""Alembic runs this; the connection, and the transaction around everything, are the database's own."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()

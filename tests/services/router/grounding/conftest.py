@@ -1,0 +1,37 @@
+"""What accounts keep, on a real database of each kind."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.chassis.database import Database
+from services.router.grounding.attachments import Attachments
+from services.router.grounding.notes import Notes
+from services.router.grounding.opening import MIGRATIONS
+from services.router.grounding.sealing import Sealer
+from tests.fakes import FakeClock
+
+KEY = b"a key for tests, of 32 bytes....."
+
+
+@pytest.fixture
+def sealer() -> Sealer:
+    return Sealer({1: KEY})
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, "router")
+    opened.migrate(MIGRATIONS)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def notes(database: Database, sealer: Sealer, clock: FakeClock) -> Notes:
+    return Notes(database, sealer, clock)
+
+
+@pytest.fixture
+def attachments(database: Database, sealer: Sealer, clock: FakeClock) -> Attachments:
+    return Attachments(database, sealer, clock)

@@ -1,0 +1,63 @@
+"""Memory: what owners keep, and which of it a chat is given."""
+
+import pytest
+import sqlalchemy as sa
+from cryptography.exceptions import InvalidTag
+
+from services.chassis.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.router.grounding.notes import LONGEST_NOTE, Notes
+from tests.fakes import FakeClock
+
+
+async def test_notes_are_kept_until_they_are_removed_and_belong_to_their_account(notes: Notes) -> None:
+    cat = await notes.add("acct_1", " My cat is called Mitzi. ")
+    tea = await notes.add("acct_1", "I drink tea.")
+    await notes.add("acct_2", "Somebody else's.")
+    assert {note.text for note in await notes.list_of("acct_1")} == {"My cat is called Mitzi.", "I drink tea."}
+    for account_id, note_id in (("acct_2", cat.note_id), ("acct_1", "note_none")):
+        with pytest.raises(LegatoError) as refusal:
+            await notes.remove(account_id, note_id)
+        assert refusal.value.reason is Reason.NOT_FOUND
+    await notes.remove("acct_1", cat.note_id)
+    assert [note.note_id for note in await notes.list_of("acct_1")] == [tea.note_id]
+
+
+async def test_all_notes_that_fit_are_given_in_the_order_in_which_they_were_made(
+    notes: Notes, clock: FakeClock
+) -> None:
+    for text in ("I am a vegetarian.", "I live in Ottawa."):
+        await notes.add("acct_1", text)
+        clock.advance(1)
+    for words in ([], ["ottawa"]):
+        given = await notes.relevant("acct_1", words, budget_tokens=100)
+        assert [note.text for note in given] == ["I am a vegetarian.", "I live in Ottawa."]
+
+
+async def test_of_more_notes_than_fit_those_that_match_are_given_then_the_newest(
+    notes: Notes, clock: FakeClock
+) -> None:
+    made = []
+    for number in range(40):
+        about = "My parrot is green." if number == 3 else f"Thing {number} is in drawer {number}."
+        made.append(await notes.add("acct_1", about))
+        clock.advance(1)
+    budget_tokens = 5 * max(note.tokens for note in made)
+    given = await notes.relevant("acct_1", ["parrot", "colour"], budget_tokens)
+    assert sum(note.tokens for note in given) <= budget_tokens
+    assert given[0].text == "My parrot is green."
+    assert given[-1].note_id == made[-1].note_id
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_NOTE + 1)])
+async def test_note_that_says_nothing_or_too_much_is_refused(text: str, notes: Notes) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        await notes.add("acct_1", text)
+    assert refusal.value.reason is Reason.REQUEST_INVALID
+
+
+async def test_note_that_was_moved_to_another_account_does_not_open(notes: Notes, database: Database) -> None:
+    await notes.add("acct_1", "Mine.")
+    await database.write(lambda connection: connection.execute(sa.text("UPDATE notes SET account_id = 'acct_2'")))
+    with pytest.raises(InvalidTag):
+        await notes.list_of("acct_2")
