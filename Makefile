@@ -63,7 +63,7 @@ lint: .venv/dev ## Everything that is checked without running the code
 	@$(BIN)/buf lint
 	@$(BIN)/buf breaking --against protos/baseline.binpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
-	  diff -r --exclude='*.proto' --exclude='*.binpb' --exclude=__init__.py --exclude=__pycache__ protos "$$fresh/protos" || \
+	  diff -r --exclude='*.proto' --exclude='*.binpb' --exclude=__init__.py --exclude=__pycache__ --exclude=pyproject.toml --exclude=py.typed protos "$$fresh/protos" || \
 	  { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
 	@echo "Images and compose file ..."
 	@$(BIN)/hadolint Dockerfile

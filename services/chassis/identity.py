@@ -33,7 +33,7 @@ _AUTH, _ROUTER, _METERING = "legato.auth.v1", "legato.router.v1", "legato.meteri
 
 _READING: Final = _methods(f"{_METERING}.MeteringService", "ListUsage GetBalance GetRequest")
 _CHATTING: Final = {
-    *_methods(f"{_AUTH}.AuthService", "Verify"),
+    *_methods(f"{_AUTH}.AuthService", "Verify Watch FindRefusedKeys"),
     *_methods(f"{_ROUTER}.RouterService", "Chat Exchange ListModels"),
     *_methods(f"{_METERING}.MeteringService", "Reserve Extend Settle Void Checkpoint Exchange"),
     *_READING,
@@ -43,13 +43,8 @@ _REFLECTION: Final = _methods("grpc.reflection.v1alpha.ServerReflection", "Serve
 
 # Each method by its full name. A method that travels as an item of an exchange has the same name there.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
-    # Only the edge keeps keys in memory, and only at the public door are there rates to take from.
-    Role.EDGE: frozenset(
-        _CHATTING
-        | _methods(f"{_AUTH}.AuthService", "Watch FindRefusedKeys")
-        | _methods(f"{_METERING}.MeteringService", "Admit Correct")
-        | _HEALTH
-    ),
+    # Rates are taken from at the public door alone.
+    Role.EDGE: frozenset(_CHATTING | _methods(f"{_METERING}.MeteringService", "Admit Correct") | _HEALTH),
     Role.CALLER: frozenset(_CHATTING | _HEALTH | _REFLECTION),
     Role.ADMIN: frozenset(
         _methods(

@@ -30,7 +30,7 @@ READERS = {"edge", CALLER, "admin"}
 NAMES = sorted(READERS)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
-    "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": EDGE, "FindRefusedKeys": EDGE},
+    "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": ADMIN,
         "GetAccount": ADMIN,
@@ -78,6 +78,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
+STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
 # What also travels as an item.
 ITEMS = {
     "legato.router.v1.RouterService": ["Chat"],
@@ -149,7 +150,7 @@ async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | 
     """Why it was refused; None: it was not."""
     path, to_bytes = f"/{service}/{method}", lambda message: message.SerializeToString()
     try:
-        if method in ("Watch", "Chat", "Exchange", "ServerReflectionInfo"):
+        if method in STREAMS:
             call = channel.stream_stream(path, to_bytes, bytes)(iter([first_message(method)]))
             await call.read()
             call.cancel()
