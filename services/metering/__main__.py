@@ -18,6 +18,7 @@ from services.chassis.settings import load
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.limits import LocalLimiter
+from services.metering.metrics import show_books, show_shared_limits
 from services.metering.prices import read_prices
 from services.metering.servicer import (
     CreditAdminServicer,
@@ -52,6 +53,8 @@ async def main() -> None:
         else:
             database.require_migrated(MIGRATIONS)
         prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
+        registry = new_registry()
+        await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         writer = Writer(database, prices, settings.stream_life_s + settings.hold_grace_s, log)
         opened.push_async_callback(writer.close)
         limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
@@ -59,11 +62,10 @@ async def main() -> None:
             limiter = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), log, settings.metering_replicas)
             opened.push_async_callback(limiter.close)
             await limiter.start()
+            show_shared_limits(limiter, registry)
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log)
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
-        registry = new_registry()
-        await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         server = Server(
             listen,
@@ -74,7 +76,9 @@ async def main() -> None:
             insecure_tcp=settings.insecure_tcp,
         )
         await server.start()
-        sweeping = asyncio.create_task(Sweeper(database, writer, settings.sweep_interval_s, log).run())
+        sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
+        show_books(writer, sweeper, registry)
+        sweeping = asyncio.create_task(sweeper.run())
         opened.callback(sweeping.cancel)
         if settings.audit_interval_s:
             auditor = Auditor(database, settings.audit_interval_s, clock, log, registry)

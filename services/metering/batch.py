@@ -5,14 +5,15 @@ by all that wait. Callers hold a future and nothing else, so one who leaves cann
 """
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.database import Database, DatabaseAway
-from services.chassis.errors import LegatoError, internal_error, unavailable
+from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.metering.holds import UnmatchedSettlement
 from services.metering.operations import AnswerT, Operation
 from services.metering.places import reach
@@ -41,6 +42,16 @@ class Writer:
         self._log = log
         self._waiting: deque[_Waiting] = deque()
         self._drain: asyncio.Task[None] | None = None
+        # For whoever looks: what became of operations, by their kind and by why they were refused, if they were; how
+        # many there were in each batch, and how long it took to write it.
+        self.outcomes: defaultdict[tuple[type[Operation[Any]], Reason | None], int] = defaultdict(int)
+        self.unmatched = 0
+        self.batch_sizes = Histogram(BATCH_BOUNDS)
+        self.write_times_s = Histogram(STEP_BOUNDS_S)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the answer, once it is durable."""
@@ -59,10 +70,14 @@ class Writer:
             await self._drain
 
     async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
+                began_s = loop.time()
                 outcomes = await self._write([waiting.operation for waiting in batch])
+                self.batch_sizes.observe(len(batch))
+                self.write_times_s.observe(loop.time() - began_s)
                 for waiting, outcome in zip(batch, outcomes, strict=True):
                     self._resolve(waiting, outcome)
         finally:
@@ -97,8 +112,10 @@ class Writer:
         return outcomes
 
     def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
+        operation = waiting.operation
+        self.outcomes[type(operation), outcome.reason if isinstance(outcome, LegatoError) else None] += 1
         if isinstance(outcome, UnmatchedSettlement):
-            operation = waiting.operation
+            self.unmatched += 1
             self._log.failure(
                 "settlement.unmatched", outcome, request_id=operation.request_id, account_id=operation.account_id
             )

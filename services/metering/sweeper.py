@@ -26,6 +26,8 @@ class Sweeper:
         self._writer = writer
         self._interval_s = interval_s
         self._log = log
+        # Since the process began.
+        self.swept = 0
 
     async def run(self) -> None:
         """Until cancelled. A pass that fails is tried again at the next turn."""
@@ -58,6 +60,7 @@ class Sweeper:
                 )
             elif isinstance(outcome, BaseException) and not isinstance(outcome, LegatoError):
                 raise outcome
+        self.swept += swept
         return swept
 
     async def forget(self) -> int:

@@ -125,6 +125,11 @@ class ValkeyLimiter:
         self._closing = asyncio.Event()
         self._is_away = False
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the limits are kept for all replicas, or by each for itself while the server is away."""
+        return not self._is_away
+
     async def start(self) -> None:
         """Returns when the server was asked once how many replicas there are."""
         await self._sign()

@@ -103,7 +103,7 @@ def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) ->
 
 def test_metrics_are_served_where_it_was_asked_to(socket_folder: Path, admin: CreditAdminServiceStub) -> None:
     process = start(socket_folder, LEGATO_METERING_METRICS_LISTEN="127.0.0.1:0", LEGATO_AUDIT_INTERVAL_S="0.1")
-    address = next_event(process, "metrics.started")["listen"]
+    address = next_event(process, "operations.started")["listen"]
     balance_after_grant(admin, "grant-1")
     wait_until(lambda: "legato_audit_violations 0.0" in metrics_at(address))
     with sqlite3.connect(socket_folder / "metering.db") as books:

@@ -1,0 +1,63 @@
+"""What metering tells Prometheus of the books and of the limits; what the audit finds, `auditor.py` tells itself."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+
+from services.chassis.metrics import counters_of, gauge, histograms_of
+from services.metering.batch import Writer
+from services.metering.sweeper import Sweeper
+from services.metering.valkey import ValkeyLimiter
+
+
+def show_books(writer: Writer, sweeper: Sweeper, registry: CollectorRegistry) -> None:
+    counters_of(
+        registry,
+        "legato_operations",
+        "What was asked of the books, by kind; done, or why it was not.",
+        ["operation", "outcome"],
+        lambda: _outcomes(writer),
+    )
+    histograms_of(
+        registry,
+        "legato_batch_operations",
+        "Operations that were written together, in one transaction.",
+        [],
+        lambda: [([], writer.batch_sizes)],
+    )
+    histograms_of(
+        registry,
+        "legato_batch_write_seconds",
+        "How long it took to write them, the commit included.",
+        [],
+        lambda: [([], writer.write_times_s)],
+    )
+    gauge(registry, "legato_operations_waiting", "Operations that wait for the next batch.", lambda: writer.waiting)
+    counters_of(
+        registry,
+        "legato_settlements_unmatched",
+        "Settlements of requests for which no credit was held: each is a mistake to look into.",
+        [],
+        lambda: [([], writer.unmatched)],
+    )
+    counters_of(
+        registry,
+        "legato_holds_swept",
+        "Holds that nobody came back for in time: their edge was lost.",
+        [],
+        lambda: [([], sweeper.swept)],
+    )
+
+
+def show_shared_limits(limiter: ValkeyLimiter, registry: CollectorRegistry) -> None:
+    gauge(
+        registry,
+        "legato_limits_shared",
+        "Whether limits are kept for all replicas together, or by each for itself, because Valkey is away.",
+        lambda: limiter.is_shared,
+    )
+
+
+def _outcomes(writer: Writer) -> Iterator[tuple[tuple[str, str], float]]:
+    for (kind, refused_for), number in writer.outcomes.items():
+        yield (kind.__name__.lower(), "done" if refused_for is None else refused_for), number
