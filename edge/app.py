@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,26 +39,20 @@ class Edge:
         if scope["type"] != "http":
             return
         request_id = new_request_id()
-        response_started = False
-
-        async def send_identified(message: dict[str, Any]) -> None:
-            nonlocal response_started
-            if not response_started:
-                response_started = True
-                identity = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message["headers"], identity, *self._cors.headers(scope)]
-            await send(message)
-
+        answer = Answer(send, [(b"x-request-id", request_id.encode()), *self._cors.headers(scope)])
         try:
-            await self._answer(scope, receive, send_identified, request_id)
+            if scope["path"] == CHAT_PATH and scope["method"] == "POST":
+                await self._chat(scope, receive, answer.send, request_id)
+            else:
+                await self._answer(scope, receive, answer.send)
         except ClientGone:
             pass
         except LegatoError as error:
-            await send_error(send_identified, error)
+            await send_error(answer.send, error)
         except Exception as error:
             self._log.failure("request.failed", error, request_id=request_id)
-            if not response_started:
-                await send_error(send_identified, internal_error())
+            if not answer.has_begun:
+                await send_error(answer.send, internal_error())
 
     def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
         """The answer to a chat for which there is no room, before a task is made for it: in a flood the price of a
@@ -72,15 +67,30 @@ class Edge:
         headers = [*error_headers(error), *rates, identity, *self._cors.headers(scope)]
         return error.wire.http_status, headers, error_body(error)
 
-    async def _answer(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
+    async def _answer(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["method"] == "OPTIONS":
             await send_nothing(send, self._cors.preflight(scope))
         elif scope["path"] != CHAT_PATH:
             await self._others(scope, receive, send)  # type: ignore[arg-type]
-        elif scope["method"] != "POST":
-            raise _method_not_allowed()
         else:
-            await self._chat(scope, receive, send, request_id)
+            raise _method_not_allowed()
+
+
+class Answer:
+    """The headers that every answer has are put to it."""
+
+    __slots__ = ("_headers", "_send", "has_begun")
+
+    def __init__(self, send: Send, headers: Headers) -> None:
+        self._send = send
+        self._headers = headers
+        self.has_begun = False
+
+    def send(self, message: dict[str, Any]) -> Awaitable[None]:
+        if not self.has_begun:
+            self.has_begun = True
+            message["headers"] = [*message["headers"], *self._headers]
+        return self._send(message)
 
 
 def new_request_id() -> str:

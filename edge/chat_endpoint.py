@@ -6,7 +6,7 @@ from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies
 from edge.chat import Chat, Surroundings
 from edge.cycle import WHEN_GONE
-from edge.entrance import Entrance, Visit
+from edge.entrance import INFERENCE, Entrance, Visit
 from edge.idempotency import claim_in
 from edge.models import Models
 from edge.replies import StreamedReply, WholeReply
@@ -27,8 +27,10 @@ class ChatEndpoint:
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
         try:
-            async with self.entrance.chat(scope) as visit:
-                await self._serve(scope, receive, send, request_id, visit)
+            principal = await self.entrance.identify(scope, INFERENCE)
+            with self.entrance.standing(principal) as standing, self.entrance.place(principal):
+                admission = await self.entrance.take(principal, scope)
+                await self._serve(scope, receive, send, request_id, Visit(principal, standing, admission))
         except LegatoError as error:
             # It was not let in.
             await send_error(send, error, await self.entrance.rates(scope, error))

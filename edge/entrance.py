@@ -1,7 +1,5 @@
 """Who may come in: every endpoint asks here first, and nowhere else."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from edge.asgi import Headers, HttpScope
@@ -12,7 +10,11 @@ from edge.rates import Admission
 from edge.saturation import Saturation
 from edge.standing import Standing
 from edge.strangers import Strangers
+from services.chassis.admission import Place
 from services.chassis.errors import LegatoError, Reason
+
+# By itself, since to look it up in its enumeration takes longer than all else that is done with it.
+INFERENCE = Scope.SCOPE_INFERENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Entrance:
         self._metering = metering
 
     async def admit(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
-        principal = await self._identify(scope, needed)
+        principal = await self.identify(scope, needed)
         await self._metering.admit(principal)
         return principal
 
@@ -44,7 +46,7 @@ class Entrance:
         if not self._saturation.is_reached:
             return None
         principal = self._principals.recall(headers)
-        if principal is None or not principal.may(Scope.SCOPE_INFERENCE):
+        if principal is None or not principal.may(INFERENCE):
             return None
         rates = self._metering.last_rates(principal)
         error = None if rates is None else self._saturation.refusal(principal.key_id)
@@ -64,18 +66,26 @@ class Entrance:
             # Metering is away, and has never been asked about this key.
             return []
 
-    @asynccontextmanager
-    async def chat(self, scope: HttpScope) -> AsyncIterator[Visit]:
-        """In the order of what refusing costs; and who is refused for want of room has taken nothing from its rate."""
-        principal = await self._identify(scope, Scope.SCOPE_INFERENCE)
-        with self._principals.standing(principal) as standing, self._saturation.enter(principal.key_id):
-            admission = await self._metering.admit(principal, announced_tokens(scope))
-            yield Visit(principal, standing, admission)
+    # A chat asks in this order, by what refusing costs; and who is refused for want of room has taken nothing from its
+    # rate: identify, standing, place, take.
 
-    async def _identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
+    def standing(self, principal: Principal) -> Standing:
+        """For as long as the chat runs: `with entrance.standing(principal) as standing: …`."""
+        return self._principals.standing(principal)
+
+    def place(self, principal: Principal) -> Place:
+        """For as long as the chat runs: `with entrance.place(principal): …`. Raises SATURATED."""
+        return self._saturation.enter(principal.key_id)
+
+    async def take(self, principal: Principal, scope: HttpScope) -> Admission:
+        """One chat from the key's rates; raises RATE_LIMITED."""
+        return await self._metering.admit(principal, announced_tokens(scope))
+
+    async def identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
         """Whose key it is, and that it may do this. Wrong keys are counted by where they come from."""
+        headers = scope["headers"]
         try:
-            principal = await self._principals.authenticate(scope["headers"])
+            principal = self._principals.recall(headers) or await self._principals.authenticate(headers)
         except LegatoError as error:
             if error.reason is Reason.KEY_INVALID:
                 self._strangers.count(scope)
