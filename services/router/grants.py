@@ -46,6 +46,10 @@ class Allowance:
                 raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
             await self._wait_for(await self._ask(max(1, self._grant.output_tokens)))
 
+    def covers_output(self, output_tokens: int) -> bool:
+        """Whether so many are paid for already."""
+        return self._grant is None or output_tokens <= self._grant.output_tokens
+
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """How much of this many tokens of output may be passed on. Asks ahead, and waits only at the grant's end."""
         if self._grant is None or 2 * output_tokens < self._grant.output_tokens:

@@ -21,6 +21,8 @@ _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that failed in the middle of an answer may say so where the reason for its end belongs.
 _FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
+_MOST_BYTES_A_CHARACTER = 4
+
 
 class Relay:
     def __init__(
@@ -52,14 +54,22 @@ class Relay:
         """Whether there is any use in reading on."""
         contents = piece.contents
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
-        before = self._count.copy() if self._allowance is not None else self._count
-        await self._count.add_all("".join(contents), deltas, piece.hidden)
         is_cut = False
         if self._allowance is not None:
+            # Most pieces are far from the end of the grant: for them nothing is kept to cut them by.
+            text = "".join(contents)
+            is_safe = self._allowance.covers_output(self._count.tokens + _most_tokens(text, deltas, piece.hidden))
+            before = self._count if is_safe else self._count.copy()
+            await self._count.add_all(text, deltas, piece.hidden)
             allowed_tokens = await self._allowance.cover_output(self._count.tokens, self._max_tokens)
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+        elif self._started is not None and piece.last and piece.usage is not None and piece.usage.completion_tokens:
+            # Nothing was passed on yet, and the provider has counted all there is.
+            self._count.tokens = piece.usage.completion_tokens
+        else:
+            await self._count.add_all("".join(contents), deltas, piece.hidden)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
@@ -144,40 +154,46 @@ class Relay:
 class _OutputCount:
     """Texts that the model writes beside each other, each counted as one."""
 
+    __slots__ = ("_arguments", "_contents", "_hidden", "tokens")
+
     def __init__(self) -> None:
+        self.tokens = 0
         self._contents = RunningCount()
         self._hidden = RunningCount()
         self._arguments: dict[int, RunningCount] = {}
-        self._names = 0
-
-    @property
-    def tokens(self) -> int:
-        arguments = sum(count.tokens for count in self._arguments.values())
-        return self._contents.tokens + self._hidden.tokens + self._names + arguments
 
     async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
         """What one read brought; where that is much, others run in between."""
-        for start in range(0, len(content), tokens.SLICE_CHARACTERS):
-            if start:
+        if len(content) <= tokens.SLICE_CHARACTERS:
+            self.add_content(content)
+        else:
+            for piece in tokens.slices_of(content):
+                self.add_content(piece)
                 await asyncio.sleep(0)
-            self.add_content(content[start : start + tokens.SLICE_CHARACTERS])
         self.add_hidden(hidden)
         for delta in deltas:
             self.add_delta(delta)
 
     def add_content(self, content: str) -> None:
-        self._contents.add(content)
+        if content:
+            self.tokens += self._contents.add(content)
 
     def add_hidden(self, hidden: str) -> None:
         if hidden:
-            self._hidden.add(hidden)
+            self.tokens += self._hidden.add(hidden)
 
     def add_delta(self, delta: ToolCallDelta) -> None:
-        self._names += tokens.count(delta.name)
-        self._arguments.setdefault(delta.index, RunningCount()).add(delta.arguments)
+        arguments = self._arguments.setdefault(delta.index, RunningCount())
+        self.tokens += tokens.count(delta.name) + arguments.add(delta.arguments)
 
     def copy(self) -> "_OutputCount":
         other = _OutputCount()
-        other._contents, other._hidden, other._names = self._contents.copy(), self._hidden.copy(), self._names
+        other.tokens, other._contents, other._hidden = self.tokens, self._contents.copy(), self._hidden.copy()
         other._arguments = {index: count.copy() for index, count in self._arguments.items()}
         return other
+
+
+def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
+    """More than this they cannot be: a token is a byte at least."""
+    names_and_arguments = sum(len(delta.name) + len(delta.arguments) for delta in deltas) if deltas else 0
+    return _MOST_BYTES_A_CHARACTER * (len(text) + len(hidden) + names_and_arguments)

@@ -16,7 +16,7 @@ SLICE_CHARACTERS = 16 * 1024
 # What it takes to read a message and to begin with a text, however short, as if it were characters to count.
 CHARACTERS_PER_TEXT = 32
 
-LONGEST_WORD_CHARACTERS = 256
+LONGEST_WORD_CHARACTERS = 64
 
 _vocabulary = openai.o200k_base()
 
@@ -43,13 +43,17 @@ class RunningCount:
     def tokens(self) -> int:
         return self._settled + self._word_tokens
 
-    def add(self, piece: str) -> None:
+    def add(self, piece: str) -> int:
+        """By how much the count is larger with it."""
+        before = self._settled + self._word_tokens
         text = self._word + piece
         begin = _last_word(text)
         if begin:
-            self._settled += count(text[:begin])
+            is_counted = begin == len(self._word)
+            self._settled += self._word_tokens if is_counted else count(text[:begin])
         self._word = text[begin:]
         self._word_tokens = count(self._word)
+        return self._settled + self._word_tokens - before
 
     def copy(self) -> "RunningCount":
         other = RunningCount()
