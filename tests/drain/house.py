@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,6 +20,7 @@ from services.chassis.channel import open_channel
 from tests.certificates import Authority
 from tests.faults.forks import Forks
 from tests.faults.zygote import Order, Told
+from tests.ports import free_port
 from tests.service import NEVER_SATURATED, ROUTES
 
 SERVICES = ("auth", "router", "metering")
@@ -50,7 +50,7 @@ class House:
         self._forks = forks
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self._authority = Authority(self._folder / "certs")
-        self._ports = {name: _free_port() for name in NAMES}
+        self._ports = {name: free_port() for name in NAMES}
         routes = self._folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=base_url))
         # Settings of whoever runs this are not for these processes.
@@ -157,10 +157,3 @@ class House:
 
     def _health_socket(self, name: str) -> str:
         return f"unix:{self._folder}/{name}.sock"
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from cli.keys import create_key
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.child import start_child
+from tests.ports import free_port
 from tests.service import PATIENCE_S, ROUTES, wait_until
 from tests.upstream import Upstream
 
@@ -58,7 +58,7 @@ class Fleet:
             "LEGATO_EDGE_QUEUEING_S": "0",
             **settings,
         }
-        self.edges = [Edge(name, ("127.0.0.1", _free_port())) for name in EDGES]
+        self.edges = [Edge(name, ("127.0.0.1", free_port())) for name in EDGES]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "Fleet":
@@ -123,10 +123,3 @@ class Fleet:
 
     def _socket(self, name: str) -> Path:
         return self._folder / "run" / f"{name}.sock"
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -1,0 +1,142 @@
+"""The page on internal callers: its client is run as it is printed, with the stubs that the package brings."""
+
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from cli.accounts import balance_of, create_account
+from cli.connection import Services, running_services
+from cli.health import grpc_is_serving
+from cli.keys import create_key
+from services.chassis.certificates import Certificates
+from services.chassis.channel import open_sync_channel
+from services.chassis.log import Log
+from tests.certificates import Authority
+from tests.child import start_child
+from tests.ports import free_port
+from tests.service import PATIENCE_S, ROUTES, UpstreamThread, wait_until
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "internal-callers.md"
+CREDIT_NANOS = 10**9
+# What the upstream usually says that it used, at the price of class mezzo.
+CHAT_NANOS = 11 * 100 + 7 * 210
+
+
+@dataclass
+class House:
+    """Auth, router and metering on TCP, for those with a certificate."""
+
+    folder: Path
+    environ: dict[str, str]
+    authority: Authority
+
+    def environ_of(self, identity: str) -> dict[str, str]:
+        certificate, key = self.authority.files(identity)
+        authority = certificate.with_name("ca.pem")
+        tls = {"LEGATO_TLS_CA": str(authority), "LEGATO_TLS_CERT": str(certificate), "LEGATO_TLS_KEY": str(key)}
+        return self.environ | tls
+
+    def certificates_of(self, identity: str, log: Log) -> Certificates:
+        return self.authority.certificates(identity, log)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
+    processes = []
+    with UpstreamThread() as upstream:
+        routes = folder / "routes.toml"
+        routes.write_text(ROUTES.format(base_url=upstream.base_url))
+        environ = {
+            "LEGATO_DATA": str(folder),
+            "LEGATO_ROUTES": str(routes),
+            "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
+        }
+        house = House(folder, environ, Authority(folder / "certs"))
+        for service in ("auth", "router", "metering"):
+            environ[f"LEGATO_{service.upper()}_ADDRESS"] = f"127.0.0.1:{free_port()}"
+        for service in ("auth", "router", "metering"):
+            own = {
+                f"LEGATO_{service.upper()}_LISTEN": environ[f"LEGATO_{service.upper()}_ADDRESS"],
+                f"LEGATO_{service.upper()}_HEALTH_LISTEN": f"unix:{folder}/{service}.sock",
+            }
+            command = [sys.executable, "-m", f"services.{service}"]
+            log = folder / f"{service}.log"
+            environ_of = house.environ_of(service) | own
+            processes.append(start_child(command, log, last_signal=signal.SIGKILL, environ=environ_of))
+        for service in ("auth", "router", "metering"):
+            wait_until(lambda service=service: grpc_is_serving(f"unix:{folder}/{service}.sock"))  # type: ignore[misc]
+        yield house
+        for process in processes:
+            process.kill()
+            process.wait(PATIENCE_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def services(house: House) -> Iterator[Services]:
+    services = running_services(house.folder, house.environ_of("admin"))
+    yield services
+    services.close()
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which nothing but the package of stubs is installed."""
+    copy, wheels, installed = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "installed"))
+    shutil.copytree(ROOT / "protos", copy / "protos", ignore=shutil.ignore_patterns("__pycache__", "build"))
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(wheels)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=copy / "protos", check=True, capture_output=True)
+    [wheel] = wheels.iterdir()
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--target", installed, wheel], check=True
+    )
+    return installed
+
+
+def test_client_of_the_page_chats_and_is_charged(house: House, services: Services, stubs: Path) -> None:
+    account, _ = create_account(services, "page", CREDIT_NANOS)
+    api_key = create_key(services, account.account_id, "page", (), None).api_key
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 22
+    # Without the site's start files, which would lead to the stubs of this checkout.
+    path = f"{stubs}:{sysconfig.get_path('purelib')}:{sysconfig.get_path('platlib')}"
+    environ = house.environ_of("caller/reports") | {"API_KEY": api_key, "PYTHONPATH": path}
+    code += "\nassert 'installed' in auth_pb2.__file__"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environ, cwd=stubs, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert (ran.stdout, ran.returncode) == ("Hello, world!", 0), ran.stderr
+    balance = balance_of(services, account.account_id)
+    assert (balance.balance_nanos, balance.held_nanos) == (CREDIT_NANOS - CHAT_NANOS, 0)
+
+
+def test_callers_and_admins_can_look_around(house: House, log: Log) -> None:
+    for identity in ("caller/reports", "admin"):
+        tls = house.certificates_of(identity, log).current()
+        with open_sync_channel(house.environ["LEGATO_METERING_ADDRESS"], tls, "metering") as channel:
+            found: Any = ProtoReflectionDescriptorDatabase(channel)
+            assert "legato.metering.v1.MeteringService" in found.get_services()
+            [service] = found.FindFileContainingSymbol("legato.metering.v1.MeteringService").service[:1]
+            assert "GetBalance" in {method.name for method in service.method}
+
+
+def test_package_of_stubs_has_the_version_of_the_service() -> None:
+    own, whole = (tomllib.loads((ROOT / path).read_text()) for path in ("protos/pyproject.toml", "pyproject.toml"))
+    assert own["project"]["version"] == whole["project"]["version"]
+    assert set(own["project"]["dependencies"]) <= set(whole["project"]["dependencies"])
