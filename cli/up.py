@@ -49,6 +49,7 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
     drain_s: Annotated[float, msgspec.Meta(ge=0)] = 8.0
+    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     # A process that dies again and again is started later each time, but never later than this.
     longest_restart_delay_s: Annotated[float, msgspec.Meta(ge=0)] = Timing.longest_delay_s
 
@@ -119,7 +120,10 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
             logs=data / "logs",
             log=Log("up", log_file),
             say=_say,
-            timing=Timing(grace_s=settings.drain_s + CLOSING_S, longest_delay_s=settings.longest_restart_delay_s),
+            timing=Timing(
+                grace_s=settings.drain_delay_s + settings.drain_s + CLOSING_S,
+                longest_delay_s=settings.longest_restart_delay_s,
+            ),
             on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
         )
         try:

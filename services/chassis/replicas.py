@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import socket
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -10,7 +11,9 @@ from services.chassis.errors import unavailable
 from services.chassis.log import Log
 from services.chassis.settings import SettingsError
 
-RESOLVE_EVERY_S = 5.0
+# Where one is away every second: in a rollout another has taken its place, and the next may be about to leave.
+RESOLVE_SOON_S = 1.0
+RESOLVE_EVERY_TURNS = 5
 
 
 class Replica(Protocol):
@@ -68,10 +71,15 @@ class Replicas(Generic[ReplicaT]):
             return usable[0][1]
         return max(usable, key=lambda pair: hashlib.blake2b(f"{account_id} {pair[0]}".encode()).digest())[1]
 
+    @property
+    def _is_complete(self) -> bool:
+        return all(replica.usable for replica in self._replicas.values())
+
     async def _keep_resolving(self) -> None:
-        while True:
-            await asyncio.sleep(RESOLVE_EVERY_S)
-            await self._resolve()
+        for turn in itertools.count(1):
+            await asyncio.sleep(RESOLVE_SOON_S)
+            if turn % RESOLVE_EVERY_TURNS == 0 or not self._is_complete:
+                await self._resolve()
 
     async def _resolve(self) -> None:
         found: set[str] = set()

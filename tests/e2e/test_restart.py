@@ -67,6 +67,16 @@ def test_answer_that_outlasts_the_end_of_its_edge_is_told_so(restarted: Service,
     assert restarted.audit() == []
 
 
+def test_client_whose_connection_was_closed_in_between_does_not_notice(restarted: Service, upstream: Upstream) -> None:
+    api_key = restarted.new_key(restarted.new_account())
+    with openai.OpenAI(base_url=restarted.base_url, api_key=api_key) as client:
+        assert client.models.list().data
+        restarted.kill("edge-1", signal.SIGTERM)
+        answer = client.chat.completions.create(model="mezzo", messages=QUESTION)
+        assert answer.choices[0].message.content == "Hello, world!"
+    assert len(upstream.requests) == 1
+
+
 class Traffic:
     """Streams one chat after the other on a few threads, whatever happens to them."""
 

@@ -338,6 +338,15 @@ async def test_server_that_goes_away_takes_no_new_calls_and_finishes_the_old(
     assert pieces == 3
 
 
+async def test_drain_waits_until_every_client_has_heard_of_it(client: ExchangeClient, talker: Talker) -> None:
+    """So whatever was opened before that is known, and nothing is opened after."""
+    async with asyncio.timeout(5):
+        await ask(client, "open")
+        assert client.usable
+        await talker.exchange.drain()
+    assert not client.usable
+
+
 async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, client: ExchangeClient) -> None:
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)

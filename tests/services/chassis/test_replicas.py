@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from services.chassis import replicas as replicas_module
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
@@ -96,6 +97,32 @@ async def test_host_stands_for_all_its_machines(log: Log) -> None:
         await replicas.start()
     assert "127.0.0.1:7001" in made
     await replicas.close()
+
+
+async def test_one_that_takes_the_place_of_another_is_found_soon(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, asked = {"10.0.0.1:7001"}, 0
+
+    async def resolve(address: str) -> set[str]:
+        nonlocal asked
+        asked += 1
+        return set(listed)
+
+    monkeypatch.setattr(replicas_module, "_resolve", resolve)
+    monkeypatch.setattr(replicas_module, "RESOLVE_SOON_S", 0.001)
+    monkeypatch.setattr(replicas_module, "RESOLVE_EVERY_TURNS", 1_000_000)
+    replicas = Replicas("test", "router:7001", Replica, log)
+    await replicas.start()
+    old = replicas.least_loaded()
+    listed = {"10.0.0.2:7001"}
+    await asyncio.sleep(0.05)
+    assert asked == 1
+    old.usable = False
+    async with asyncio.timeout(5):
+        while replicas.in_order()[0] is old:
+            await asyncio.sleep(0.001)
+    assert replicas.least_loaded().address == "10.0.0.2:7001"
+    await replicas.close()
+    assert old.closed
 
 
 @pytest.mark.parametrize("addresses", ["router", "router:", ":7002", "router:http", "unix:/a,router:99999"])
