@@ -14,6 +14,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
 from services.chassis.operations import serve_operations
+from services.chassis.otlp import tracing_to
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import HealthServer, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
@@ -26,9 +27,12 @@ async def main() -> None:
     stop = asyncio.create_task(wait_for_stop())
     listener = open_listener(settings)
     health = HealthServer(settings.edge_health_listen or private_listen(settings.data, "edge"))
-    registry = new_registry()
+    clock, registry = SystemClock(), new_registry()
     async with contextlib.AsyncExitStack() as opened:
-        edge = await opened.enter_async_context(assembled(settings, SystemClock(), log, registry))
+        tracer = opened.enter_context(
+            tracing_to(settings.otlp_endpoint, "edge", clock, log, registry, settings.trace_ratio)
+        )
+        edge = await opened.enter_async_context(assembled(settings, clock, log, registry, tracer))
         operations = serve_operations(settings.edge_operations_listen, registry, log, edge.readiness.missing)
         await opened.enter_async_context(operations)
         if await _done_before(stop, edge.recover()):

@@ -15,6 +15,7 @@ from edge.bodies import ClientGone
 from edge.chat_endpoint import ChatEndpoint
 from edge.cors import Cors
 from edge.errors import error_body, error_headers
+from edge.metrics import ChatMetrics
 from edge.principals import Principal, Scope
 from edge.receipts import receipt
 from edge.responses import send_error, send_nothing
@@ -31,6 +32,7 @@ class Edge:
 
     def __init__(self, chat: ChatEndpoint, cors: Cors, log: Log) -> None:
         self._chat = chat
+        self._metrics = chat.surroundings.metrics
         self._cors = cors
         self._log = log
         self._others = make_app(chat)
@@ -48,9 +50,11 @@ class Edge:
         except ClientGone:
             pass
         except LegatoError as error:
+            self._metrics.refused(error.reason)
             await send_error(answer.send, error)
         except Exception as error:
             self._log.failure("request.failed", error, request_id=request_id)
+            self._metrics.refused(Reason.INTERNAL)
             if not answer.has_begun:
                 await send_error(answer.send, internal_error())
 
@@ -63,6 +67,7 @@ class Edge:
         if refusal is None:
             return None
         error, rates = refusal
+        self._metrics.refused(error.reason)
         identity = (b"x-request-id", new_request_id().encode())
         headers = [*error_headers(error), *rates, identity, *self._cors.headers(scope)]
         return error.wire.http_status, headers, error_body(error)
@@ -136,24 +141,28 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     async def refuse() -> Response:
         raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
 
-    _tell_errors(app)
+    _tell_errors(app, chat.surroundings.metrics)
     return app
 
 
-def _tell_errors(app: FastAPI) -> None:
+def _tell_errors(app: FastAPI, metrics: ChatMetrics) -> None:
+    def told(error: LegatoError) -> Response:
+        metrics.refused(error.reason)
+        return _error(error)
+
     @app.exception_handler(LegatoError)
     async def tell(request: Request, error: LegatoError) -> Response:
-        return _error(error)
+        return told(error)
 
     @app.exception_handler(HTTPException)
     async def reshape(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return _error(_method_not_allowed())
-        return _error(LegatoError(Reason.NOT_FOUND, "There is nothing at this address."))
+            return told(_method_not_allowed())
+        return told(LegatoError(Reason.NOT_FOUND, "There is nothing at this address."))
 
     @app.exception_handler(Exception)
     async def hide(request: Request, error: Exception) -> Response:
-        return _error(internal_error())
+        return told(internal_error())
 
 
 def _method_not_allowed() -> LegatoError:

@@ -16,7 +16,7 @@ from edge.checkpoints import Checkpoints
 from edge.cors import Cors
 from edge.entrance import Entrance
 from edge.metering import Metering
-from edge.metrics import show_edge
+from edge.metrics import ChatMetrics, show_edge
 from edge.models import Models
 from edge.principals import Principals
 from edge.readiness import Readiness
@@ -28,6 +28,7 @@ from edge.strangers import Strangers
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import Clock
 from services.chassis.log import Log
+from services.chassis.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Assembly:
 
 @contextlib.asynccontextmanager
 async def assembled(
-    settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry
+    settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry, tracer: Tracer | None = None
 ) -> AsyncIterator[Assembly]:
     services = Services(
         settings.address("auth"),
@@ -68,7 +69,16 @@ async def assembled(
     strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = Saturation(clock, settings.edge_queueing_s)
     surroundings = Surroundings(
-        metering, journals.own, services.routers, saturation, settings.stream_life_s, settings.keepalive_s, clock, log
+        metering,
+        journals.own,
+        services.routers,
+        saturation,
+        settings.stream_life_s,
+        settings.keepalive_s,
+        clock,
+        log,
+        ChatMetrics(registry),
+        tracer,
     )
     entrance = Entrance(principals, strangers, saturation, metering)
     chat = ChatEndpoint(entrance, models, Bodies(), surroundings)

@@ -12,18 +12,21 @@ from edge.hold import Hold
 from edge.journal import Journal
 from edge.keepalive import Keepalive
 from edge.metering import Metering
+from edge.metrics import OPERATION, OUTCOMES, ChatMetrics
 from edge.replies import Reply
 from edge.requests import ChatBody
 from edge.saturation import Saturation
 from edge.services import ChatCall, RouterReplica
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
+from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
+from services.chassis.tracing import Tracer
 
 # The edge counts no tokens. It guesses, and the router, who counts, asks for more where that is too low.
 UNSEEN_PROMPT_TOKENS = 128
@@ -43,6 +46,9 @@ class Surroundings:
     keepalive_s: float
     clock: Clock
     log: Log
+    metrics: ChatMetrics
+    # None: nothing is traced.
+    tracer: Tracer | None = None
 
 
 class Chat:
@@ -67,7 +73,8 @@ class Chat:
         self._keepalive = Keepalive(self._delivery.keep_alive, surroundings.keepalive_s)
         self._call: ChatCall | None = None
         self._growth: asyncio.Task[None] | None = None
-        self._began_at_s = surroundings.clock.elapsed_s()
+        self._began_at_s = visit.laps.end(surroundings.metrics.body)
+        self._first_piece_at_s: float | None = None
         self._client_gone = False
         self._over = False
 
@@ -116,19 +123,7 @@ class Chat:
                 self._growth.cancel()
             if self._call is not None:
                 self._call.cancel()
-            self._surroundings.log.info(
-                "chat.ended",
-                request_id=self._request_id,
-                account_id=self._visit.principal.account_id,
-                key_id=self._visit.principal.key_id,
-                class_id=self._class_id,
-                stream=self._body.stream,
-                tools=bool(self._body.tools_json),
-                end=metering_pb.End.Name(end).removeprefix("END_").lower(),
-                prompt_tokens=counted.prompt_tokens,
-                completion_tokens=counted.completion_tokens,
-                duration_ms=round(self._age_s() * 1000, 1),
-            )
+            self._tell(end, counted)
 
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
@@ -136,6 +131,7 @@ class Chat:
         if self._body.stream:
             self._keepalive.start()
         call, response = await self._route(self._opening(grant))
+        self._first_piece_at_s = self._visit.laps.end(self._surroundings.metrics.first_piece)
         self._keepalive.stop()
         while True:
             self._visit.standing.raise_if_refused()
@@ -148,9 +144,9 @@ class Chat:
             response = await self._next_response(call)
 
     async def _reserve(self) -> router.Grant:
-        asked_at_s = self._surroundings.clock.elapsed_s()
         grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens, self._claim)
-        self._surroundings.saturation.note_reserve(self._surroundings.clock.elapsed_s() - asked_at_s)
+        held_at_s = self._visit.laps.end(self._surroundings.metrics.reserve)
+        self._surroundings.saturation.note_reserve(held_at_s - self._began_at_s)
         return grant
 
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
@@ -222,12 +218,47 @@ class Chat:
         self._keepalive.stop()
         self._delivery.settle(end)
         if self._delivery.is_open:
+            self._surroundings.metrics.refused(error.reason)
+            self._visit.laps.refused(error)
             await self._delivery.fail(error)
             return
         if self._claim is not None:
             # Whoever repeats the request at once, at whatever edge, must find its key free.
             await self._surroundings.metering.acknowledged(self._request_id)
         raise error
+
+    def _tell(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
+        """Whoever looks: the log, Prometheus and, if it is traced, the trace."""
+        surroundings, laps, principal = self._surroundings, self._visit.laps, self._visit.principal
+        first_piece_s = None
+        if self._first_piece_at_s is not None:
+            laps.end(surroundings.metrics.relay)
+            first_piece_s = self._first_piece_at_s - laps.began_s
+        took_s = surroundings.clock.elapsed_s() - laps.began_s
+        surroundings.metrics.ended(self._class_id, end, took_s, first_piece_s, counted)
+        surroundings.log.info(
+            "chat.ended",
+            request_id=self._request_id,
+            account_id=principal.account_id,
+            key_id=principal.key_id,
+            class_id=self._class_id,
+            stream=self._body.stream,
+            tools=bool(self._body.tools_json),
+            end=OUTCOMES[end],
+            prompt_tokens=counted.prompt_tokens,
+            completion_tokens=counted.completion_tokens,
+            duration_ms=round(took_s * 1000, 1),
+            **({} if laps.span is None else {"trace_id": laps.span.trace_id}),
+        )
+        if laps.span is not None:
+            laps.span.name = f"{OPERATION} {self._class_id}"
+            laps.span.attributes |= {
+                "gen_ai.request.model": self._class_id,
+                "gen_ai.usage.input_tokens": counted.prompt_tokens,
+                "gen_ai.usage.output_tokens": counted.completion_tokens,
+                "legato.stream": self._body.stream,
+                "legato.end": OUTCOMES[end],
+            }
 
     def _age_s(self) -> float:
         """Counted from before credit was held."""

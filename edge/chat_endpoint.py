@@ -8,6 +8,7 @@ from edge.chat import Chat, Surroundings
 from edge.cycle import WHEN_GONE
 from edge.entrance import INFERENCE, Entrance, Visit
 from edge.idempotency import claim_in
+from edge.laps import Laps, traced_laps
 from edge.models import Models
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import decode_chat
@@ -26,14 +27,21 @@ class ChatEndpoint:
     surroundings: Surroundings
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
+        clock, metrics, tracer = self.surroundings.clock, self.surroundings.metrics, self.surroundings.tracer
+        laps = Laps(clock) if tracer is None else traced_laps(clock, tracer, scope["headers"], request_id)
         try:
             principal = await self.entrance.identify(scope, INFERENCE)
+            laps.end(metrics.auth)
             with self.entrance.standing(principal) as standing, self.entrance.place(principal):
                 admission = await self.entrance.take(principal, scope)
-                await self._serve(scope, receive, send, request_id, Visit(principal, standing, admission))
+                laps.end(metrics.rate)
+                await self._serve(scope, receive, send, request_id, Visit(principal, standing, admission, laps))
         except LegatoError as error:
             # It was not let in.
+            self._note_refusal(error, laps)
             await send_error(send, error, await self.entrance.rates(scope, error))
+        finally:
+            laps.close()
 
     async def _serve(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> None:
         admission = visit.admission
@@ -41,12 +49,17 @@ class ChatEndpoint:
             chat = await self._open(scope, receive, send, request_id, visit)
             await chat.run_while_heard(scope[WHEN_GONE])
         except LegatoError as error:
+            self._note_refusal(error, visit.laps)
             if error.reason in TAKES_NOTHING:
                 admission.give_back()
             await send_error(send, error, admission.headers)
         finally:
             # Where no chat came of it, no tokens were used.
             admission.use(0)
+
+    def _note_refusal(self, error: LegatoError, laps: Laps) -> None:
+        self.surroundings.metrics.refused(error.reason)
+        laps.refused(error)
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
         given = await self.bodies.read(scope, receive)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from edge.asgi import Headers, HttpScope
 from edge.bodies import announced_tokens
+from edge.laps import Laps
 from edge.metering import Metering
 from edge.principals import Principal, Principals, Scope
 from edge.rates import Admission
@@ -24,6 +25,7 @@ class Visit:
     principal: Principal
     standing: Standing
     admission: Admission
+    laps: Laps
 
 
 class Entrance:

@@ -1,8 +1,10 @@
 """The steps of one chat, one after the other: each begins where the last one ended."""
 
-from edge.metrics import Step
+from edge.asgi import Headers
+from edge.metrics import OPERATION, PROVIDER, Step
 from services.chassis.clock import Clock
-from services.chassis.tracing import Span
+from services.chassis.errors import LegatoError
+from services.chassis.tracing import Span, Tracer, work_on
 
 
 class Laps:
@@ -22,3 +24,25 @@ class Laps:
             self.span.child(step.name, began_s=self._lap_began_s).end(now_s)
         self._lap_began_s = now_s
         return now_s
+
+    def refused(self, error: LegatoError) -> None:
+        if self.span is not None:
+            self.span.attributes["error.type"] = error.reason
+            self.span.attributes["http.response.status_code"] = error.wire.http_status
+
+    def close(self) -> None:
+        if self.span is not None:
+            self.span.end()
+
+
+def traced_laps(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> Laps:
+    """Of a chat that may be traced, as part of the trace that its client has begun."""
+    traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
+    span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
+    if span is not None:
+        work_on(span)
+        span.attributes["gen_ai.operation.name"] = OPERATION
+        span.attributes["gen_ai.provider.name"] = PROVIDER
+        span.attributes["http.request.method"] = "POST"
+        span.attributes["legato.request_id"] = request_id
+    return Laps(clock, span)

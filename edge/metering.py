@@ -18,6 +18,7 @@ from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.replicas import Replicas
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -39,6 +40,8 @@ class Metering:
         self._settlements: dict[str, asyncio.Task[None]] = {}
         self._corrections: set[asyncio.Task[None]] = set()
         self._last_rates = LastRates(clock)
+        # How long they took, for whoever looks.
+        self.settlement_times_s = Histogram(STEP_BOUNDS_S)
 
     @property
     def pending(self) -> int:
@@ -153,6 +156,7 @@ class Metering:
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
     async def _resolve_until_answered(self, slot: Slot, acknowledged: str) -> None:
+        began_s = self._clock.elapsed_s()
         method, request, response_type = _resolution(slot)
         failpoints.hit("edge.settling" if slot.basis else "edge.voiding")
         failures = 0
@@ -169,6 +173,7 @@ class Metering:
             if failures % 20 == 1:
                 self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
             await asyncio.sleep(SETTLE_AGAIN_AFTER_S[min(failures, len(SETTLE_AGAIN_AFTER_S)) - 1])
+        self.settlement_times_s.observe(self._clock.elapsed_s() - began_s)
         failpoints.hit(acknowledged if slot.basis else "edge.voided")
         slot.free()
         failpoints.hit("edge.freed")

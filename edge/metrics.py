@@ -70,8 +70,8 @@ class ChatMetrics:
         steps = histograms(
             registry, "legato_step_duration_seconds", "How long each step of a chat took.", ["step"], STEP_BOUNDS_S
         )
-        self.auth, self.rate, self.body, self.reserve, self.first_piece, self.rest, self.settle = (
-            Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "rest", "settle")
+        self.auth, self.rate, self.body, self.reserve, self.first_piece, self.relay = (
+            Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "relay")
         )
         self._durations_s = histograms(
             registry,
@@ -167,4 +167,11 @@ def show_edge(
         "legato_settlements_pending",
         "Chats that have ended and whose settlement metering has not acknowledged.",
         lambda: metering.pending,
+    )
+    histograms_of(
+        registry,
+        "legato_settlement_duration_seconds",
+        "From a chat's end until metering has acknowledged what it used.",
+        [],
+        lambda: [([], metering.settlement_times_s)],
     )

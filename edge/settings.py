@@ -47,6 +47,10 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    otlp_endpoint: str = ""
+    # Which part of the chats is traced.
+    trace_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     debug: bool = False
 
     def address(self, service: str) -> str:

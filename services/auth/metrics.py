@@ -18,7 +18,7 @@ def show_auth(auth: Auth, registry: CollectorRegistry) -> None:
     gauge(registry, "legato_watches", "Edges that are kept up to date about keys.", lambda: watches.count)
     gauge(
         registry,
-        "legato_watch_reads",
-        "Whether the last read of what changed about keys succeeded. While none does, edges lose their leases.",
+        "legato_keys_readable",
+        "Whether auth could read at last what changed about keys. While it cannot, edges trust nothing that they remember.",
         lambda: watches.can_read,
     )

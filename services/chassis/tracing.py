@@ -10,8 +10,7 @@ for words of ours. `otlp.py` takes the spans away.
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from enum import IntEnum
 from typing import Final
@@ -120,14 +119,9 @@ def current_span() -> Span | None:
     return _current.get()
 
 
-@contextmanager
-def working_on(span: Span) -> Iterator[None]:
-    """Whatever is done inside, and by tasks that are made inside, is done for it."""
-    token = _current.set(span)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def work_on(span: Span) -> None:
+    """From here on whatever this task does, and the tasks that it makes, is done for it."""
+    _current.set(span)
 
 
 def read_traceparent(header: str) -> tuple[str, str] | None:

@@ -8,10 +8,13 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
+from prometheus_client import CollectorRegistry
 
 from edge.chat import Chat, Surroundings
 from edge.entrance import Visit
 from edge.journal import OPEN, SEAL
+from edge.laps import Laps
+from edge.metrics import ChatMetrics
 from edge.rates import Admission
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import ChatBody
@@ -46,7 +49,9 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         self.openings: list[pb.ChatOpen] = []
         self._script = script
         self._chat = StreamMethod(pb.ChatRequest, self._serve)
-        self._exchange = ExchangeServer("legato.router.v1.RouterService", {"Chat": self._chat}, pb.ExchangeResponse, log)
+        self._exchange = ExchangeServer(
+            "legato.router.v1.RouterService", {"Chat": self._chat}, pb.ExchangeResponse, log
+        )
 
     async def _serve(self, conversation: Conversing) -> None:
         self.openings.append((await conversation.receive()).open)
@@ -123,8 +128,9 @@ class Room:
             keepalive_s,
             clock,
             self._log,
+            ChatMetrics(CollectorRegistry()),
         )
-        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission)
+        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])

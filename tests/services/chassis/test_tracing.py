@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from services.chassis.tracing import Kind, Span, Tracer, current_span, read_traceparent, working_on
+from services.chassis.tracing import Kind, Span, Tracer, current_span, read_traceparent, work_on
 from tests.fakes import FakeClock
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -97,8 +97,10 @@ async def test_tasks_know_what_they_work_on_and_others_do_not(tracer: Tracer) ->
     async def look() -> Span | None:
         return current_span()
 
-    with working_on(span):
-        inside = asyncio.create_task(look())
+    async def work() -> Span | None:
+        work_on(span)
+        return await asyncio.create_task(look())
+
+    assert await asyncio.create_task(work()) is span
     assert current_span() is None
-    assert await inside is span
     assert await asyncio.create_task(look()) is None
