@@ -33,6 +33,8 @@ from services.metering.valkey import ValkeyLimiter
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
+# Longer than it takes under any load worth the name until somebody asks for credit, and shorter than anybody notices.
+SETTLEMENT_PATIENCE_S = 0.01
 # An operation takes milliseconds; only a database that hangs takes longer.
 DRAIN_S = 3.0
 # For calls that came by themselves.
@@ -55,7 +57,8 @@ async def main() -> None:
         prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
-        writer = Writer(database, prices, settings.stream_life_s + settings.hold_grace_s, log)
+        hold_life_s = settings.stream_life_s + settings.hold_grace_s
+        writer = Writer(database, prices, hold_life_s, log, patience_s=SETTLEMENT_PATIENCE_S)
         opened.push_async_callback(writer.close)
         limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
         if settings.valkey_url:

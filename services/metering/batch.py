@@ -1,7 +1,9 @@
 """The one writer. Operations gather while the last commit is under way, and go into the next one together.
 
-There are no timers: alone, an operation goes at once; under load, batches form by themselves, and a disk sync is shared
-by all that wait. Callers hold a future and nothing else, so one who leaves cannot reach into a transaction.
+An operation that somebody waits for goes at once when it is alone; under load, batches form by themselves, and a disk
+sync is shared by all that wait. What only tells how a request went on has the time to wait a little for company: most
+of a batch's cost is paid once. Callers hold a future and nothing else, so one who leaves cannot reach into a
+transaction.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from services.chassis.errors import LegatoError, Reason, internal_error, unavail
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.metering.holds import UnmatchedSettlement
-from services.metering.operations import AnswerT, Operation
+from services.metering.operations import AnswerT, Checkpoint, Operation, Settle, Void
 from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
@@ -25,6 +27,8 @@ ReplyT = TypeVar("ReplyT")
 BATCH_MOST: Final = 256
 # Beyond this the database is too far behind for an answer to be of use.
 WAITING_MOST: Final = 10_000
+# No client waits for the answers to these. They are repeated until they are answered, whatever becomes of us.
+PATIENT: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
 
 
 class _Waiting(NamedTuple):
@@ -34,13 +38,18 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    def __init__(self, database: Database, prices: Prices, life_s: float, log: Log) -> None:
-        """`life_s` is how long a hold lives before it may be swept."""
+    def __init__(self, database: Database, prices: Prices, life_s: float, log: Log, *, patience_s: float = 0.0) -> None:
+        """`life_s` is how long a hold lives before it may be swept; `patience_s` is how long an operation that nobody
+        waits for may wait for company."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
+        self._patience_s = patience_s
         self._waiting: deque[_Waiting] = deque()
+        # Whether something among what waits is not to wait any longer.
+        self._is_urged = False
+        self._end_of_patience: asyncio.TimerHandle | None = None
         self._drain: asyncio.Task[None] | None = None
         # For whoever looks: what became of operations, by their kind and by why they were refused, if they were; how
         # many there were in each batch, and how long it took to write it.
@@ -60,20 +69,36 @@ class Writer:
             future.set_exception(unavailable("Metering"))
             return future
         self._waiting.append(_Waiting(operation, reply, future))
-        if self._drain is None:
-            self._drain = asyncio.create_task(self._write_all())
+        if type(operation) not in PATIENT or not self._patience_s:
+            self._urge()
+        elif self._drain is None:
+            self._wait_for_company()
         return future
 
     async def close(self) -> None:
         """Waits until everything that was submitted is written."""
+        self._urge()
         if self._drain is not None:
             await self._drain
+
+    def _urge(self) -> None:
+        self._is_urged = True
+        if self._end_of_patience is not None:
+            self._end_of_patience.cancel()
+            self._end_of_patience = None
+        if self._drain is None:
+            self._drain = asyncio.create_task(self._write_all())
+
+    def _wait_for_company(self) -> None:
+        if self._end_of_patience is None:
+            self._end_of_patience = asyncio.get_running_loop().call_later(self._patience_s, self._urge)
 
     async def _write_all(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._waiting:
+            while self._waiting and self._is_urged:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
+                self._is_urged = bool(self._waiting)
                 began_s = loop.time()
                 outcomes = await self._write([waiting.operation for waiting in batch])
                 self.batch_sizes.observe(len(batch))
@@ -82,6 +107,8 @@ class Writer:
                     self._resolve(waiting, outcome)
         finally:
             self._drain = None
+            if self._waiting:
+                self._wait_for_company()
 
     async def _write(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         try:

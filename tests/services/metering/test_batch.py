@@ -1,6 +1,6 @@
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -191,3 +191,56 @@ def random_operation(dice: random.Random) -> Operation[Any]:
         adjust(dice.randint(-500, 500), adjustment_id=f"adjustment-{number}"),
     ]
     return dice.choices(choices, weights=[5, 2, 3, 2, 1, 1])[0]
+
+
+@pytest.fixture
+async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
+    """As if it would wait for ever."""
+    writer = Writer(database, prices, LIFE_S, log, patience_s=3600.0)
+    yield writer
+    await writer.close()
+
+
+async def test_settlement_waits_for_an_operation_that_somebody_waits_for(database: Database, patient: Writer) -> None:
+    await ask_all(patient, grant(1_000), reserve(1), reserve(2))
+    telling: list[asyncio.Future[Any]] = [
+        ask(patient, settle(1, completion=3)),
+        ask(patient, void(2)),
+        ask(patient, checkpoint(3, completion=1)),
+    ]
+    await asyncio.sleep(0.05)
+    assert not any(told.done() for told in telling)
+    assert (await account_in(database)).balance_nanos == 1_000
+    reserved = await ask(patient, reserve(4))
+    # It found what they left, in the same batch.
+    assert all(told.done() for told in telling)
+    assert reserved.free_nanos == 970 - reserved.held_nanos
+    assert patient.waiting == 0
+
+
+async def test_settlement_that_came_while_a_batch_was_written_waits_too(patient: Writer) -> None:
+    await ask_all(patient, grant(1_000), reserve(1))
+    reserving = ask(patient, reserve(2))
+    await asyncio.sleep(0)
+    settling = ask(patient, settle(1))
+    await reserving
+    await asyncio.sleep(0.05)
+    assert not settling.done()
+    await ask(patient, extend(2, 0))
+    assert settling.done()
+
+
+async def test_settlement_that_finds_no_company_is_written_all_the_same(
+    database: Database, prices: Prices, log: Log
+) -> None:
+    writer = Writer(database, prices, LIFE_S, log, patience_s=0.01)
+    await ask_all(writer, grant(1_000), reserve(1))
+    assert await ask(writer, settle(1, completion=3)) == Settled(30, 0)
+
+
+async def test_writer_that_closes_leaves_nothing_waiting(database: Database, patient: Writer) -> None:
+    await ask_all(patient, grant(1_000), reserve(1))
+    settling = ask(patient, settle(1, completion=3))
+    await patient.close()
+    assert settling.done()
+    assert (await account_in(database)).balance_nanos == 970
