@@ -7,6 +7,8 @@ Here a limit that is set is a number in a set; the loop has one timer, for the e
 import asyncio
 import math
 from collections.abc import Callable
+from types import TracebackType
+from typing import cast
 
 
 class Deadlines:
@@ -21,6 +23,10 @@ class Deadlines:
     def new(self, on_passed: Callable[[], None]) -> "Deadline":
         """One that is not set yet; it may be set and cleared any number of times."""
         return Deadline(self, on_passed)
+
+    def limit(self, limit_s: float, error: Exception) -> "Limit":
+        """For what the current task does inside of it: it is cancelled when the time is over, and leaves as `error`."""
+        return Limit(self, limit_s, error)
 
     def now_s(self) -> float:
         return self._loop.time()
@@ -64,5 +70,34 @@ class Deadline:
         self.at_s = at_s
         self._deadlines.add(self)
 
+    def set_within(self, limit_s: float) -> None:
+        self.set(self._deadlines.now_s() + limit_s)
+
     def clear(self) -> None:
         self._deadlines.discard(self)
+
+
+class Limit:
+    __slots__ = ("_cancelled_before", "_deadline", "_error", "_has_passed", "_limit_s", "_task")
+
+    def __init__(self, deadlines: Deadlines, limit_s: float, error: Exception) -> None:
+        self._deadline = deadlines.new(self._on_passed)
+        self._limit_s = limit_s
+        self._error = error
+        self._has_passed = False
+
+    def __enter__(self) -> None:
+        # Only a task can wait, and so take too long.
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._cancelled_before = self._task.cancelling()
+        self._deadline.set_within(self._limit_s)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._deadline.clear()
+        # Somebody else may have cancelled the task as well: that counts for more.
+        if self._has_passed and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+            raise self._error from None
+
+    def _on_passed(self) -> None:
+        self._has_passed = True
+        self._task.cancel()

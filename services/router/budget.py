@@ -1,7 +1,6 @@
 """How many chats may be asked once more elsewhere, at a time: where everything fails, asking again makes it worse."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 # Of the chats that wait for the first piece of an answer.
@@ -11,26 +10,25 @@ LEAST_RETRIES: Final = 3
 
 class RetryBudget:
     def __init__(self) -> None:
-        self._waiting = 0
-        self._retries = 0
+        # Around all that is done for one chat until its answer begins.
+        self.waiting = _Inside()
+        self.retry = _Inside()
 
     @property
     def is_spent(self) -> bool:
-        return self._retries >= max(LEAST_RETRIES, RETRY_SHARE * self._waiting)
+        return self.retry.count >= max(LEAST_RETRIES, RETRY_SHARE * self.waiting.count)
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Around all that is done for one chat until its answer begins."""
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
 
-    @contextmanager
-    def retry(self) -> Iterator[None]:
-        self._retries += 1
-        try:
-            yield
-        finally:
-            self._retries -= 1
+class _Inside:
+    """Counts those who are inside of it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.count -= 1

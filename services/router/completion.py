@@ -1,14 +1,13 @@
 """The story of one chat: class, character, model, relay."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
 from services.chassis import failpoints
 from services.chassis.clock import Clock
+from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.router.grants import Allowance, ChatConversation
@@ -51,6 +50,7 @@ class Completions:
         self._clock = clock
         self._log = log
         self._grounding = grounding
+        self._deadlines = Deadlines()
         self._running = 0
 
     async def serve(self, conversation: ChatConversation) -> None:
@@ -97,20 +97,27 @@ class Completions:
             grounded = await self._grounding.ground(chat, prompt, window_tokens, conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
-        with upstream:
+        # Together they may not take longer than this, whoever it is that lets the other wait.
+        limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
+        with upstream, limit:
             started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
-            limit = None if upstream.is_whole else allowance
             story.relay = relay = Relay(
-                conversation, limit, prompt.tokens, started, only_one_call=_wants_one_call(chat.parameters_json)
+                conversation,
+                None if upstream.is_whole else allowance,
+                prompt.tokens,
+                started,
+                only_one_call=_wants_one_call(chat.parameters_json),
             )
-            # Closing the pieces closes the connection they come from, whatever ends the chat.
-            async with _ended_after(self._time_left_s(upstream)), aclosing(upstream.rest) as rest:
+            try:
                 if await relay.pass_on(upstream.first):
-                    async for piece in rest:
+                    async for piece in upstream.rest:
                         # Here, and not where it was sent: the piece before this one has left the process by now.
                         failpoints.hit("router.passed_on")
                         if not await relay.pass_on(piece):
                             break
+            finally:
+                # That closes the connection they come from, whatever ends the chat.
+                await upstream.rest.aclose()
         failpoints.hit("router.finished")
 
     def _time_left_s(self, upstream: Upstream) -> float:
@@ -135,18 +142,6 @@ class Completions:
             reason=story.reason,
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
         )
-
-
-@asynccontextmanager
-async def _ended_after(time_left_s: float) -> AsyncIterator[None]:
-    limit = asyncio.timeout(time_left_s)
-    try:
-        async with limit:
-            yield
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise ProviderError("took too long to answer") from None
 
 
 def _wants_one_call(parameters_json: bytes) -> bool:

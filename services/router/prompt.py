@@ -55,7 +55,7 @@ _tool_call = msgspec.json.Decoder(_ToolCall)
 _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Prompt:
     messages_json: bytes
     tokens: int
@@ -66,9 +66,10 @@ class Prompt:
 
 async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Character) -> Prompt:
     counted = tokens.PatientCount()
-    for piece in tokens.slices_of(tools_json.decode(errors="replace")):
-        if counted.add(piece):
-            await counted.rest()
+    if tools_json:
+        for piece in tokens.slices_of(tools_json.decode(errors="replace")):
+            if counted.add(piece):
+                await counted.rest()
     try:
         messages = await _read(messages_json, counted)
     except (msgspec.DecodeError, UnicodeDecodeError):

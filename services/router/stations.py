@@ -1,8 +1,8 @@
 """The models that the routes lead to, as they are served: where each is, how busy it is and how well it does."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import TracebackType
 
 from services.chassis.clock import Clock
 from services.chassis.log import Log
@@ -54,17 +54,9 @@ class Stations:
             for class_id, targets in routes.classes.items()
         }
 
-    @contextmanager
-    def held(self, class_id: str) -> Iterator[tuple[Station, ...]]:
+    def held(self, class_id: str) -> "_Held":
         """Those of a class, in their order. Their lines stay open meanwhile, whatever becomes of the routes."""
-        stations = self.by_class[class_id]
-        for station in stations:
-            station.line.hold()
-        try:
-            yield stations
-        finally:
-            for station in stations:
-                station.line.let_go()
+        return _Held(self.by_class[class_id])
 
     def _open(self, target: Target, line: Line) -> Station:
         saturation = Saturation(self._clock, self._queueing_tolerated_s, target.concurrency)
@@ -73,3 +65,19 @@ class Stations:
     def _tell(self, target: Target, state: State) -> None:
         event = "target.back" if state is State.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
+
+
+class _Held:
+    __slots__ = ("_stations",)
+
+    def __init__(self, stations: tuple[Station, ...]) -> None:
+        self._stations = stations
+
+    def __enter__(self) -> tuple[Station, ...]:
+        for station in self._stations:
+            station.line.hold()
+        return self._stations
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for station in self._stations:
+            station.line.let_go()

@@ -21,6 +21,7 @@ from services.router.saturation import Visit
 from services.router.stations import Station, Stations
 
 MOST_ATTEMPTS: Final = 3
+_NOTHING: Final = nullcontext()
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class Attempts:
     http_status: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Upstream:
     """A model that has begun to answer. Whoever reads the rest does so inside of it."""
 
@@ -65,7 +66,7 @@ class Targets:
     ) -> Upstream:
         budget = self._budgets[class_id]
         opening = _Opening(chat, prompt, allowance, attempts)
-        with budget.waiting(), self._stations.held(class_id) as stations:
+        with budget.waiting, self._stations.held(class_id) as stations:
             opening.has_choice = len(stations) > 1
             for station in _in_turn(stations):
                 if attempts.count >= self._most_attempts:
@@ -78,7 +79,7 @@ class Targets:
                 is_retry = attempts.count > 0 and station.health.state is not State.CLOSED
                 if is_retry and budget.is_spent:
                     continue
-                with budget.retry() if is_retry else nullcontext():
+                with budget.retry if is_retry else _NOTHING:
                     upstream = await opening.ask(station)
                 if upstream is not None:
                     return upstream

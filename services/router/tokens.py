@@ -86,7 +86,8 @@ class PatientCount:
         self.rest = self._turns.rest
 
     def add(self, piece: str) -> bool:
-        self.tokens += count(piece)
+        if piece:
+            self.tokens += count(piece)
         return self._turns.are_due(len(piece) + CHARACTERS_PER_TEXT)
 
 

@@ -50,7 +50,7 @@ class Surroundings:
     local_model_socket: Path
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Call:
     """One request to a model. All JSON is the client's own, checked; it is sent on as it is."""
 
@@ -64,7 +64,7 @@ class Call:
     stream: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProviderUsage:
     """What the provider counted; None where it said nothing that can be true, which is not zero."""
 

@@ -130,7 +130,10 @@ class Connection(asyncio.Protocol):
 
     def header(self, name: bytes) -> str:
         """By its name in small letters; empty where there is none."""
-        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value.decode("latin-1")
+        return ""
 
     async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
         transport.write(head)

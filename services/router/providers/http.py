@@ -23,7 +23,7 @@ AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Question:
     path: str
     body: bytes

@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from services.chassis.deadlines import Deadlines
 
 
@@ -46,3 +48,39 @@ async def test_limit_may_be_set_again_when_it_has_passed() -> None:
         deadline.set(deadlines.now_s())
         await asyncio.sleep(0.02)
         assert len(passed) == times
+
+
+class TooLate(Exception):
+    pass
+
+
+async def test_work_that_takes_too_long_is_ended_with_the_error_it_was_given() -> None:
+    deadlines = Deadlines()
+    with pytest.raises(TooLate), deadlines.limit(0.01, TooLate()):
+        await asyncio.sleep(60)
+    # The task itself goes on as if nothing had happened.
+    with deadlines.limit(60, TooLate()):
+        await asyncio.sleep(0)
+
+
+async def test_work_that_is_done_in_time_is_left_alone() -> None:
+    deadlines = Deadlines()
+    with deadlines.limit(0.01, TooLate()):
+        await asyncio.sleep(0)
+    with pytest.raises(ValueError), deadlines.limit(0.01, TooLate()):  # noqa: PT011
+        raise ValueError
+    await asyncio.sleep(0.03)
+
+
+async def test_whoever_cancels_the_task_is_obeyed_whatever_the_time() -> None:
+    deadlines = Deadlines()
+
+    async def work() -> None:
+        with deadlines.limit(60, TooLate()):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
