@@ -12,7 +12,8 @@ COPY requirements/uv.lock requirements/run.lock requirements/local-model.lock re
 RUN python -m venv /opt/uv \
     && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/uv.lock \
     && python -m venv --without-pip /opt/legato
-ENV VIRTUAL_ENV=/opt/legato
+# Behind a proxy with an authority of its own, that is believed which the base image or the build brings along.
+ENV VIRTUAL_ENV=/opt/legato UV_SYSTEM_CERTS=1
 
 # What the service runs on, each file checked by its hash. What is of no use at run time is left out then: setuptools, which
 # installs the service itself, packages' own tests, and what only a debugger reads.

@@ -75,8 +75,12 @@ test: lint ## Check everything, on databases that the tests start themselves
 	@$(BIN)/pytest -q -n $(TEST_PROCESSES)
 
 .PHONY: bench
-bench: .venv/dev ## Measure the service on this machine. Options: make bench ARGS="--seconds 20"
+bench: .venv/dev ## Measure the service on this machine (nine minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: .venv/dev ## The same beside LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
+	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: faults
 faults: .venv/dev ## Kill every process at every step, and compare the books (an hour). Options: make faults ARGS="--kills 5 --points edge"
@@ -89,6 +93,14 @@ revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minut
 .PHONY: chaos
 chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+.PHONY: compose-test
+compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
+	@$(BIN)/python -m tests.deploy.compose
+
+.PHONY: kube-test
+kube-test: .venv/dev ## Play the Kubernetes manifests with podman, and use the service
+	@$(BIN)/python -m tests.deploy.kube
 
 # $(call write_lock,NAME,SOURCES)
 UPGRADE ?= --upgrade

@@ -8,24 +8,29 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
+from deploy.make_secrets import make_secrets
 from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
-from services.auth.keys import parse_peppers
 from services.chassis.settings import PREFIX, load
 from services.metering.settings import MeteringSettings
 from services.router.__main__ import RouterSettings
+from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
+from tests.deploy.compose import BASES
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS: dict[str, type[msgspec.Struct]] = {
-    "auth": AuthSettings,
-    "edge": EdgeSettings,
-    "local-model": LocalModelSettings,
-    "metering": MeteringSettings,
-    "router": RouterSettings,
+OURS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "auth": (AuthSettings,),
+    "edge": (EdgeSettings,),
+    "local-model": (LocalModelSettings,),
+    "metering": (MeteringSettings,),
+    "router": (RouterSettings, GroundingSettings),
 }
+# They say what they have to say, and end.
+ONE_SHOT = ("hello", "legato", "secrets")
+SECRETS = "/run/secrets/legato"
 
 
 def environment_of(name: str) -> dict[str, str]:
@@ -34,36 +39,73 @@ def environment_of(name: str) -> dict[str, str]:
     return {variable: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for variable, value in given.items()}
 
 
-def test_the_edge_alone_is_published() -> None:
-    assert [name for name, service in SERVICES.items() if service.get("ports")] == ["edge"]
+def volumes_of(name: str) -> dict[str, str]:
+    """What is mounted where."""
+    mounts = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", mount) for mount in SERVICES[name].get("volumes", [])]
+    return {source: target for source, target, *_ in (mount.split(":") for mount in mounts)}
 
 
-def test_services_meet_on_a_network_that_nobody_else_is_on() -> None:
-    assert COMPOSE["networks"]["backplane"]["internal"] is True
-    for name in ("auth", "metering", "postgres", "valkey"):
-        assert SERVICES[name]["networks"] == ["backplane"]
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    make_secrets(tmp_path)
+    return tmp_path
 
 
-def test_unprotected_tcp_is_switched_on_only_where_somebody_listens() -> None:
-    switched_on = {name for name in OURS if "LEGATO_INSECURE_TCP" in SERVICES[name]["environment"]}
+def test_the_balancer_alone_is_published_and_grafana_to_this_machine() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "grafana"}
+    assert all(
+        port.startswith("${LEGATO_BIND:-127.0.0.1}:") for name in SERVICES for port in SERVICES[name].get("ports", [])
+    )
 
-    assert switched_on == {"auth", "metering", "router"}
+
+def test_nothing_between_containers_is_without_protection() -> None:
+    for name in ("auth", "edge", "legato", "metering", "router"):
+        environment = environment_of(name)
+        assert "LEGATO_INSECURE_TCP" not in environment
+        assert {"LEGATO_TLS_CA", "LEGATO_TLS_CERT", "LEGATO_TLS_KEY"} <= set(environment)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_what_is_set_is_what_the_process_reads(name: str) -> None:
-    kind, environment = OURS[name], environment_of(name)
+def test_what_is_set_is_what_the_process_reads(name: str, secrets: Path) -> None:
+    kinds = OURS[name]
+    # The files are where the container would find them.
+    environment = {
+        variable: value.replace(SECRETS, str(secrets / name)) for variable, value in environment_of(name).items()
+    }
 
     # A misspelt variable would be ignored without a word.
-    assert set(environment) <= {PREFIX + field.name.upper() for field in msgspec.structs.fields(kind)}
-    load(kind, environment)
+    read = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
+    assert {re.sub("_FILE$", "", variable) for variable in environment} <= read
+    for kind in kinds:
+        load(kind, environment)
 
 
-def test_the_pepper_for_trying_out_is_one() -> None:
-    parse_peppers(environment_of("auth")["LEGATO_KEY_PEPPERS"])
+def test_every_secret_has_a_volume_that_its_own_container_alone_mounts(secrets: Path) -> None:
+    made = {path.name for path in secrets.iterdir()}
+    handed_over = {target.removeprefix("/secrets/"): volume for volume, target in volumes_of("secrets").items()}
+    assert set(handed_over) == made
+    for holder, volume in handed_over.items():
+        mounted_by = {name for name in SERVICES if volume in volumes_of(name)} - {"secrets"}
+        assert mounted_by == ({"legato"} if holder == "admin" else set() if holder == "authority" else {holder})
 
 
-@pytest.mark.parametrize("name", OURS)
+def test_secrets_stay_the_same_and_certificates_are_new_on_every_start(secrets: Path) -> None:
+    kept = ("auth/key-peppers", "postgres/password", "metering/valkey-url", "router/grounding-key", "authority/ca.pem")
+    before = {name: (secrets / name).read_text() for name in (*kept, "edge/tls.pem")}
+
+    make_secrets(secrets)
+
+    after = {name: (secrets / name).read_text() for name in before}
+    assert {name for name in before if before[name] != after[name]} == {"edge/tls.pem"}
+
+
+def test_a_secret_is_read_by_its_owner_alone_where_it_is_ours(secrets: Path) -> None:
+    for path in secrets.glob("*/*"):
+        if path.parent.name in ("auth", "edge", "metering", "router", "admin"):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("name", [*OURS, "hello", "legato", "secrets"])
 def test_our_containers_may_change_nothing_and_become_nobody(name: str) -> None:
     service = SERVICES[name]
 
@@ -72,19 +114,42 @@ def test_our_containers_may_change_nothing_and_become_nobody(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges"]
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_every_container_says_whether_it_serves(name: str) -> None:
+def test_one_container_runs_as_root_and_has_no_network() -> None:
+    assert [name for name, service in SERVICES.items() if "user" in service] == ["secrets"]
+    assert SERVICES["secrets"]["network_mode"] == "none"
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name not in ONE_SHOT])
+def test_every_container_says_whether_it_serves_and_comes_back(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
+    assert SERVICES[name]["restart"] == "unless-stopped"
 
 
-def test_every_image_has_a_version() -> None:
-    for service in SERVICES.values():
-        assert ":" in service["image"]
-        assert not service["image"].endswith(":latest")
+def test_every_image_has_a_version_and_the_tests_know_those_they_need() -> None:
+    images = {service["image"] for service in SERVICES.values()}
+    for image in images:
+        assert ":" in image
+        assert not image.endswith(":latest")
+    needed = {
+        service["image"]
+        for service in SERVICES.values()
+        if not set(service.get("profiles", [])) & {"search", "observability"}
+    }
+    others = {image for image in needed if not image.startswith("legato")}
+    [python] = re.findall("^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert {base.removeprefix("docker.io/").removeprefix("library/") for base in BASES} == others | {python}
+    stand_ins = (ROOT / "tests" / "deploy" / "stand_ins" / "make.sh").read_text()
+    assert all(f" {base}\n" in stand_ins for base in BASES)
 
 
 def test_files_that_are_mounted_exist() -> None:
-    for variable, file in (("LEGATO_ROUTES_FILE", "routes.toml"), ("LEGATO_PRICES_FILE", "prices.toml")):
-        source = f"${{{variable}:-./{file}}}"
-        assert any(mount.startswith(source) for service in SERVICES.values() for mount in service.get("volumes", []))
-        assert (ROOT / file).is_file()
+    files = {source for name in SERVICES for source in volumes_of(name) if source.startswith("./")}
+    assert {"./routes.toml", "./prices.toml"} <= files
+    for file in files:
+        assert (ROOT / file).is_file(), file
+
+
+def test_what_starts_besides_is_what_there_is_a_profile_for() -> None:
+    profiles = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
+    assert profiles == {"commands", "local-model", "observability", "search"}
+    assert (ROOT / ".env").read_text().splitlines()[-1] == "COMPOSE_PROFILES=local-model"

@@ -1,0 +1,63 @@
+"""Runs containers for the tests that need them: docker where it works, else podman.
+
+Images are pulled. Where they cannot be, stand-ins are made of Debian's packages (`stand_ins/`).
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STAND_INS = Path(__file__).parent / "stand_ins" / "make.sh"
+# What a build needs where the network is particular, for instance a proxy's authority:
+# BUILD_ARGS="--network=host --volume=/my-ca.crt:/etc/ssl/certs/ca-certificates.crt:ro"
+BUILD_ARGS = shlex.split(os.environ.get("BUILD_ARGS", ""))
+BUILD_TIMEOUT_S = 1800
+TIMEOUT_S = 300
+
+SERVICE_IMAGE = "legato:local"
+MODEL_IMAGE = "legato-local-model:local"
+
+
+def find_engine() -> str:
+    for name in ("docker", "podman"):
+        if shutil.which(name) and subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0:
+            return name
+    sys.exit("There is neither a docker nor a podman that works here.")
+
+
+def run(*command: str, timeout_s: float = TIMEOUT_S, **environ: str) -> str:
+    """What it wrote; says what it runs, and ends everything if that fails."""
+    print(f"$ {shlex.join(command)}", flush=True)
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if ended.returncode:
+        sys.exit(f"{ended.stdout}{ended.stderr}\nexit code {ended.returncode}")
+    return ended.stdout
+
+
+def build_images(engine: str, bases: Sequence[str]) -> None:
+    if engine == "podman" and not all(_is_there(image) for image in bases):
+        run(str(STAND_INS), timeout_s=BUILD_TIMEOUT_S)
+    for target, image in (("service", SERVICE_IMAGE), ("local-model", MODEL_IMAGE)):
+        run(engine, "build", *BUILD_ARGS, "--target", target, "--tag", image, ".", timeout_s=BUILD_TIMEOUT_S)
+        size = run(engine, "image", "inspect", "--format", "{{.Size}}", image)
+        print(f"{image}: {int(size) / 1e6:.0f} MB")
+
+
+def _is_there(image: str) -> bool:
+    def succeeds(*command: str) -> bool:
+        return subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False).returncode == 0
+
+    return succeeds("podman", "image", "exists", image) or succeeds("podman", "pull", "--quiet", image)

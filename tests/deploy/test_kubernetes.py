@@ -1,0 +1,236 @@
+"""The manifests, rendered: valid, restricted, kept in Canada, and in agreement with what the processes read."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import msgspec
+import pytest
+
+from cli.migrate import MigrateSettings
+from edge.settings import EdgeSettings
+from services.auth.__main__ import AuthSettings
+from services.chassis.settings import PREFIX
+from services.metering.settings import MeteringSettings
+from services.router.__main__ import RouterSettings
+from services.router.grounding.settings import GroundingSettings
+from services.router.local_model import LocalModelSettings
+from tests.deploy.kustomize import Resource, render
+from tests.deploy.policies import abroad, careless, containers, environment, name_of, not_restricted, pod_of, workloads
+
+ROOT = Path(__file__).parents[2]
+OVERLAYS = {path.name: render(path) for path in sorted((ROOT / "deploy" / "kubernetes" / "overlays").iterdir())}
+VERSION = "1.34"
+# Their schemas come with what they are for.
+CUSTOM = ("ServiceMonitor",)
+SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "auth": (AuthSettings,),
+    "edge": (EdgeSettings,),
+    "local-model": (LocalModelSettings,),
+    "metering": (MeteringSettings,),
+    "migrate": (MigrateSettings,),
+    "router": (RouterSettings, GroundingSettings),
+}
+# What the command line reads, or what all read.
+READ_BY_ALL = {"LEGATO_DATA", "LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"}
+SECONDS_TO_CLOSE = 20
+
+
+@pytest.fixture(params=OVERLAYS, name="overlay")
+def any_overlay(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def resources(overlay: str) -> list[Resource]:
+    return copy.deepcopy(OVERLAYS[overlay])
+
+
+def container_of(resources: list[Resource], name: str) -> dict[str, Any]:
+    [found] = [container for _, _, container in containers(resources) if container["name"] == name]
+    return found
+
+
+def test_every_manifest_is_valid() -> None:
+    different: list[Resource] = []
+    for resources in OVERLAYS.values():
+        different += [resource for resource in resources if resource not in different]
+    for resource in different:
+        if resource["kind"] not in CUSTOM:
+            kubernetes_validate.validate(resource, VERSION, strict=True)
+
+
+def test_no_two_manifests_have_one_name(resources: list[Resource]) -> None:
+    names = [name_of(resource) for resource in resources]
+    assert len(names) == len(set(names))
+
+
+def test_pods_may_do_nothing_that_they_need_not(resources: list[Resource]) -> None:
+    assert not_restricted(resources) == []
+
+
+def test_images_have_versions_and_containers_limits_and_probes(resources: list[Resource]) -> None:
+    assert careless(resources) == []
+
+
+def test_stores_are_in_canada(overlay: str, resources: list[Resource]) -> None:
+    assert abroad(resources, on_one_machine=overlay == "one-node") == []
+
+
+@pytest.mark.parametrize("variable", ["LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"])
+@pytest.mark.parametrize("region", ["us-east-1", "local", ""])
+def test_a_store_abroad_is_found(variable: str, region: str) -> None:
+    resources = copy.deepcopy(OVERLAYS["production"])
+    [residency] = [resource for resource in resources if resource["metadata"]["name"] == "residency"]
+    residency["data"][variable] = region
+
+    assert any(variable in breach for breach in abroad(resources, on_one_machine=False))
+
+
+def test_a_store_that_may_move_abroad_is_found() -> None:
+    resources = copy.deepcopy(OVERLAYS["production"])
+    [edge] = [resource for resource in resources if name_of(resource) == "Deployment/edge"]
+    del pod_of(edge)["affinity"]
+
+    assert abroad(resources, on_one_machine=False) == ["Deployment/edge/edge: may run outside Canada"]
+
+
+def test_what_is_set_is_what_the_process_reads(resources: list[Resource]) -> None:
+    for name, _, container in containers(resources):
+        if container["name"] not in SETTINGS:
+            continue
+        kinds = SETTINGS[container["name"]]
+        read = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)} | READ_BY_ALL
+        given = {re.sub("_FILE$", "", variable) for variable in environment(container, resources)}
+        assert given <= read, name
+
+
+def test_processes_listen_where_their_ports_say(resources: list[Resource]) -> None:
+    for service, port in (("auth", 7001), ("router", 7002), ("metering", 7003)):
+        container = container_of(resources, service)
+        environ = environment(container, resources)
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports == {"grpc": port, "health": 9091, "operations": 9090}
+        for kind, name in (("", "grpc"), ("_HEALTH", "health"), ("_METRICS", "operations")):
+            assert environ[f"LEGATO_{service.upper()}{kind}_LISTEN"] == f"0.0.0.0:{ports[name]}"
+        assert container["readinessProbe"]["grpc"]["port"] == ports["health"]
+    edge = container_of(resources, "edge")
+    environ = environment(edge, resources)
+    ports = {port["name"]: port["containerPort"] for port in edge["ports"]}
+    assert environ["LEGATO_EDGE_PORT"] == str(ports["http"])
+    assert environ["LEGATO_EDGE_OPERATIONS_LISTEN"] == f"0.0.0.0:{ports['operations']}"
+    assert environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"0.0.0.0:{edge['readinessProbe']['grpc']['port']}"
+
+
+def test_the_edge_finds_every_replica_of_a_service_by_name(resources: list[Resource]) -> None:
+    services = {resource["metadata"]["name"]: resource for resource in resources if resource["kind"] == "Service"}
+    environ = environment(container_of(resources, "edge"), resources)
+    for name in ("auth", "router", "metering"):
+        host, _, port = environ[f"LEGATO_{name.upper()}_ADDRESS"].partition(":")
+        assert services[host]["spec"]["clusterIP"] == "None"
+        assert int(port) in [entry["port"] for entry in services[host]["spec"]["ports"]]
+
+
+def test_services_select_the_pods_of_their_workload(resources: list[Resource]) -> None:
+    labels = [workload["spec"]["template"]["metadata"]["labels"] for workload in workloads(resources)]
+    for resource in resources:
+        if resource["kind"] == "Service":
+            wanted = resource["spec"]["selector"].items()
+            assert len([given for given in labels if wanted <= given.items()]) == 1, name_of(resource)
+
+
+def test_a_rollout_breaks_no_answer(resources: list[Resource]) -> None:
+    for workload in workloads(resources):
+        if workload["metadata"]["name"] not in ("edge", "router"):
+            continue
+        environ = environment(container_of(resources, workload["metadata"]["name"]), resources)
+        drain_s, delay_s = int(environ["LEGATO_DRAIN_S"]), int(environ["LEGATO_DRAIN_DELAY_S"])
+        longest_answer_s = int(environment(container_of(resources, "edge"), resources)["LEGATO_STREAM_LIFE_S"])
+        assert drain_s >= longest_answer_s
+        assert pod_of(workload)["terminationGracePeriodSeconds"] >= delay_s + drain_s + SECONDS_TO_CLOSE
+        assert workload["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_edge_and_metering_agree_on_how_long_an_answer_lives(resources: list[Resource]) -> None:
+    lives = {
+        environment(container_of(resources, name), resources)["LEGATO_STREAM_LIFE_S"] for name in ("edge", "metering")
+    }
+    assert len(lives) == 1
+
+
+def test_metering_knows_how_many_replicas_share_the_limits(resources: list[Resource]) -> None:
+    [metering] = [resource for resource in resources if name_of(resource) == "Deployment/metering"]
+    environ = environment(container_of(resources, "metering"), resources)
+    assert environ["LEGATO_METERING_REPLICAS"] == str(metering["spec"]["replicas"])
+
+
+def test_databases_are_migrated_by_the_job_alone(resources: list[Resource]) -> None:
+    assert container_of(resources, "migrate")["command"] == ["legato", "migrate"]
+    for name in ("auth", "metering", "router"):
+        assert environment(container_of(resources, name), resources)["LEGATO_MIGRATE_AT_START"] == "false"
+
+
+def test_nobody_is_reached_but_by_those_who_are_named(resources: list[Resource]) -> None:
+    policies = {
+        resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"
+    }
+    assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    # The public port of the edge alone is open to all.
+    open_to_all = [
+        (name, [entry["port"] for entry in rule["ports"]])
+        for name, policy in policies.items()
+        for rule in policy.get("ingress", [])
+        if "from" not in rule
+    ]
+    assert open_to_all == [("edge", [8080])]
+    [to_providers, _] = policies["router"]["egress"]
+    assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
+
+
+def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resource]) -> None:
+    budgets = {
+        resource["metadata"]["name"]: resource["spec"]["maxUnavailable"]
+        for resource in resources
+        if resource["kind"] == "PodDisruptionBudget"
+    }
+    assert budgets == {"auth": 1, "edge": 1, "metering": 1, "router": 1}
+    for workload in workloads(resources):
+        if workload["metadata"]["name"] in budgets:
+            spread = pod_of(workload)["topologySpreadConstraints"]
+            assert [entry["topologyKey"] for entry in spread] == [
+                "topology.kubernetes.io/zone",
+                "kubernetes.io/hostname",
+            ]
+
+
+def test_edges_grow_with_live_streams_in_production() -> None:
+    [scaler] = [resource for resource in OVERLAYS["production"] if resource["kind"] == "HorizontalPodAutoscaler"]
+    [edge] = [resource for resource in OVERLAYS["production"] if name_of(resource) == "Deployment/edge"]
+    [metric] = scaler["spec"]["metrics"]
+
+    assert metric["pods"]["metric"]["name"] == "legato_live_streams"
+    # Applied again, the manifest leaves to the autoscaler what is the autoscaler's.
+    assert "replicas" not in edge["spec"]
+
+
+def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> None:
+    guide = (ROOT / "docs" / "kubernetes.md").read_text()
+    for workload in workloads(resources):
+        for volume in pod_of(workload)["volumes"]:
+            if "secret" in volume:
+                assert f"`{volume['secret']['secretName']}`" in guide
+
+
+@pytest.mark.parametrize(
+    ("copy_of", "original"),
+    [
+        ("base/prices.toml", "prices.toml"),
+        ("overlays/one-node/routes.toml", "routes.toml"),
+        ("overlays/production/routes.toml", "routes.example.toml"),
+    ],
+)
+def test_files_that_kustomize_wants_beside_it_are_true_copies(copy_of: str, original: str) -> None:
+    assert (ROOT / "deploy" / "kubernetes" / copy_of).read_text() == (ROOT / original).read_text()

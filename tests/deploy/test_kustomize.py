@@ -1,0 +1,63 @@
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.kustomize import MERGE_KEYS, Resource, read_yaml, render, without_digests
+
+KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
+OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
+TIMEOUT_S = 60
+
+
+def in_order(thing: Any, name: str = "") -> Any:
+    """Where items are told apart by a key, their order says nothing."""
+    if isinstance(thing, dict):
+        return {key: in_order(value, key) for key, value in thing.items()}
+    if not isinstance(thing, list):
+        return thing
+    items = [in_order(item) for item in thing]
+    key = MERGE_KEYS.get(name)
+    # The ports of Services and policies have other keys than those of containers.
+    has_keys = key is not None and all(isinstance(item, dict) and key in item for item in items)
+    return sorted(items, key=lambda item: str(item[key])) if has_keys else items
+
+
+def by_name(resources: list[Resource]) -> dict[tuple[str, str], Any]:
+    return {(resource["kind"], resource["metadata"]["name"]): in_order(resource) for resource in resources}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
+def test_kubectl_renders_what_is_tested_here(overlay: Path) -> None:
+    rendered = subprocess.run(
+        ["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+
+    assert by_name(without_digests(read_yaml(rendered.stdout))) == by_name(render(overlay))
+
+
+def test_a_patch_changes_what_it_names_and_leaves_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text(
+        "namespace: here\nresources: [pod.yaml]\npatchesStrategicMerge: [patch.yaml]\n"
+    )
+    (tmp_path / "pod.yaml").write_text(
+        "{kind: Pod, metadata: {name: a}, spec: {hostNetwork: true, containers: [{name: c, env: ["
+        "{name: X, value: one}, {name: Y, value: two}]}]}}"
+    )
+    (tmp_path / "patch.yaml").write_text(
+        "{kind: Pod, metadata: {name: a}, spec: {hostNetwork: null, containers: [{name: c, env: ["
+        "{name: Y, value: three}]}, {name: d}]}}"
+    )
+
+    [pod] = render(tmp_path)
+
+    assert pod["metadata"] == {"name": "a", "namespace": "here"}
+    assert pod["spec"] == {
+        "containers": [
+            {"name": "c", "env": [{"name": "X", "value": "one"}, {"name": "Y", "value": "three"}]},
+            {"name": "d"},
+        ]
+    }

@@ -1,0 +1,55 @@
+"""What a client sees of a service that runs in containers: openai-python, as anybody would use it."""
+
+import time
+import urllib.error
+import urllib.request
+
+import openai
+
+PATIENCE_S = 180.0
+QUESTION = "Say hello in one short sentence."
+
+
+def wait_until_served(base_url: str) -> None:
+    """Whoever asks without a key is refused, by an edge that knows its services."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            urllib.request.urlopen(f"{base_url}/models", timeout=5)
+        except urllib.error.HTTPError as refusal:
+            if refusal.code == 401:
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < end, f"{base_url} did not answer within {PATIENCE_S:.0f} s"
+        time.sleep(1)
+
+
+def visit(base_url: str, key: str) -> None:
+    client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=5, timeout=120)
+    print("models:", ", ".join(model.id for model in client.models.list()))
+    whole = client.chat.completions.create(
+        model="auto", max_tokens=24, messages=[{"role": "user", "content": QUESTION}]
+    )
+    assert whole.choices[0].message.content
+    assert whole.usage is not None
+    print(f"whole:  {whole.model}, {whole.choices[0].finish_reason}, {whole.usage.completion_tokens} tokens:", end=" ")
+    print(repr(whole.choices[0].message.content))
+    pieces, tokens, finish = [], 0, None
+    stream = client.chat.completions.create(
+        model="mezzo", max_tokens=24, stream=True, messages=[{"role": "user", "content": QUESTION}]
+    )
+    for chunk in stream:
+        for choice in chunk.choices:
+            pieces.append(choice.delta.content or "")
+            finish = choice.finish_reason or finish
+        tokens = chunk.usage.completion_tokens if chunk.usage else tokens
+    assert finish in ("stop", "length")
+    assert tokens > 0
+    print(f"stream: {len(pieces)} chunks, {finish}, {tokens} tokens: {''.join(pieces)!r}")
+    try:
+        openai.OpenAI(base_url=base_url, api_key="sk-legato-wrong", max_retries=0).models.list()
+    except openai.AuthenticationError as refusal:
+        print("wrong key:", refusal.status_code)
+    else:
+        raise AssertionError("a wrong key was served")
