@@ -6,12 +6,13 @@ first undisturbed, then while a prompt of some size arrives every second.
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from bench.children import result_of, started_provider
+from bench.children import Provider, result_of, started_provider
 from bench.gaps import WARM_UP_S, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row, percentile
@@ -34,18 +35,29 @@ SETTINGS: Final = {
 }
 
 
-def measure(seconds: float, progress: Progress, streams: int = STREAMS, rounds: int = ROUNDS) -> Iterator[Row]:
-    progress.step(MEASUREMENT, expected_s=WARM_UP_S + rounds * len(SIZES_BYTES) * seconds + 5)
-    with (
-        tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
-        started_provider(["bench.paced", str(CHUNK_EVERY_S)], Path(name)) as provider,
-        Service(provider, SETTINGS) as service,
-    ):
-        host, port = service.address
-        api_key = service.new_key(service.new_account("1000000"))
-        processes = {name: service.process_id(process) for name, process in PROCESSES.items()}
-        order = Order(host, port, api_key, streams, list(SIZES_BYTES.values()), seconds, rounds, processes)
-        result = result_of("bench.gaps", msgspec.json.encode(order), Path(name), progress)
+def measure(seconds: float, progress: Progress) -> Iterator[Row]:
+    progress.step(MEASUREMENT, expected_s=WARM_UP_S + ROUNDS * len(SIZES_BYTES) * seconds + 5)
+    with paced_provider() as (provider, folder), Service(provider, SETTINGS) as service:
+        yield from measure_on(service, folder, STREAMS, seconds, ROUNDS, progress)
+
+
+@contextmanager
+def paced_provider() -> Iterator[tuple[Provider, Path]]:
+    """With a folder for what belongs to the measurement."""
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
+        folder = Path(name)
+        with started_provider(["bench.paced", str(CHUNK_EVERY_S)], folder) as provider:
+            yield provider, folder
+
+
+def measure_on(
+    service: Service, folder: Path, streams: int, seconds: float, rounds: int, progress: Progress
+) -> Iterator[Row]:
+    host, port = service.address
+    api_key = service.new_key(service.new_account("1000000"))
+    processes = {name: service.process_id(process) for name, process in PROCESSES.items()}
+    order = Order(host, port, api_key, streams, list(SIZES_BYTES.values()), seconds, rounds, processes)
+    result = result_of("bench.gaps", msgspec.json.encode(order), folder, progress)
     yield from rows_of(msgspec.json.decode(result, type=Outcome))
 
 

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 from bench.processors import Watch
 from bench.progress import Progress
 from bench.report import Row, percentile
-from cli.connection import ask
-from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from tests.e2e.raw_http import OpenChat
 from tests.service import ROUTES, Service, UpstreamThread, wait_for_requests, wait_until
 from tests.upstream import Recorded, Reply, Upstream
@@ -110,12 +108,17 @@ STEPS: Final = len(CASES) + 4
 
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
     with UpstreamThread() as upstream, Service(upstream, SETTINGS, routes=ROUTES) as service:
-        house = _House(service, seconds, progress)
-        for case in CASES:
-            yield house.row(case.name, lambda case=case: house.leave(case, upstream))  # type: ignore[misc]
-    with _several() as (service, upstreams):
+        yield from measure_on(service, upstream, seconds, progress)
+
+
+def measure_on(service: Service, upstream: Upstream, seconds: float, progress: Progress) -> Iterator[Row]:
+    """With a service that has this upstream, and is sent to others afterwards."""
+    house = _House(service, seconds, progress)
+    for case in CASES:
+        yield house.row(case.name, lambda case=case: house.leave(case, upstream))  # type: ignore[misc]
+    with _several() as (routes, upstreams):
         first, spare, anthropic, google = upstreams
-        house = _House(service, seconds, progress)
+        service.follow_routes(routes)
         for case, vendor in ((ANTHROPIC, anthropic), (GEMINI, google)):
             yield house.row(case.name, lambda case=case, vendor=vendor: house.leave(case, vendor))  # type: ignore[misc]
         yield house.row(SECOND_ATTEMPT, lambda: house.leave_second_attempt(first, spare))
@@ -183,22 +186,21 @@ class _House:
         """A model that failed is asked last the next time; what is known of it belongs to its entry in the routes."""
         routes = self._service.read_routes()
         for text in (routes.replace('["first", "spare"]', '["spare"]'), routes):
-            self._service.write_routes(text)
-            for router in self._service.services.routers.values():
-                ask(router.ReloadRoutes, ReloadRoutesRequest())
+            self._service.follow_routes(text)
         first.requests.clear()
         spare.requests.clear()
 
 
 @contextmanager
-def _several() -> Iterator[tuple[Service, list[Upstream]]]:
+def _several() -> Iterator[tuple[str, list[Upstream]]]:
+    """Routes to several providers, and these."""
     with ExitStack() as opened:
         kinds = (Upstream(), Upstream(), AnthropicUpstream(), GeminiUpstream())
         upstreams = [opened.enter_context(UpstreamThread(kind)) for kind in kinds]
-        routes = SEVERAL_PROVIDERS
+        routes = SEVERAL_PROVIDERS.format(base_url=upstreams[0].base_url)
         for name, upstream in zip(("SPARE_URL", "ANTHROPIC_URL", "GEMINI_URL"), upstreams[1:], strict=True):
             routes = routes.replace(name, upstream.base_url)
-        yield opened.enter_context(Service(upstreams[0], SETTINGS, routes=routes)), upstreams
+        yield routes, upstreams
 
 
 def _time_to_end(chat: OpenChat, request: Recorded, *, resets: bool = False) -> float:

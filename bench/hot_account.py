@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -47,9 +47,9 @@ CASES: Final = (
 )
 
 
-def measure(seconds: float, in_flight: int, progress: Progress) -> Iterator[Row]:
+def measure(seconds: float, in_flight: int, progress: Progress, cases: Sequence[Case] = CASES) -> Iterator[Row]:
     with _postgres() as postgres:
-        for case in CASES:
+        for case in cases:
             progress.step(f"{NAME}: {case.name}", expected_s=seconds + WARM_UP_MOST_S)
             yield _measure(case, postgres, seconds, in_flight, progress)
 

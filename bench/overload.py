@@ -7,8 +7,8 @@ once, where the processors are the limit; the load takes its share of the same p
 """
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -48,13 +48,14 @@ SETTINGS: Final = {
 }
 
 
-class _House:
+class House:
     """A service with its clients."""
 
     def __init__(self, service: Service, folder: Path, seconds: float, progress: Progress) -> None:
         self._service = service
         self._folder = folder
         self._seconds = max(seconds, SHORTEST_S)
+        self._warm_up_s = min(self._seconds, WARM_UP_S)
         self._progress = progress
         account = service.new_account("1000000")
         self._keys = [service.new_key(account) for _ in range(KEYS)]
@@ -75,18 +76,23 @@ class _House:
         return self._put_load(name, offers)
 
     def _put_load(self, name: str, offers: list[Offer], in_flight: int = 0) -> Outcome:
-        self._progress.step(name, expected_s=WARM_UP_S + self._seconds + 1)
+        self._progress.step(name, expected_s=self._warm_up_s + self._seconds + 1)
         host, port = self._service.address
-        order = Order(host, port, offers, WARM_UP_S, self._seconds, in_flight)
+        order = Order(host, port, offers, self._warm_up_s, self._seconds, in_flight)
         result = result_of("bench.clients", msgspec.json.encode(order), self._folder, self._progress)
         return msgspec.json.decode(result, type=Outcome)
 
 
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
-    with _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as house:
-        yield from _measure_curve(house)
+    with slow_house(seconds, progress) as house:
+        yield from measure_curve(house, MULTIPLES)
+    # Its provider answers at once.
     with _house(seconds, progress, 0, 0.0, 0.0) as house:
         yield from _measure_edge(house)
+
+
+def slow_house(seconds: float, progress: Progress) -> AbstractContextManager[House]:
+    return _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S)
 
 
 def verdict(rows: list[Row]) -> str:
@@ -97,11 +103,11 @@ def verdict(rows: list[Row]) -> str:
     return f"Goodput at 3x is {share:.0f} % of the peak; promised are more than {GOODPUT_LEAST:.0%}: {kept}."
 
 
-def _measure_curve(house: _House) -> Iterator[Row]:
+def measure_curve(house: House, multiples: Sequence[float]) -> Iterator[Row]:
     peak = house.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
     outcomes = [
         (_case(multiple), house.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
-        for multiple in MULTIPLES
+        for multiple in multiples
     ]
     yield from _curve(CURVE, [("peak", peak), *outcomes])
     outcome = house.offer_greedily(FAIRNESS, 3 * peak.per_s("done"))
@@ -117,7 +123,7 @@ def _measure_curve(house: _House) -> Iterator[Row]:
         yield Row(FAIRNESS, name, figures, outcome.others_share)
 
 
-def _measure_edge(house: _House) -> Iterator[Row]:
+def _measure_edge(house: House) -> Iterator[Row]:
     peak = house.find_peak(f"{EDGE_CURVE}: peak", 32)
     outcomes = [
         (_case(multiple), house.offer(f"{EDGE_CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
@@ -148,10 +154,10 @@ def _case(multiple: float) -> str:
 
 
 @contextmanager
-def _house(seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float) -> Iterator[_House]:
+def _house(seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float) -> Iterator[House]:
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
         started_provider(["bench.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
         Service(provider, SETTINGS) as service,
     ):
-        yield _House(service, Path(name), seconds, progress)
+        yield House(service, Path(name), seconds, progress)

@@ -56,7 +56,7 @@ def measure(progress: Progress) -> Iterator[Row]:
     progress.step(MEASUREMENT, expected_s=30)
     upstream = Endless(EVENTS_A_WRITE)
     with UpstreamThread(upstream), Service(upstream, SETTINGS) as service:
-        yield _measure("a fast model", service, upstream)
+        yield measure_on(service, upstream, READERS)
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -65,7 +65,7 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"A reader that stops costs {most_kb:.0f} KB; promised are at most {PROMISED_KB:.0f} KB: {kept}."
 
 
-def _measure(name: str, service: Service, upstream: Endless) -> Row:
+def measure_on(service: Service, upstream: Endless, readers_wanted: int) -> Row:
     watch = Watch({}, family=os.getpid())
     account = service.new_account("1000000")
     api_key = service.new_key(account)
@@ -76,8 +76,8 @@ def _measure(name: str, service: Service, upstream: Endless) -> Row:
     upstream.requests.clear()
     processes = {process: state["pid"] for process, state in service.states().items() if state["pid"]}
     before = _held_kb(processes)
-    readers = [OpenChat(service, api_key, CHAT, receive_buffer_bytes=4096) for _ in range(READERS)]
-    _wait_until_still(upstream)
+    readers = [OpenChat(service, api_key, CHAT, receive_buffer_bytes=4096) for _ in range(readers_wanted)]
+    _wait_until_still(upstream, readers_wanted)
     stalled = list(upstream.requests)
     after = _held_kb(processes)
     grown_kb = {process: after[process] - before[process] for process in processes}
@@ -93,21 +93,21 @@ def _measure(name: str, service: Service, upstream: Endless) -> Row:
     wait_until(lambda: all(request.aborted for request in stalled))
     service.settled_balance_nanos(account)
     ends = [hold.end for hold in service.holds(account)]
-    assert ends.count("client_gone") == READERS, f"not all were booked as gone: {ends}"
+    assert ends.count("client_gone") == readers_wanted, f"not all were booked as gone: {ends}"
     figures: dict[str, float | None] = {
-        "readers": float(READERS),
-        "KB a reader": sum(max(0.0, kb) for kb in grown_kb.values()) / READERS,
-        "edge KB": sum(kb for process, kb in grown_kb.items() if process.startswith("edge")) / READERS,
-        "router KB": grown_kb["router"] / READERS,
+        "readers": float(readers_wanted),
+        "KB a reader": sum(max(0.0, kb) for kb in grown_kb.values()) / readers_wanted,
+        "edge KB": sum(kb for process, kb in grown_kb.items() if process.startswith("edge")) / readers_wanted,
+        "router KB": grown_kb["router"] / readers_wanted,
         "written upstream KB": max(request.writes for request in stalled) * upstream.write_bytes / 1024,
         "another chat ms": others_wait_ms,
     }
-    return Row(MEASUREMENT, name, figures, watch.spent().others_share)
+    return Row(MEASUREMENT, "a fast model", figures, watch.spent().others_share)
 
 
-def _wait_until_still(upstream: Upstream) -> None:
+def _wait_until_still(upstream: Upstream, readers: int) -> None:
     written, since_s = -1, time.monotonic()
-    while len(upstream.requests) < READERS or time.monotonic() - since_s < STILL_S:
+    while len(upstream.requests) < readers or time.monotonic() - since_s < STILL_S:
         now_written = sum(request.writes for request in upstream.requests)
         if now_written != written:
             written, since_s = now_written, time.monotonic()

@@ -31,7 +31,9 @@ SETTINGS: Final = {
     "LEGATO_REQUEST_BURST": "100000",
     "LEGATO_EDGE_QUEUEING_S": "0.02",
     "LEGATO_UPSTREAM_QUEUEING_S": "0.5",
-    "LEGATO_EDGE_METRICS_LISTEN": "127.0.0.1:0",
+    "LEGATO_EDGE_OPERATIONS_LISTEN": "127.0.0.1:0",
+    "LEGATO_AUTH_METRICS_LISTEN": "127.0.0.1:0",
+    "LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:0",
     "LEGATO_METERING_METRICS_LISTEN": "127.0.0.1:0",
 }
 ONE_CHAT: Final = Case("the first chat", in_flight=1)
@@ -89,23 +91,26 @@ def started_legato(
     name: str, upstream: Upstream, folder: Path, progress: Progress, settings: Mapping[str, str] = SETTINGS
 ) -> Iterator[Target]:
     with ExitStack() as opened:
-        processes: dict[str, int] = {}
+        database: dict[str, int] = {}
         if name == ON_POSTGRESQL:
             postgres = Postgres(durable=True)
             postgres.start()
             opened.callback(postgres.stop)
             settings = {**settings, "LEGATO_DATABASE_URL": postgres.create_database()}
-            processes[DATABASE] = postgres.process_id
+            database[DATABASE] = postgres.process_id
         service = opened.enter_context(Service(upstream, settings))
         books = Books(service)
         # As it starts on any day but its first: there is an account that has a key.
         service.stop()
         began_at_s = time.monotonic()
         service.start()
-        target = Target(name, service.address[1], processes, books.api_key, CLASS, books=books)
+        target = legato_target(name, service, books)
         target.put_load(ONE_CHAT, folder, progress, chats=1)
         first_answer_s = time.monotonic() - began_at_s
-        for process, state in service.states().items():
-            processes[process.partition("-")[0]] = state["pid"]
-        processes[SUPERVISOR] = service.supervisor_id
-        yield target._replace(first_answer_s=first_answer_s)
+        yield target._replace(first_answer_s=first_answer_s, processes={**target.processes, **database})
+
+
+def legato_target(name: str, service: Service, books: Books) -> Target:
+    processes = {process.partition("-")[0]: state["pid"] for process, state in service.states().items()}
+    processes[SUPERVISOR] = service.supervisor_id
+    return Target(name, service.address[1], processes, books.api_key, CLASS, books=books)

@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bench import cancellation, slow_readers
-from bench.hot_account import CASES, BooksWrong, check_books
+from bench import big_prompt, cancellation, hot_account, slow_readers
+from bench.books import BooksWrong
+from bench.hot_account import CASES, check_books
 from bench.load import GRANT_NANOS, Outcome
-from bench.overload import CURVE, EDGE_CURVE, FAIRNESS
+from bench.overload import CURVE, FAIRNESS, measure_curve, slow_house, verdict
 from bench.processors import Spent
+from bench.progress import Progress
+from bench.slow_readers import Endless
+from tests.bench.conftest import send_to
+from tests.service import Service, UpstreamThread
+from tests.upstream import Upstream
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 900
+PATIENCE_S = 300
 
 
 def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, violations: tuple[str, ...] = ()) -> Outcome:
@@ -22,37 +28,62 @@ def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, viola
     return Outcome(3.0, 3, 1.0, 2.0, Spent({}, 0.0), 3, 30, balance_nanos, held_nanos, list(violations))
 
 
-def test_measurements_print_one_table_and_write_their_figures(tmp_path: Path) -> None:
+def test_command_prints_the_sections_asked_for_and_writes_their_figures(tmp_path: Path) -> None:
     figures_file = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "bench", "--seconds", "0.2", "--in-flight", "8", "--json", str(figures_file)]
+    command = [sys.executable, "-m", "bench", "--only", "journal", "--only", "disk-sync", "--json", str(figures_file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    # A run whose books are wrong ends otherwise.
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(figures_file.read_text())["rows"]
+    assert [row["measurement"] for row in rows] == ["journal", "journal", "disk sync"]
     assert all(row["case"] in done.stdout for row in rows)
-    measurements = {"disk sync", "journal", "hot account", CURVE, FAIRNESS, EDGE_CURVE}
-    measurements |= {cancellation.MEASUREMENT, slow_readers.MEASUREMENT}
-    assert {row["measurement"] for row in rows} == measurements
-    on_hot_account = {row["case"]: row["figures"] for row in rows if row["measurement"] == "hot account"}
-    assert list(on_hot_account) == [case.name for case in CASES]
-    for name, figures in on_hot_account.items():
-        assert figures["pairs/s"] > 0
-        assert figures["reserve p99 ms"] >= figures["reserve p50 ms"] > 0
-        assert figures["ops a commit"] == 1 if "one by one" in name else figures["ops a commit"] >= 1
-        assert (figures["CPU µs: PostgreSQL"] is None) is ("SQLite" in name)
 
-    curve = {row["case"]: row["figures"] for row in rows if row["measurement"] == CURVE}
-    assert list(curve) == ["peak", "0.5x", "1x", "1.5x", "2x", "3x"]
-    assert max(figures["of the peak %"] for figures in curve.values()) == pytest.approx(100)
-    assert "Goodput at 3x is" in done.stdout
 
-    assert all(row["figures"]["clients"] > 0 for row in rows if row["measurement"] == cancellation.MEASUREMENT)
+def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(progress: Progress) -> None:
+    by_group, _, _, one_by_one = CASES
+    rows = list(hot_account.measure(0.2, 8, progress, [by_group, one_by_one]))
+    assert [row.case for row in rows] == [by_group.name, one_by_one.name]
+    for row in rows:
+        assert (row.figures["pairs/s"] or 0) > 0
+        assert (row.figures["reserve p99 ms"] or 0) >= (row.figures["reserve p50 ms"] or 0) > 0
+    assert [row.figures["CPU µs: PostgreSQL"] is None for row in rows] == [False, True]
+    assert rows[1].figures["ops a commit"] == 1
+
+
+def test_overload_gives_a_curve_and_what_a_greedy_key_does_to_others(progress: Progress) -> None:
+    with slow_house(0, progress) as house:
+        rows = list(measure_curve(house, [3.0]))
+    assert [(row.measurement, row.case) for row in rows] == [
+        (CURVE, "peak"),
+        (CURVE, "3x"),
+        (FAIRNESS, "the greedy key"),
+        (FAIRNESS, "nine polite keys"),
+    ]
+    assert max(row.figures["of the peak %"] or 0.0 for row in rows[:2]) == pytest.approx(100)
+    assert "Goodput at 3x is" in verdict(rows)
+
+
+def test_every_way_to_leave_is_known_upstream(service: Service, upstream: Upstream, progress: Progress) -> None:
+    rows = list(cancellation.measure_on(service, upstream, 0, progress))
+    assert len(rows) == cancellation.STEPS
+    assert all((row.figures["clients"] or 0) > 0 for row in rows)
+
+
+def test_reader_that_stops_costs_what_is_promised(service: Service) -> None:
+    endless = Endless(slow_readers.EVENTS_A_WRITE)
+    with UpstreamThread(endless):
+        send_to(service, endless)
+        row = slow_readers.measure_on(service, endless, 20)
     # Memory is not a matter of how busy the machine is.
-    assert all(
-        row["figures"]["KB a reader"] <= slow_readers.PROMISED_KB
-        for row in rows
-        if row["measurement"] == slow_readers.MEASUREMENT
-    )
+    assert 0 < (row.figures["KB a reader"] or 0) <= slow_readers.PROMISED_KB
+
+
+def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, progress: Progress) -> None:
+    with big_prompt.paced_provider() as (provider, folder):
+        send_to(service, provider)
+        rows = list(big_prompt.measure_on(service, folder, streams=4, seconds=0.3, rounds=1, progress=progress))
+    assert [row.case for row in rows] == list(big_prompt.SIZES_BYTES)
+    assert [(row.figures["prompts"] or 0) > 0 for row in rows] == [False, True, True, True]
+    assert "With prompts of 4 MB the p99 gap of other streams grows by" in big_prompt.verdict(rows)
 
 
 def test_run_that_lost_nothing_is_believed() -> None:

@@ -1,0 +1,125 @@
+"""`python -m bench.readme FIGURES.json`: writes what a run has given into the documents, between their markers."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED
+from bench.chart import Panel, draw
+from bench.figures import Figures
+from bench.promises import PROMISES, Promise
+from bench.report import CALIBRATION, Row, doubts
+from bench.targets import DIRECT
+
+ROOT: Final = Path(__file__).parents[1]
+BEGIN: Final = "<!-- figures: {name} -->"
+END: Final = "<!-- /figures -->"
+SUMMARY: Final = "summary"
+DETAILS: Final = "details"
+
+PANELS: Final = (
+    Panel("CPU ms a chat, 64 at once (logarithmic)", MANY.name, "CPU ms a chat"),
+    Panel("CPU µs a chunk, 32 streams in bursts", BURST.name, "CPU µs a chunk"),
+    Panel("CPU µs a chunk, 200 paced streams", PACED.name, "CPU µs a chunk"),
+)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("figures_file", metavar="FIGURES.json", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def readme(figures_file: Path) -> None:
+    """Write the figures of a run beside the relay, with or without peers, into the documents."""
+    figures = msgspec.json.decode(figures_file.read_bytes(), type=Figures)
+    update(figures, ROOT)
+    if (doubt := doubts(figures.rows)) is not None:
+        click.echo(doubt, err=True)
+
+
+def update(figures: Figures, root: Path) -> None:
+    for path, name, text in (
+        (root / "README.md", SUMMARY, summary(figures)),
+        (root / "docs" / "performance.md", DETAILS, details(figures)),
+    ):
+        path.write_text(replace_marked(path.read_text(), name, text))
+    (root / "docs" / "performance.svg").write_text(draw(figures.rows, PANELS))
+
+
+def replace_marked(document: str, name: str, text: str) -> str:
+    begin = BEGIN.format(name=name)
+    before, found, rest = document.partition(begin)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise click.ClickException(f"There is no place for the figures: {begin} … {END} is missing.")
+    return f"{before}{begin}\n{text}\n{END}{after}"
+
+
+def summary(figures: Figures) -> str:
+    """A line for each cost, a column for each target."""
+    found = {(row.measurement, row.case): row.figures for row in figures.rows}
+    targets = list(
+        dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
+    )
+    lines = [["", *targets, "Promised"]]
+    for promise in PROMISES:
+        seen = [found.get((promise.measurement, target), {}).get(promise.figure) for target in targets]
+        bound = f"≤ {promise.most:g}" + (" + a disk sync" if promise.beside_disk_sync else "")
+        lines.append([_heading(promise), *map(_figure, seen), bound])
+    return "\n".join([*_markdown(lines), "", _conditions(figures)])
+
+
+def _heading(promise: Promise) -> str:
+    about = promise.about[0].upper() + promise.about[1:]
+    return f"{about}, {promise.unit}" if promise.unit else about
+
+
+def details(figures: Figures) -> str:
+    """The whole tables, but for columns that say nothing."""
+    blocks = []
+    for measurement in (*(case.name for case in CASES), FOOTPRINT):
+        rows = [row for row in figures.rows if row.measurement == measurement]
+        columns = [name for name in rows[0].figures if any(row.figures.get(name) for row in rows)] if rows else []
+        lines = [[measurement.capitalize(), *columns, "others"]]
+        lines += [
+            [row.case, *(_figure(row.figures[name]) for name in columns), f"{row.others_share:.0%}"] for row in rows
+        ]
+        blocks.append("\n".join(_markdown(lines)))
+    return "\n\n".join([*blocks, _conditions(figures)])
+
+
+def _conditions(figures: Figures) -> str:
+    machine = figures.machine
+    drift = _calibration(figures.rows, "most / least")
+    sync_ms = _calibration(figures.rows, "disk sync p50 ms")
+    share = max(row.others_share for row in figures.rows)
+    return (
+        f"Medians of one run on {machine['processors']} processors ({machine['kind']}, Python {machine['python']}) that"
+        f" the load and the played provider share; a disk sync takes {sync_ms:.2f} ms. Others took up to {share:.0%} of"
+        f" the processors, whose speed differed by {drift - 1:.0%} within the run."
+    )
+
+
+def _calibration(rows: Sequence[Row], figure: str) -> float:
+    return next((row.figures[figure] or 0.0 for row in rows if row.measurement == CALIBRATION), 0.0)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    head, *others = lines
+    yield _markdown_line(head)
+    yield "|" + "---|" * len(head)
+    yield from map(_markdown_line, others)
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    readme()

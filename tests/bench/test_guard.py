@@ -1,0 +1,52 @@
+"""No change may make a chat or a chunk much dearer unnoticed.
+
+How fast a machine is, and what else it does, meets the bare relay as well as us: so our cost is held against the
+relay's, in the same moments. Each is taken at its best, since whatever disturbs a run makes it dearer.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.beside_relay import BURST, MANY
+from bench.books import Books, BooksWrong
+from bench.chats import Case, started_upstream
+from bench.progress import Progress
+from bench.runs import run, warm_up
+from bench.targets import ON_SQLITE, legato_target, started_relay
+from tests.bench.conftest import send_to
+from tests.service import Service
+
+ROUNDS: Final = 3
+RUN_S: Final = 0.4
+# Some two fifths above what was seen when this was written.
+MOST_OF_THE_RELAYS: Final = {MANY: 5.0, BURST: 5.0}
+
+
+def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: Progress, tmp_path: Path) -> None:
+    with started_upstream(tmp_path) as upstream, started_relay(upstream, tmp_path, progress) as relay:
+        send_to(service, upstream)
+        books = Books(service)
+        targets = (relay, legato_target(ON_SQLITE, service, books))
+        for target in targets:
+            warm_up(target, tmp_path, progress)
+
+        def ratio(case: Case) -> float:
+            runs = [
+                [run(target, case, upstream, tmp_path, progress, RUN_S) for target in targets] for _ in range(ROUNDS)
+            ]
+            relay_cost, our_cost = (
+                min(one.whole_cost() or 0.0 for one in of_target) for of_target in zip(*runs, strict=True)
+            )
+            return our_cost / relay_cost
+
+        ratios = {case: ratio(case) for case in MOST_OF_THE_RELAYS}
+        assert all(ratios[case] <= most for case, most in MOST_OF_THE_RELAYS.items()), ratios
+
+        books.check()
+        # What was charged is compared to the last nano: one answer that was not paid for is noticed.
+        unpaid = relay.put_load(MANY, tmp_path, progress, chats=1)
+        books.add(unpaid)
+        with pytest.raises(BooksWrong):
+            books.check()
