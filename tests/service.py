@@ -30,6 +30,7 @@ from cli.keys import create_key
 from cli.usage import list_usage
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
 from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
+from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
 from services.metering.records import Entry, Hold
 from tests.books import read_entries, read_holds
@@ -241,6 +242,12 @@ class Service:
     def write_routes(self, routes: str) -> None:
         """For the router to find when it is asked to read them again."""
         self._routes.write_text(routes)
+
+    def follow_routes(self, routes: str) -> None:
+        """At once: every router has read them when this returns."""
+        self.write_routes(routes)
+        for router in self.services.routers.values():
+            ask(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
