@@ -21,7 +21,7 @@ from services.router.targets import Attempts, Targets, Upstream
 
 if TYPE_CHECKING:
     # It brings what seals and reads documents, which a router without it does not load.
-    from services.router.grounding.grounding import Grounding
+    from services.router.grounding.grounding import Grounded, Grounding
 
 AUTO = "auto"
 DEFAULT_CLASS = "forte"
@@ -93,9 +93,12 @@ class Completions:
         story.character_version = character.version
         prompt = await compose_prompt(chat.messages_json, chat.tools_json, character)
         if self._grounding is not None and not chat.tools_json:
-            window_tokens = min(station.target.context_tokens for station in self._stations.by_class[story.class_id])
-            grounded = await self._grounding.ground(chat, prompt, window_tokens, conversation)
+            targets = [station.target for station in self._stations.by_class[story.class_id]]
+            grounded = await self._grounding.ground(chat, prompt, targets, conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
+            if grounded.tool is not None:
+                await self._converse_in_rounds(chat, grounded, allowance, story)
+                return
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         # Together they may not take longer than this, whoever it is that lets the other wait.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
@@ -118,6 +121,25 @@ class Completions:
             finally:
                 # That closes the connection they come from, whatever ends the chat.
                 await upstream.rest.aclose()
+        failpoints.hit("router.finished")
+
+    async def _converse_in_rounds(
+        self, chat: ChatOpen, grounded: "Grounded", allowance: Allowance, story: _Story
+    ) -> None:
+        """With a model that may search. All of it may take no longer than an answer without."""
+        upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
+        with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
+            with upstream:
+                started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
+                story.relay = Relay(grounded.conversation, allowance, grounded.prompt.tokens, started)
+                rounds = grounded.rounds(
+                    chat,
+                    allowance,
+                    story.relay,
+                    lambda chat, prompt: self._targets.open(story.class_id, chat, prompt, allowance, Attempts()),
+                )
+                await rounds.pass_on(upstream)
+            await rounds.go_on()
         failpoints.hit("router.finished")
 
     def _time_left_s(self, upstream: Upstream) -> float:

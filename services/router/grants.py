@@ -23,28 +23,40 @@ class Allowance:
         self._answer_within_s = answer_within_s
         self._grant = grant
         self._prompt_tokens = 0
+        # What was used before the model was asked again within the same answer.
+        self._prompt_tokens_before = 0
+        self._output_tokens_before = 0
         # The answer to a need that was sent; there is one at a time.
         self._answer: asyncio.Future[ChatRequest] | None = None
+
+    def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
+        """The model will be asked again within the same answer, for which all of its rounds so far have used this."""
+        self._prompt_tokens_before = prompt_tokens
+        self._output_tokens_before = output_tokens
 
     def fit(self, max_tokens: int) -> int:
         """When the credit is spent already, the model is told so: it ends by itself where the grant does."""
         if self._grant is not None and self._grant.last:
-            return min(max_tokens, self._grant.output_tokens)
+            return min(max_tokens, self._grant.output_tokens - self._output_tokens_before)
         return max_tokens
 
     def covers_whole(self, max_tokens: int) -> bool:
         """Whether the longest answer is paid for, so that it may be asked for in one piece."""
-        return self._grant is None or self._grant.ample or self._grant.output_tokens >= max_tokens
+        if self._grant is None or self._grant.ample:
+            return True
+        return self._grant.output_tokens - self._output_tokens_before >= max_tokens
 
     async def cover_prompt(self, prompt_tokens: int) -> None:
         """Before the model is asked: the prompt and one token of an answer must be paid for."""
-        self._prompt_tokens = prompt_tokens
+        self._prompt_tokens = total_prompt_tokens = self._prompt_tokens_before + prompt_tokens
         if self._grant is None:
             return
-        while self._grant.prompt_tokens < prompt_tokens or self._grant.output_tokens < 1:
+        least_output_tokens = self._output_tokens_before + 1
+        while self._grant.prompt_tokens < total_prompt_tokens or self._grant.output_tokens < least_output_tokens:
             if self._grant.last:
                 raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
-            await self._wait_for(await self._ask(max(1, self._grant.output_tokens)))
+            wanted_tokens = max(least_output_tokens, self._grant.output_tokens)
+            await self._wait_for(self._answer or await self._ask(wanted_tokens))
 
     def covers_output(self, output_tokens: int) -> bool:
         """Whether so many are paid for already."""

@@ -17,7 +17,7 @@ from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.tokens import RunningCount
 from services.router.toolcalls import ToolCalls
 
-_LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
+LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that failed in the middle of an answer may say so where the reason for its end belongs.
 _FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
@@ -77,6 +77,16 @@ class Relay:
             await self._send(contents, deltas)
         return not is_cut
 
+    def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
+        """The model is asked again within the same answer; both counts are those of all rounds together."""
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+
+    async def cut_short(self) -> None:
+        """Between two rounds: there is no credit for another, or no room in what the client wants to have."""
+        self.finished = self._finish(None, is_cut=True)
+        await self._send([], [])
+
     async def _send(self, contents: list[str], deltas: list[ToolCallDelta]) -> None:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
         if deltas:
@@ -134,7 +144,7 @@ class Relay:
         )
 
     def _canonical_reason(self) -> str:
-        if self._finish_reason in _LENGTH_REASONS:
+        if self._finish_reason in LENGTH_REASONS:
             return "length"
         if self._calls:
             return "tool_calls"

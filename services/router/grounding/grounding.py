@@ -1,12 +1,13 @@
 """What a plain chat is given beside its conversation: notes, passages of documents, and a way to search."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.log import Log
-from services.router.grants import ChatConversation
+from services.router.grants import Allowance, ChatConversation
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
 from services.router.grounding.citations import CitingConversation, Source, Sources
@@ -15,12 +16,22 @@ from services.router.grounding.notes import Notes
 from services.router.grounding.questions import question_words
 from services.router.grounding.records import Passage
 from services.router.prompt import Prompt, insert_guidance
+from services.router.relay import Relay
+from services.router.routes import Target
+
+if TYPE_CHECKING:
+    from services.router.grounding.rounds import OpenUpstream, Rounds
+    from services.router.grounding.search import Search
+    from services.router.grounding.search_tool import SearchTool
 
 # A store that is slower than this is done without.
 LOOK_UP_WITHIN_S: Final = 2.0
 
 # Of the room that a conversation leaves in the model's window, what may be used for grounding: one part in so many.
 ROOM_PART: Final = 4
+
+# A window with less room than this is too small for results of a search.
+SEARCH_ROOM_TOKENS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +58,56 @@ class Grounded:
     prompt: Prompt
     # Tells at the end which sources the answer names.
     conversation: ChatConversation
-    sources: Sources
+    # None: the model cannot search.
+    tool: "SearchTool | None" = None
+    searches_most: int = 0
+
+    def rounds(self, chat: ChatOpen, allowance: Allowance, relay: Relay, open_upstream: "OpenUpstream") -> "Rounds":
+        from services.router.grounding.rounds import Parts, Rounds
+
+        if self.tool is None:
+            raise ValueError("there are rounds only where the model can search")
+        return Rounds(Parts(chat, allowance, self.tool, self.searches_most, open_upstream), self.prompt, relay)
 
 
 class Grounding:
-    def __init__(self, library: Library | None, budgets: Budgets, log: Log) -> None:
+    def __init__(
+        self, library: Library | None, search: "Search | None", searches_most: int, budgets: Budgets, log: Log
+    ) -> None:
         self._library = library
+        self._search = search
+        self._searches_most = searches_most
         self._budgets = budgets
         self._log = log
 
     async def ground(
-        self, chat: ChatOpen, prompt: Prompt, window_tokens: int, conversation: ChatConversation
+        self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], conversation: ChatConversation
     ) -> Grounded:
+        """`targets` are the models that may answer."""
         sources = Sources()
+        window_tokens = min(target.context_tokens for target in targets)
         if self._library is not None and (chat.memory or chat.attachments):
             prompt = await self._look_up(self._library, chat, prompt, window_tokens, sources)
-        return Grounded(prompt, CitingConversation(conversation, sources), sources)
+        grounded = Grounded(prompt, CitingConversation(conversation, sources))
+        room_tokens = window_tokens - prompt.tokens
+        if (
+            self._search is None
+            or not chat.search
+            or room_tokens < SEARCH_ROOM_TOKENS
+            or not any(target.has_tools for target in targets)
+            or chat.tool_choice_json
+            # An answer bound to a schema leaves no way to call a function, or providers refuse it.
+            or b'"response_format"' in chat.parameters_json
+        ):
+            return grounded
+        return self._offering_search(grounded, self._search, sources, room_tokens)
+
+    def _offering_search(self, grounded: Grounded, search: "Search", sources: Sources, room_tokens: int) -> Grounded:
+        from services.router.grounding.search_tool import TOOLS_JSON, TOOLS_TOKENS, SearchTool
+
+        prompt = replace(grounded.prompt, offered_tools_json=TOOLS_JSON, tokens=grounded.prompt.tokens + TOOLS_TOKENS)
+        tool = SearchTool(search, sources, budget_tokens=room_tokens // 2)
+        return replace(grounded, prompt=prompt, tool=tool, searches_most=self._searches_most)
 
     async def _look_up(
         self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int, sources: Sources

@@ -13,6 +13,7 @@ from services.router.grounding.settings import GroundingSettings
 
 if TYPE_CHECKING:
     from services.router.grounding.grounding import Grounding, Library
+    from services.router.grounding.search import Search
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
@@ -37,7 +38,16 @@ async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, st
     budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
     extraction = Extraction(settings.attachment_pages)
     admin = GroundingAdminServicer(library, extraction, settings.attachment_bytes, log)
-    return Opened(Grounding(library, budgets, log), admin)
+    search = _open_search(settings, stack) if settings.search_url else None
+    return Opened(Grounding(library, search, settings.search_rounds, budgets, log), admin)
+
+
+def _open_search(settings: GroundingSettings, stack: AsyncExitStack) -> "Search":
+    from services.router.grounding.search import SearxSearch
+
+    search = SearxSearch(settings.search_url, settings.search_timeout_s)
+    stack.push_async_callback(search.aclose)
+    return search
 
 
 def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitStack) -> "Library":

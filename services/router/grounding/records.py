@@ -59,3 +59,12 @@ class Passage:
     page: int
     tokens: int
     text: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """A page that a search found, as the search describes it."""
+
+    title: str
+    url: str
+    snippet: str

@@ -31,6 +31,7 @@ from tests.upstream import Upstream
 
 if TYPE_CHECKING:
     from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
+    from services.router.grounding.grounding import Grounding
 
 QUESTION = b'[{"role": "user", "content": "How are you?"}]'
 QUICK = Timeouts(connect_s=1, first_byte_s=0.3, idle_s=0.3, whole_s=0.3)
@@ -108,6 +109,7 @@ async def running_router(
     targets: dict[Target, Upstream],
     timeouts: Timeouts | None = None,
     registry: CollectorRegistry | None = None,
+    grounding: "Grounding | None" = None,
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
     routes = Routes(
@@ -118,7 +120,7 @@ async def running_router(
     stations = Stations(routes, lines, clock, log)
     if registry is not None:
         show_stations(stations, registry)
-    completions = Completions(stations, Targets(stations), clock, log)
+    completions = Completions(stations, Targets(stations), clock, log, grounding)
     servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()

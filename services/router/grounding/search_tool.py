@@ -1,0 +1,120 @@
+"""The function by which a model searches: how it is offered, and how a call of it is answered."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from services.router import tokens
+from services.router.grounding.blocks import results_block
+from services.router.grounding.citations import Sources
+from services.router.grounding.records import Result
+from services.router.grounding.search import Search, SearchAway
+
+NAME: Final = "search_web"
+TOOLS_JSON: Final = msgspec.json.encode(
+    [
+        {
+            "type": "function",
+            "function": {
+                "name": NAME,
+                "description": (
+                    "Search the web, for what you do not know or what may have changed. Answer without it where you"
+                    " can. Results are numbered: cite those that you use, as in [1]."
+                ),
+                "parameters": {
+                    "type": "object",
+                    "properties": {"query": {"type": "string", "description": "A few words, as for a search engine."}},
+                    "required": ["query"],
+                },
+            },
+        }
+    ]
+)
+TOOLS_TOKENS: Final = tokens.count(TOOLS_JSON.decode())
+
+CALLS_AT_ONCE_MOST: Final = 3
+RESULTS_TOKENS_MOST: Final = 1500
+
+_AWAY: Final = "The search is not available right now. Answer without it, and say so where that matters."
+_NOT_READ: Final = "The query could not be read: give it as a text."
+_TOO_MANY: Final = "There were too many searches at once: this one was not made."
+_NOTHING: Final = "Nothing was found."
+_NO_ROOM: Final = "There is no room for more results: answer with what you have."
+
+
+@dataclass(slots=True, repr=False)
+class Call:
+    """As the model made it."""
+
+    call_id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answers:
+    """One text for each call."""
+
+    texts: list[str]
+    # Whether it makes sense to let the model search again.
+    may_go_on: bool
+
+
+class _Arguments(msgspec.Struct):
+    query: str
+
+
+_arguments: Final = msgspec.json.Decoder(_Arguments)
+
+
+class SearchTool:
+    """Of one chat."""
+
+    def __init__(self, search: Search, sources: Sources, budget_tokens: int) -> None:
+        """`budget_tokens` is what all results together may take."""
+        self._search = search
+        self._sources = sources
+        self._budget_tokens = budget_tokens
+        self._is_away = False
+
+    async def answer(self, calls: Sequence[Call]) -> Answers:
+        found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
+        texts = [answer if isinstance(answer, str) else self._tell(answer) for answer in found]
+        texts += [_TOO_MANY] * (len(calls) - len(texts))
+        return Answers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
+
+    async def _find(self, call: Call) -> list[Result] | str:
+        if call.name != NAME:
+            return "There is no such function."
+        try:
+            query = _arguments.decode(call.arguments).query.strip()
+        except (msgspec.DecodeError, UnicodeError):
+            return _NOT_READ
+        if not query:
+            return _NOT_READ
+        try:
+            return await self._search.find(query)
+        except SearchAway:
+            self._is_away = True
+            return _AWAY
+
+    def _tell(self, results: list[Result]) -> str:
+        if not results:
+            return _NOTHING
+        told: list[Result] = []
+        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST)
+        for result in results:
+            left_tokens -= tokens.count(result.title + result.url + result.snippet)
+            if left_tokens < 0:
+                break
+            told.append(result)
+        if not told:
+            self._budget_tokens = 0
+            return _NO_ROOM
+        numbered = [(self._sources.add(result.title, result.url, is_from_search=True), result) for result in told]
+        text = results_block(numbered)
+        self._budget_tokens -= tokens.count(text)
+        return text

@@ -1,0 +1,190 @@
+"""Notes, documents and searches, from the command line to the answer, with a model that reads what it is given."""
+
+import json
+import re
+import secrets
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessage
+
+from cli.attachments import add_attachment
+from cli.connection import ask
+from cli.progress import Bar
+from protos.auth.v1.auth_pb2 import UpdateAccountRequest
+from protos.router.v1.grounding_pb2 import AddNoteRequest
+from tests.e2e.raw_http import post_chat
+from tests.pdfs import make_pdf
+from tests.searx import Searx, SearxThread, page
+from tests.service import Service, UpstreamThread
+from tests.upstream import Recorded, Reply, Upstream
+
+PRICE_NANOS = {"prompt": 100, "completion": 210}
+DOLLARS_NANOS = 5 * 10**9
+
+
+class ReadingUpstream(Upstream):
+    """Knows nothing but what is in its prompt. What the user says behind "find " it looks for."""
+
+    def reply_to(self, recorded: Recorded) -> Reply:
+        messages = recorded.json["messages"]
+        last = messages[-1]
+        if last["role"] == "tool":
+            found = re.search(r'<result number="(\d+)"[^>]*>(.*)</result>', last["content"])
+            return _say(f"{found[2]} [{found[1]}]" if found else "Nobody knows.", 300)
+        if last["content"].startswith("find ") and "tools" in recorded.json:
+            arguments = json.dumps({"query": last["content"].removeprefix("find ")})
+            call = {"index": 0, "id": "call_1", "function": {"name": "search_web", "arguments": arguments}}
+            return Reply(
+                contents=[],
+                tool_calls=[call],
+                message_tool_calls=[call],
+                finish_reason="tool_calls",
+                usage={"prompt_tokens": 100, "completion_tokens": 20},
+            )
+        given = "\n".join(message["content"] for message in messages if message["role"] == "system")
+        passage = re.search(r'<passage number="(\d+)"[^>]*>\n([^<]*opens with[^<]*)\n</passage>', given)
+        note = re.search(r"<note>(.*)</note>", given)
+        if passage:
+            return _say(f"{passage[2]} [{passage[1]}]", 200)
+        return _say(note[1] if note else "I do not know.", 200)
+
+
+def _say(text: str, prompt_tokens: int) -> Reply:
+    return Reply(contents=[text], usage={"prompt_tokens": prompt_tokens, "completion_tokens": 10})
+
+
+@dataclass(frozen=True)
+class House:
+    service: Service
+    upstream: Upstream
+    searx: Searx
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    """At debug level, so that whatever a log could ever hold is written."""
+    with UpstreamThread(ReadingUpstream()) as upstream, SearxThread() as searx:
+        settings = {
+            "LEGATO_DEBUG": "1",
+            "LEGATO_MEMORY": "true",
+            "LEGATO_ATTACHMENTS": "true",
+            "LEGATO_SEARCH_URL": searx.base_url,
+        }
+        with Service(upstream, settings) as service:
+            yield House(service, upstream, searx)
+
+
+def chat(house: House, api_key: str, question: str, *, stream: bool) -> ChatCompletionMessage:
+    """As a program does that uses OpenAI's client; a stream is put together by that client."""
+    with openai.OpenAI(base_url=house.service.base_url, api_key=api_key, max_retries=0) as client:
+        messages: Any = [{"role": "user", "content": question}]
+        if not stream:
+            return client.chat.completions.create(model="mezzo", messages=messages).choices[0].message
+        with client.chat.completions.stream(model="mezzo", messages=messages) as events:
+            return events.get_final_completion().choices[0].message
+
+
+def cited(message: ChatCompletionMessage) -> list[tuple[str, str, str]]:
+    """Each with the place in the text that it is for."""
+    return [
+        (
+            (message.content or "")[annotation.url_citation.start_index : annotation.url_citation.end_index],
+            annotation.url_citation.title,
+            annotation.url_citation.url,
+        )
+        for annotation in message.annotations or ()
+    ]
+
+
+@pytest.fixture
+def account(house: House) -> str:
+    return house.service.new_account()
+
+
+@pytest.fixture
+def api_key(house: House, account: str) -> str:
+    return house.service.new_key(account)
+
+
+def switch(house: House, account: str, *, attachments: bool) -> None:
+    ask(
+        house.service.services.accounts.UpdateAccount, UpdateAccountRequest(account_id=account, attachments=attachments)
+    )
+
+
+def test_fact_from_an_attached_pdf_is_answered_with_a_citation(
+    house: House, account: str, api_key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "safe.pdf"
+    file.write_bytes(make_pdf(["Nothing of interest.", "The old safe opens with 7319."]))
+    attachment = house.service.legato("attachments", "add", account, str(file))
+    assert (attachment["kind"], attachment["pages"]) == ("pdf", 2)
+    for stream in (False, True):
+        message = chat(house, api_key, "How do I open the safe?", stream=stream)
+        assert message.content == "The old safe opens with 7319. [1]"
+        url = f"urn:legato:attachment:{attachment['attachment_id']}#page=2"
+        assert cited(message) == [("[1]", "safe.pdf, page 2", url)]
+    switch(house, account, attachments=False)
+    assert chat(house, api_key, "How do I open the safe?", stream=False).content == "I do not know."
+    switch(house, account, attachments=True)
+    house.service.legato("attachments", "remove", account, attachment["attachment_id"])
+    assert chat(house, api_key, "How do I open the safe?", stream=False).content == "I do not know."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_chat_that_searches_is_one_answer_and_one_charge(
+    stream: bool, house: House, account: str, api_key: str
+) -> None:
+    house.searx.results = [page(1, content="The pump is blue.")]
+    message = chat(house, api_key, "find the colour of the pump", stream=stream)
+    assert message.content == "The pump is blue. [1]"
+    assert message.tool_calls in (None, [])
+    assert cited(message) == [("[1]", "Page 1", "https://page1.test/")]
+    cost_nanos = 400 * PRICE_NANOS["prompt"] + 30 * PRICE_NANOS["completion"]
+    assert house.service.settled_balance_nanos(account) == DOLLARS_NANOS - cost_nanos
+    assert [hold.request_id for hold in house.service.holds(account)] != []
+    assert house.service.audit() == []
+
+
+def test_stream_with_a_search_has_the_documented_sequence(house: House, api_key: str) -> None:
+    house.searx.results = [page(1, content="Blue.")]
+    question = [{"role": "user", "content": "find it"}]
+    *chunks, usage, done = post_chat(house.service, api_key, {"messages": question, "stream": True}).events
+    assert done == "[DONE]"
+    assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 430)
+    deltas = [chunk["choices"][0] for chunk in chunks]
+    assert deltas[0]["delta"] == {"role": "assistant", "content": ""}
+    assert [delta["finish_reason"] for delta in deltas] == [None] * (len(deltas) - 1) + ["stop"]
+    assert not any("tool_calls" in delta["delta"] for delta in deltas)
+    assert list(deltas[-2]["delta"]) == ["annotations"]
+
+
+def test_no_word_of_what_is_kept_or_searched_is_written_in_clear(
+    house: House, account: str, api_key: str, tmp_path: Path
+) -> None:
+    words = {place: f"canary{secrets.token_hex(8)}" for place in ("note", "name", "page", "query", "title", "snippet")}
+    services = house.service.services
+    ask(services.grounding.AddNote, AddNoteRequest(account_id=account, text=f"My cat is called {words['note']}."))
+    assert words["note"] in str(house.service.legato("memory", "list", account))
+    file = tmp_path / f"{words['name']}.pdf"
+    file.write_bytes(make_pdf([f"The {words['page']} opens with a key."]))
+    assert add_attachment(services, account, file, Bar(sys.stderr)).name == file.name
+    house.searx.results = [page(1, title=words["title"], content=words["snippet"])]
+    for stream in (False, True):
+        assert words["page"] in str(chat(house, api_key, f"What opens the {words['page']}?", stream=stream).content)
+        assert words["snippet"] in str(chat(house, api_key, f"find {words['query']}", stream=stream).content)
+    assert words["note"] in str(house.upstream.requests[-1].json["messages"])
+    house.service.settled_balance_nanos(account)
+    written = {path.name: path.read_bytes() for path in house.service.files()}
+    assert {"router.db", "router.log", "grounding-key"} <= written.keys()
+    everything = b"\n".join(written.values()).lower()
+    assert account.encode() in everything
+    assert [place for place, word in words.items() if word.encode() in everything] == []
+    key = written["grounding-key"].strip().partition(b":")[2]
+    assert not [name for name, data in written.items() if key in data and name != "grounding-key"]

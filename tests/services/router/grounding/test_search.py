@@ -1,0 +1,69 @@
+"""What is asked of SearXNG, and what is made of its answers."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from services.router.grounding.search import RESULTS_MOST, SearchAway, SearxSearch
+from tests.searx import Searx, page
+
+
+@pytest.fixture
+async def searx() -> AsyncIterator[Searx]:
+    async with Searx() as searx:
+        yield searx
+
+
+@asynccontextmanager
+async def searching(base_url: str, timeout_s: float = 5) -> AsyncIterator[SearxSearch]:
+    search = SearxSearch(base_url, timeout_s)
+    try:
+        yield search
+    finally:
+        await search.aclose()
+
+
+async def test_results_come_in_their_order_and_the_query_in_no_address(searx: Searx) -> None:
+    searx.results = [page(1), page(2, content="  two\n lines "), page(1), page(3, url="javascript:alert(1)"), page(4)]
+    async with searching(searx.base_url + "/") as search:
+        found = await search.find("café & more")
+    assert [(result.title, result.snippet) for result in found] == [
+        ("Page 1", "Fact 1."),
+        ("Page 2", "two lines"),
+        ("Page 4", "Fact 4."),
+    ]
+    assert (searx.queries, searx.addresses) == (["café & more"], ["/search"])
+
+
+async def test_only_the_first_results_are_taken_and_none_is_long(searx: Searx) -> None:
+    searx.results = [page(number, content="word " * 1_000, title="") for number in range(20)]
+    async with searching(searx.base_url) as search:
+        found = await search.find("x")
+    assert len(found) == RESULTS_MOST
+    assert all(len(result.snippet) <= 600 and result.title == result.url for result in found)
+
+
+async def test_search_that_fails_in_whatever_way_is_away(searx: Searx) -> None:
+    async with searching(searx.base_url, timeout_s=0.2) as search:
+        searx.body = b"<html>no JSON"
+        with pytest.raises(SearchAway):
+            await search.find("x")
+        searx.body = b" " * 3_000_000
+        with pytest.raises(SearchAway):
+            await search.find("x")
+        for searx.status in (302, 403, 429, 500):
+            with pytest.raises(SearchAway):
+                await search.find("x")
+        searx.status, searx.body, searx.delay_s = 200, None, 1
+        with pytest.raises(SearchAway):
+            await search.find("x")
+
+
+async def test_search_that_nobody_answers_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    async with searching(f"http://127.0.0.1:{port}") as search:
+        with pytest.raises(SearchAway):
+            await search.find("x")
