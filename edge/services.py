@@ -33,6 +33,10 @@ class _Replica:
         return self._exchange.usable
 
     @property
+    def is_leaving(self) -> bool:
+        return self._exchange.is_leaving
+
+    @property
     def load(self) -> int:
         return self._exchange.load
 

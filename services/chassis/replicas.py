@@ -21,6 +21,11 @@ class Replica(Protocol):
     def usable(self) -> bool: ...
 
     @property
+    def is_leaving(self) -> bool:
+        """Not usable, but there for those who have nowhere else to go."""
+        ...
+
+    @property
     def load(self) -> int: ...
 
     async def close(self) -> None: ...
@@ -51,6 +56,8 @@ class Replicas(Generic[ReplicaT]):
     def least_loaded(self, other_than: ReplicaT | None = None) -> ReplicaT:
         usable = [replica for replica in self._replicas.values() if replica.usable and replica is not other_than]
         if not usable:
+            usable = [replica for replica in self._leaving().values() if replica is not other_than]
+        if not usable:
             raise unavailable(self._service)
         return min(usable, key=lambda replica: replica.load)
 
@@ -66,10 +73,16 @@ class Replicas(Generic[ReplicaT]):
         go, only the accounts of those move."""
         usable = [(address, replica) for address, replica in self._replicas.items() if replica.usable]
         if not usable:
+            usable = list(self._leaving().items())
+        if not usable:
             raise unavailable(self._service)
         if len(usable) == 1:
             return usable[0][1]
         return max(usable, key=lambda pair: hashlib.blake2b(f"{account_id} {pair[0]}".encode()).digest())[1]
+
+    def _leaving(self) -> dict[str, ReplicaT]:
+        """In a rollout, where those that take their places are not found yet."""
+        return {address: replica for address, replica in self._replicas.items() if replica.is_leaving}
 
     @property
     def _is_complete(self) -> bool:

@@ -1,6 +1,5 @@
 """The RPCs of router.proto."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -46,8 +45,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
     async def drain(self, delay_s: float = 0.0) -> None:
         """Ask every edge to open no further chats here, then wait until none runs, whichever way it came. Callers who
         cannot be asked may come until the delay is over."""
-        await self._exchange.drain()
-        await asyncio.sleep(delay_s)
+        await self._exchange.drain(delay_s)
         await self._completions.drain()
         self._exchange.close()
 

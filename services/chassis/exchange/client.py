@@ -63,6 +63,11 @@ class ExchangeClient:
         return self._outbox is not None and not self._going_away
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether the other side asks to be left, but answers still."""
+        return self._outbox is not None and self._going_away
+
+    @property
     def load(self) -> int:
         return len(self._calls)
 
@@ -194,7 +199,7 @@ class ExchangeClient:
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True
             if self._outbox is not None:
-                # From here on nothing is opened; so whoever hears this has heard of every call.
+                # From here on calls are opened here only for want of another place.
                 self._outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
             return
         call = self._calls.get(item.call_id)

@@ -96,8 +96,9 @@ class ExchangeServer:
             for name, method in self._methods.items()
         }
 
-    async def drain(self) -> None:
-        """Ask every client to open no further calls here, then wait until all have heard it and no call runs."""
+    async def drain(self, delay_s: float = 0.0) -> None:
+        """Ask every client to open no further calls here, then wait until all have heard it, the delay is over and no
+        call runs. A client that has nowhere else to go may still open some."""
         self._draining = True
         for session in self._sessions:
             session.go_away()
@@ -105,6 +106,7 @@ class ExchangeServer:
             async with asyncio.timeout(HEARD_WITHIN_S):
                 while not all(session.has_heard for session in self._sessions):
                     await asyncio.sleep(POLL_S)
+        await asyncio.sleep(delay_s)
         while any(session.calls for session in self._sessions):
             await asyncio.sleep(POLL_S)
 

@@ -13,6 +13,7 @@ class Replica:
     def __init__(self, address: str) -> None:
         self.address = address
         self.usable = True
+        self.is_leaving = False
         self.load = 0
         self.closed = False
 
@@ -70,6 +71,22 @@ async def test_account_keeps_its_replica_while_others_come_and_go(replicas: Repl
     after = {account: replicas.for_account(account).address for account in accounts}
     assert all(after[account] == before[account] for account in accounts if before[account] != "unix:/b")
     assert "unix:/b" not in after.values()
+    await replicas.close()
+
+
+async def test_those_that_leave_are_asked_only_where_there_is_no_other(replicas: Replicated) -> None:
+    for replica in replicas.made.values():
+        replica.usable = False
+    leaving = replicas.made["unix:/a"]
+    leaving.is_leaving = True
+    assert replicas.least_loaded() is leaving
+    assert replicas.for_account("acct_1") is leaving
+    with pytest.raises(LegatoError):
+        replicas.least_loaded(other_than=leaving)
+    staying = replicas.made["unix:/b"]
+    staying.usable, staying.load = True, 100
+    assert replicas.least_loaded() is staying
+    assert replicas.for_account("acct_1") is staying
     await replicas.close()
 
 
