@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.metering.records import HOUR_US, Entry, Hold, Kind, Usage
+from services.metering.records import HOUR_US, Basis, End, Entry, Hold, Kind, Usage
 from services.metering.scene import Scene
 
 # Why something was lost: neither the hold nor free credit covered it; or nobody knows whether it was delivered.
@@ -10,9 +10,14 @@ BEYOND_CREDIT: Final = "beyond_credit"
 NOT_CONFIRMED: Final = "not_confirmed"
 
 
-def booking(kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos: int, scene: Scene) -> Entry:
+_NOTHING: Final = Usage()
+
+
+def booking(
+    kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos: int, basis: Basis, end: End, scene: Scene
+) -> Entry:
     """What a charge adds to whatever the request was charged before."""
-    counted = hold.usage if hold.counted_hour_us is not None else Usage()
+    counted = hold.usage if hold.counted_hour_us is not None else _NOTHING
     hour_us = hold.counted_hour_us
     loss_nanos = cost_nanos - hold.booked_nanos - charge_nanos
     return Entry(
@@ -31,5 +36,7 @@ def booking(kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos:
         prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
         cached_tokens=usage.cached_tokens - counted.cached_tokens,
         completion_tokens=usage.completion_tokens - counted.completion_tokens,
+        basis=basis,
+        end=end,
         reason=BEYOND_CREDIT if loss_nanos else None,
     )

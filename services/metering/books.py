@@ -65,8 +65,10 @@ class Books:
             hold, booked = self.holds.get(request_id), None
         else:
             hold, booked = None, self._credits.get((kind, request_id))
-        claim, claimant = self._claimed(operation)
-        live_holds = self._live_holds_of(operation)
+        claim, claimant, live_holds = None, None, 0
+        if type(operation) is Reserve:
+            claim, claimant = self._claimed(operation)
+            live_holds = self._live_holds_of(operation)
         scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds)
         effect = apply(operation, scene)
         if effect.account is not None and effect.account != account:
@@ -83,15 +85,15 @@ class Books:
             self.claims[account_id, effect.claim.key_digest] = effect.claim
         return effect.answer
 
-    def _claimed(self, operation: Operation[Any]) -> tuple[Claim | None, Hold | None]:
+    def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:
         """Who has the key that the operation claims, and that request's hold."""
-        if not isinstance(operation, Reserve) or operation.claim is None:
+        if operation.claim is None:
             return None, None
         claim = self.claims.get((operation.account_id, operation.claim.key_digest))
         return claim, None if claim is None else self.holds.get(claim.request_id)
 
-    def _live_holds_of(self, operation: Operation[Any]) -> int:
-        if not isinstance(operation, Reserve) or operation.concurrent_requests is None:
+    def _live_holds_of(self, operation: Reserve) -> int:
+        if operation.concurrent_requests is None:
             return 0
         return self._live_holds[LiveKey(operation.account_id, operation.key_id)]
 
@@ -108,13 +110,13 @@ class Books:
             if entry.kind not in CHARGES:
                 continue
             key = CounterKey(entry.account_id, entry.key_id, entry.class_id, entry.hour_us)
-            added = (
-                entry.requests,
-                entry.prompt_tokens,
-                entry.cached_tokens,
-                entry.completion_tokens,
-                -entry.customer_nanos,
-                -entry.loss_nanos,
-            )
-            counters[key] = [sum(pair) for pair in zip(counters.get(key, [0] * 6), added, strict=True)]
+            added = counters.get(key)
+            if added is None:
+                added = counters[key] = [0] * 6
+            added[0] += entry.requests
+            added[1] += entry.prompt_tokens
+            added[2] += entry.cached_tokens
+            added[3] += entry.completion_tokens
+            added[4] -= entry.customer_nanos
+            added[5] -= entry.loss_nanos
         return counters

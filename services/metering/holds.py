@@ -106,11 +106,15 @@ def settle(operation: Settle, scene: Scene) -> Effect[Settled]:
     kind: Kind = "charge" if hold.state == "held" else "late_charge"
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
     charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
-    entry = booking(kind, hold, operation.usage, cost_nanos, charge_nanos, scene)
-    entry = replace(entry, basis=operation.basis, end=operation.end)
+    usage = operation.usage
+    entry = booking(kind, hold, usage, cost_nanos, charge_nanos, operation.basis, operation.end, scene)
     hold = replace(
-        _with_usage(hold, operation.usage, operation.basis),
+        hold,
         state="settled",
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        basis=operation.basis,
         charged_nanos=hold.charged_nanos + charge_nanos,
         loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
         loss_bound_nanos=0,
@@ -142,8 +146,8 @@ def void(operation: Void, scene: Scene) -> Effect[Voided]:
     loss_nanos = _price_of(hold, scene).cost_nanos(operation.lost)
     entry = None
     if loss_nanos:
-        entry = booking("loss", hold, operation.lost, loss_nanos, 0, scene)
-        entry = replace(entry, basis="journal", end=operation.end, hour_us=0, requests=0, reason=NOT_CONFIRMED)
+        entry = booking("loss", hold, operation.lost, loss_nanos, 0, "journal", operation.end, scene)
+        entry = replace(entry, hour_us=0, requests=0, reason=NOT_CONFIRMED)
     hold = replace(
         _with_usage(hold, operation.lost, None),
         state="void",
@@ -164,8 +168,7 @@ def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
     end: End = "crashed"
     entry = None
     if cost_nanos:
-        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, scene)
-        entry = replace(entry, basis="checkpoint", end=end)
+        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, "checkpoint", end, scene)
     account = _after(account, hold.amount_nanos, charge_nanos)
     hold = replace(
         hold,
