@@ -28,6 +28,7 @@ from edge.strangers import Strangers
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import Clock
 from services.chassis.log import Log
+from services.chassis.metrics import show_certificate, show_exchanges
 from services.chassis.tracing import Tracer
 
 
@@ -54,13 +55,15 @@ class Assembly:
 async def assembled(
     settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry, tracer: Tracer | None = None
 ) -> AsyncIterator[Assembly]:
+    certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+    show_certificate(registry, certificates)
     services = Services(
         settings.address("auth"),
         settings.address("router"),
         settings.address("metering"),
         clock,
         log,
-        open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+        certificates,
     )
     principals = Principals(services.auths, clock, log, registry)
     metering = Metering(services.meterings, clock, log)
@@ -90,6 +93,7 @@ async def assembled(
     try:
         app = Edge(chat, Cors(settings.cors_origins), log)
         readiness = Readiness(services)
+        show_exchanges(registry, services.message_items)
         show_edge(registry, readiness, saturation, journals.own, metering)
         yield Assembly(app, readiness, journals, metering, models, principals)
         # Answers have ended; what they used may still be on its way to the ledger.

@@ -12,7 +12,9 @@ from services.chassis.clock import Clock
 from services.chassis.connection import Connection
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.replicas import Replicas
+from services.chassis.tracing import current_span
 
 # A prompt larger than this travels by itself, so that nobody queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
@@ -46,14 +48,21 @@ class _Replica:
 
 
 class RouterReplica(_Replica):
-    def __init__(self, address: str, clock: Clock, log: Log, certificates: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        clock: Clock,
+        log: Log,
+        certificates: Certificates | None = None,
+        message_items: Histogram | None = None,
+    ) -> None:
         def connect() -> Connection["router_pb2_grpc.RouterServiceAsyncStub"]:
             return Connection(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
 
         self._shared, self._bulk = connect(), connect()
         super().__init__(
             self._shared,
-            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, clock, log),
+            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, clock, log, message_items),
         )
 
     @property
@@ -67,7 +76,9 @@ class RouterReplica(_Replica):
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
         request = router_pb2.ChatRequest(open=opening)
         if len(opening.messages_json) + len(opening.tools_json) > SHARED_STREAM_BYTES:
-            return RpcCall("The router", self._bulk.stub.Chat(), request)
+            span = current_span()
+            metadata = None if span is None else (("traceparent", span.traceparent),)
+            return RpcCall("The router", self._bulk.stub.Chat(metadata=metadata), request)
         return self._exchange.open("Chat", request, router_pb2.ChatResponse)
 
     async def close(self) -> None:
@@ -76,13 +87,20 @@ class RouterReplica(_Replica):
 
 
 class MeteringReplica(_Replica):
-    def __init__(self, address: str, clock: Clock, log: Log, certificates: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        clock: Clock,
+        log: Log,
+        certificates: Certificates | None = None,
+        message_items: Histogram | None = None,
+    ) -> None:
         self._shared: Connection[metering_pb2_grpc.MeteringServiceAsyncStub] = Connection(
             address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
         super().__init__(
             self._shared,
-            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, clock, log),
+            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, clock, log, message_items),
         )
 
     @property
@@ -106,14 +124,23 @@ class Services:
         log: Log,
         certificates: Certificates | None,
     ) -> None:
+        # Of all replicas of a service together.
+        self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
+        to_router, to_metering = self.message_items.values()
         self.auths: Replicas[AuthReplica] = Replicas(
             AUTH, auth_address, lambda address: AuthReplica(address, clock, certificates), log
         )
         self.routers: Replicas[RouterReplica] = Replicas(
-            "The router", router_address, lambda address: RouterReplica(address, clock, log, certificates), log
+            "The router",
+            router_address,
+            lambda address: RouterReplica(address, clock, log, certificates, to_router),
+            log,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
-            "Metering", metering_address, lambda address: MeteringReplica(address, clock, log, certificates), log
+            "Metering",
+            metering_address,
+            lambda address: MeteringReplica(address, clock, log, certificates, to_metering),
+            log,
         )
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
-from services.chassis.metrics import new_registry
+from services.chassis.metrics import new_registry, show_certificate
 from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
@@ -69,11 +69,13 @@ async def main() -> None:
         auth = Auth(database, peppers, SystemClock(), log)
         show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
+        certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+        show_certificate(registry, certificates)
         server = Server(
             listen,
             auth.registrations,
             log,
-            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            certificates,
             health_listen=settings.auth_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )

@@ -19,6 +19,6 @@ def show_auth(auth: Auth, registry: CollectorRegistry) -> None:
     gauge(
         registry,
         "legato_keys_readable",
-        "Whether auth could read at last what changed about keys. While it cannot, edges trust nothing that they remember.",
+        "Whether auth can read what changes about keys. While it cannot, edges trust nothing that they remember.",
         lambda: watches.can_read,
     )

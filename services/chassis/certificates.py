@@ -39,6 +39,13 @@ class Certificates:
             self._log.warning("certificates.unusable", reason=_reason(error))
         return self._pem
 
+    def expires_at_s(self) -> float:
+        """In seconds since 1970."""
+        # Needed only where there are certificates, and then not often.
+        from cryptography.x509 import load_pem_x509_certificate
+
+        return load_pem_x509_certificate(self.current().certificate).not_valid_after_utc.timestamp()
+
     def _stamps(self) -> list[tuple[int, int, int]]:
         # A mounted secret is replaced by another file under the same name, more often than not of the same size.
         return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, self._paths)]

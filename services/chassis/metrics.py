@@ -8,12 +8,14 @@ Each process has one registry, made where it is put together, and served by `ope
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from services.chassis.certificates import Certificates
 
 # Of steps that take from some microseconds to some seconds.
 STEP_BOUNDS_S: Final = (
@@ -144,6 +146,28 @@ def histograms_of(
         return metric
 
     registry.register(_Reader(collect))
+
+
+def show_certificate(registry: CollectorRegistry, certificates: Certificates | None) -> None:
+    """Where there is one."""
+    if certificates is not None:
+        gauge(
+            registry,
+            "legato_certificate_expiry_timestamp_seconds",
+            "When the certificate ends by which this process proves who it is.",
+            certificates.expires_at_s,
+        )
+
+
+def show_exchanges(registry: CollectorRegistry, message_items: Mapping[str, Histogram]) -> None:
+    """By whom they are kept with."""
+    histograms_of(
+        registry,
+        "legato_exchange_message_items",
+        "Items that share one message to the other side of an exchange.",
+        ["exchange"],
+        lambda: [([name], histogram) for name, histogram in message_items.items()],
+    )
 
 
 def _filled(

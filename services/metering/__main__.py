@@ -10,8 +10,9 @@ from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
 from services.chassis.log import open_log
-from services.chassis.metrics import new_registry
+from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
+from services.chassis.otlp import tracing_to
 from services.chassis.residency import keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
@@ -66,15 +67,19 @@ async def main() -> None:
             opened.push_async_callback(limiter.close)
             await limiter.start()
             show_shared_limits(limiter, registry)
-        metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log)
+        tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "metering", clock, log, registry))
+        metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer)
+        show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
+        certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+        show_certificate(registry, certificates)
         server = Server(
             listen,
             registrations,
             log,
-            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            certificates,
             health_listen=settings.metering_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )

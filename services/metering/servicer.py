@@ -13,6 +13,8 @@ from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.log import Log
+from services.chassis.metrics import Histogram
+from services.chassis.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, Limits
@@ -28,7 +30,15 @@ SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 
 
 class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
-    def __init__(self, database: Database, writer: Writer, limiter: Limiter, default_limits: Limits, log: Log) -> None:
+    def __init__(
+        self,
+        database: Database,
+        writer: Writer,
+        limiter: Limiter,
+        default_limits: Limits,
+        log: Log,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._database = database
         self._writer = writer
         self._limiter = limiter
@@ -47,7 +57,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             },
             pb.ExchangeResponse,
             log,
+            tracer,
         )
+
+    @property
+    def message_items(self) -> Histogram:
+        return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
         """Ask every edge to go elsewhere, then wait until nothing of theirs is under way. Callers who cannot be asked

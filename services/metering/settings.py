@@ -46,6 +46,8 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_tcp: bool = False
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
     drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    otlp_endpoint: str = ""
     debug: bool = False
     # The file in the checkout, wherever the process was started.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"

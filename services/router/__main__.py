@@ -12,8 +12,9 @@ from services.chassis import process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
-from services.chassis.metrics import new_registry
+from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
+from services.chassis.otlp import tracing_to
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import HostAndPort, load
 from services.router import routes
@@ -62,6 +63,8 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_tcp: bool = False
+    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    otlp_endpoint: str = ""
     debug: bool = False
 
     @property
@@ -92,7 +95,9 @@ async def main() -> None:
         targets = Targets(stations, settings.upstream_attempts)
         grounding = await open_grounding(load(GroundingSettings), clock, log, opened)
         completions = Completions(stations, targets, clock, log, grounding.grounding)
-        servicer = RouterServicer(completions, log)
+        tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
+        servicer = RouterServicer(completions, log, tracer)
+        show_exchanges(registry, {"edge": servicer.message_items})
         reload = Reload(settings.routes, settings.timeouts, stations, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         registrations = [
@@ -100,11 +105,13 @@ async def main() -> None:
             register_route_admin(RouteAdminServicer(stations, reload)),
             register_grounding_admin(grounding.admin),
         ]
+        certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+        show_certificate(registry, certificates)
         server = Server(
             listen,
             registrations,
             log,
-            open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log),
+            certificates,
             health_listen=settings.router_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )

@@ -11,10 +11,12 @@ from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.admission import NO_LIMIT
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ExchangeServer, StreamMethod, serve_stream
+from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.log import Log
+from services.chassis.metrics import Histogram
 from services.chassis.server import Registration
 from services.chassis.settings import SettingsError
+from services.chassis.tracing import Tracer
 from services.router.completion import AUTO, Completions
 from services.router.health import State
 from services.router.reload import Reload
@@ -37,10 +39,15 @@ _STATE_TO_PROTO = {
 
 
 class RouterServicer(pb_grpc.RouterServiceServicer):
-    def __init__(self, completions: Completions, log: Log) -> None:
+    def __init__(self, completions: Completions, log: Log, tracer: Tracer | None = None) -> None:
         self._completions = completions
         self._chat = StreamMethod(pb.ChatRequest, completions.serve)
-        self._exchange = ExchangeServer(SERVICE, {"Chat": self._chat}, pb.ExchangeResponse, log)
+        self._exchange = ExchangeServer(SERVICE, {"Chat": self._chat}, pb.ExchangeResponse, log, tracer)
+        self._spans = None if tracer is None else CallSpans(tracer, SERVICE)
+
+    @property
+    def message_items(self) -> Histogram:
+        return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
         """Ask every edge to open no further chats here, then wait until none runs, whichever way it came. Callers who
@@ -50,7 +57,8 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         self._exchange.close()
 
     def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
-        return serve_stream(self._chat, request_iterator, context)
+        span = None if self._spans is None else self._spans.begin_rpc("Chat", context)
+        return serve_stream(self._chat, request_iterator, context, span)
 
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context

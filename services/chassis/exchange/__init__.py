@@ -7,8 +7,10 @@ that is emptied whenever the last write is done: alone, an item leaves at once; 
 
 from services.chassis.exchange.client import ClientCall, ExchangeBroken, ExchangeClient, RpcCall
 from services.chassis.exchange.server import Conversation, ExchangeServer, StreamMethod, UnaryMethod, serve_stream
+from services.chassis.exchange.spans import CallSpans
 
 __all__ = [
+    "CallSpans",
     "ClientCall",
     "Conversation",
     "ExchangeBroken",

@@ -18,6 +18,8 @@ from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.tracing import current_span
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -43,8 +45,11 @@ class ExchangeClient:
         request_type: type[Any],
         clock: Clock,
         log: Log,
+        message_items: Histogram | None = None,
     ) -> None:
+        """`message_items` is told how many items each message has."""
         self._service = service
+        self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
         self._clock = clock
@@ -108,15 +113,17 @@ class ExchangeClient:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
         self._calls[self._last_call_id] = call
-        self._outbox.put(
-            Item(
-                call_id=self._last_call_id,
-                kind=pb.ITEM_KIND_OPEN,
-                method=method,
-                payload=request.SerializeToString(),
-                timeout_ms=round(timeout_s * 1000),
-            )
+        item = Item(
+            call_id=self._last_call_id,
+            kind=pb.ITEM_KIND_OPEN,
+            method=method,
+            payload=request.SerializeToString(),
+            timeout_ms=round(timeout_s * 1000),
         )
+        span = current_span()
+        if span is not None:
+            item.traceparent = span.traceparent
+        self._outbox.put(item)
         return self._last_call_id
 
     def say(self, item: Item) -> None:
@@ -138,7 +145,7 @@ class ExchangeClient:
     async def _keep_open(self) -> None:
         failures = 0
         while True:
-            stream, outbox = self._open_stream(), Outbox()
+            stream, outbox = self._open_stream(), Outbox(self._message_items)
             # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
             parts = [
                 asyncio.create_task(self._read(stream, outbox)),

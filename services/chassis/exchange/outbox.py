@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 
 from protos.type.v1.exchange_pb2 import Item
+from services.chassis.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024
 # How far a call may run ahead of its reader, and what each message counts beside its payload: while it waits it is an
@@ -18,7 +19,9 @@ class Outbox:
     """Calls take turns, one item each, so that a long answer does not hold up the short ones. Control items go first:
     they are small, and a reader who is to be stopped should not have to wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_items: Histogram) -> None:
+        """`message_items` is told how many items each message has."""
+        self._message_items = message_items
         self._control: deque[Item] = deque()
         self._waiting: dict[int, deque[Item]] = {}
         self._turns: deque[int] = deque()
@@ -76,6 +79,7 @@ class Outbox:
                 self._turns.append(call_id)
             else:
                 del self._waiting[call_id]
+        self._message_items.observe(len(items))
         return items
 
     def _notify(self) -> None:

@@ -5,6 +5,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.empty_pb2 import Empty
@@ -14,8 +15,11 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, internal_error, to_status
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
+from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.identity import may_call, not_allowed
 from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.tracing import Span, Tracer
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -65,17 +69,23 @@ POLL_S = 0.02
 
 
 class ExchangeServer:
-    def __init__(self, service: str, methods: Methods, response_type: type[Any], log: Log) -> None:
+    def __init__(
+        self, service: str, methods: Methods, response_type: type[Any], log: Log, tracer: Tracer | None = None
+    ) -> None:
         """`service` is its full name, of which the methods are RPCs too."""
         self._service = service
         self._methods = methods
         self._response_type = response_type
         self._log = log
+        self._tracer = tracer
         self._sessions: set[_Session] = set()
+        # How many items each message has, for whoever looks.
+        self.message_items = Histogram(BATCH_BOUNDS)
         self._draining = False
 
     async def serve(self, requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any, None]:
-        session = _Session(self._methods_for(context), self._log)
+        spans = None if self._tracer is None else CallSpans(self._tracer, self._service)
+        session = _Session(self._methods_for(context), Outbox(self.message_items), self._log, spans)
         self._sessions.add(session)
         if self._draining:
             session.go_away()
@@ -119,8 +129,9 @@ class ExchangeServer:
 class _Session:
     """One client's exchange."""
 
-    def __init__(self, methods: Methods, log: Log) -> None:
-        self.outbox = Outbox()
+    def __init__(self, methods: Methods, outbox: Outbox, log: Log, spans: CallSpans | None = None) -> None:
+        self.outbox = outbox
+        self._spans = spans
         self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
         # That it should open no further calls.
         self.has_heard = False
@@ -178,7 +189,7 @@ class _Session:
             call = _ServerCall(call_id, method.request_type, self.outbox)
             call.arrive(item.payload)
             self.calls[call_id] = call
-            call.task = asyncio.create_task(self._converse(method, call))
+            call.task = asyncio.create_task(self._converse(method, call, self._span_of(item)))
         else:
             try:
                 answer = asyncio.ensure_future(method.answer(method.request_type.FromString(item.payload)))
@@ -186,6 +197,8 @@ class _Session:
                 self._fail(call_id, self._tellable(error))
                 return
             self.calls[call_id] = answer
+            if (span := self._span_of(item)) is not None:
+                answer.add_done_callback(partial(end_with, span))
             answer.add_done_callback(lambda future: self._answered(call_id, future))
 
     def _answered(self, call_id: int, answer: "asyncio.Future[Message]") -> None:
@@ -199,9 +212,9 @@ class _Session:
             payload = answer.result().SerializeToString()
             self.outbox.put(Item(call_id=call_id, kind=pb.ITEM_KIND_END, payload=payload))
 
-    async def _converse(self, method: StreamMethod[Any, Any], call: "_ServerCall") -> None:
+    async def _converse(self, method: StreamMethod[Any, Any], call: "_ServerCall", span: Span | None) -> None:
         try:
-            await method.serve(call)
+            await (method.serve(call) if span is None else traced(span, method.serve(call)))
         except asyncio.CancelledError:
             # The caller left, or the exchange broke: there is nobody to tell.
             return
@@ -211,6 +224,9 @@ class _Session:
             return
         if self.calls.pop(call.call_id, None) is call:
             self.outbox.put(Item(call_id=call.call_id, kind=pb.ITEM_KIND_END))
+
+    def _span_of(self, item: Item) -> Span | None:
+        return None if self._spans is None or not item.traceparent else self._spans.begin(item.method, item.traceparent)
 
     def _tellable(self, error: BaseException) -> LegatoError:
         if isinstance(error, LegatoError):
@@ -269,11 +285,12 @@ def _wake(waiter: "asyncio.Future[None] | None") -> None:
 
 
 async def serve_stream(
-    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any
+    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any, span: Span | None = None
 ) -> AsyncGenerator[ResponseT, None]:
     """The same conversation as an ordinary RPC of its own, where HTTP/2 does the flow control."""
     conversation: _RpcConversation[RequestT, ResponseT] = _RpcConversation(requests)
-    serving = asyncio.ensure_future(method.serve(conversation))
+    serve = method.serve(conversation)
+    serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
     serving.add_done_callback(conversation.end)
     try:
         while (response := await conversation.responses.get()) is not None:

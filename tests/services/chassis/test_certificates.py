@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from services.chassis.certificates import open_certificates
 from services.chassis.log import Log
 from services.chassis.settings import SettingsError
-from tests.certificates import Authority
+from tests.certificates import DAYS, Authority
 
 
 @pytest.fixture
@@ -67,3 +68,13 @@ def test_what_cannot_be_used_is_named_at_start(
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"edge\.pem cannot be used: \w+"):
         open_certificates(authority.folder / "ca.pem", certificate, key, log)
+
+
+def test_end_of_a_certificate_is_told_and_moves_when_it_is_replaced(authority: Authority, log: Log) -> None:
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    authority.issue("edge", long_ago)
+    certificates = authority.certificates("edge", log)
+    before_s = certificates.expires_at_s()
+    assert before_s == pytest.approx((long_ago + timedelta(days=DAYS)).timestamp(), abs=1)
+    authority.issue("edge")
+    assert certificates.expires_at_s() > before_s
