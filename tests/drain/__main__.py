@@ -1,13 +1,15 @@
-"""`make drain-test`: every process is restarted under load, one after the other. No stream may break, no request may
-get another status than its own, and the books must be exact."""
+"""`make drain-test`: two of each process are restarted one after the other, and then one of each is replaced by
+another, all under load. No stream may break, no request may get another status than its own, and the books must be
+exact."""
 
 import argparse
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 
 from tests.drain import campaign
-from tests.drain.campaign import Findings, Pace
+from tests.drain.campaign import ALONE, REPLACEMENTS, RESTARTS, Findings, Pace, Step
 from tests.drain.house import NAMES
 from tests.faults.forks import Forks
 from tests.postgres import Postgres
@@ -22,14 +24,17 @@ def main() -> int:
     options = parser.parse_args()
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-    findings = asyncio.run(_run(options))
-    print(f"\n{findings.table()}\n")
-    for violation in findings.violations:
+    violations: list[str] = []
+    for names, steps in ((NAMES, RESTARTS), (ALONE, REPLACEMENTS)):
+        findings = asyncio.run(_run(options, names, options.rounds * steps if names is NAMES else steps))
+        print(f"\n{findings.table()}\n", flush=True)
+        violations += findings.violations
+    for violation in violations:
         print(violation)
-    return 1 if findings.violations else 0
+    return 1 if violations else 0
 
 
-async def _run(options: argparse.Namespace) -> Findings:
+async def _run(options: argparse.Namespace, names: Sequence[str], steps: Sequence[Step]) -> Findings:
     postgres, valkey = Postgres(), Valkey()
     postgres.start()
     valkey.start()
@@ -41,8 +46,9 @@ async def _run(options: argparse.Namespace) -> Findings:
                 valkey.url,
                 options.clients,
                 Pace(words=options.words),
-                options.rounds * NAMES,
-                say=lambda process: print(process, "...", flush=True),
+                names,
+                steps,
+                say=lambda step: print(step, "...", flush=True),
             )
     finally:
         valkey.stop()

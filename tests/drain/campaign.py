@@ -1,7 +1,6 @@
-"""Ends every process once, in order, and starts it again, while clients ask on. Nobody should notice."""
+"""Ends processes one after the other, and starts others in their places, while clients ask on. Nobody should notice."""
 
 import asyncio
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from cli.connection import Services, ask
 from cli.keys import create_key
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.drain.clients import WORD, Chat, Clients
-from tests.drain.house import House
+from tests.drain.house import NAMES, House
 from tests.faults.forks import Forks
 from tests.upstream import Reply, Upstream
 
@@ -21,7 +20,7 @@ CREDIT_NANOS = 1_000 * 10**9
 CHAT_NANOS = 11 * 100 + 7 * 210
 
 # Longer than an edge takes to find a service again that was restarted.
-BETWEEN_S = 2.0
+FOUND_AGAIN_S = 1.5
 SETTLED_WITHIN_S = 30.0
 
 COLUMNS = ("process", "running", "finished", "broken", "begun meanwhile", "broken", "exit code", "s to exit")
@@ -36,8 +35,24 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Restart:
+class Step:
+    """One of two that serve together is restarted; or one that serves alone ends when the other has started."""
+
     process: str
+    replaced_by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.process} -> {self.replaced_by}" if self.replaced_by else self.process
+
+
+RESTARTS = [Step(name) for name in NAMES]
+ALONE = [name for name in NAMES if name.endswith("-1")]
+REPLACEMENTS = [Step(name, name.replace("-1", "-2")) for name in ALONE]
+
+
+@dataclass(frozen=True)
+class Restart:
+    step: Step
     # Chats that ran when the process was asked to end, wherever they ran, and those that came until it had ended.
     running: Sequence[Chat]
     begun: Sequence[Chat]
@@ -46,7 +61,7 @@ class Restart:
 
     def row(self) -> list[str]:
         return [
-            self.process,
+            str(self.step),
             str(len(self.running)),
             str(sum(not chat.flaw for chat in self.running)),
             str(sum(bool(chat.flaw) for chat in self.running)),
@@ -73,7 +88,7 @@ class Findings:
     def violations(self) -> list[str]:
         found = [f"{count} chats: {flaw}" for flaw, count in self.flaws.items()]
         found += [f"{count} reads: {status}" for status, count in self.statuses.items() if status != "200"]
-        found += [f"{end.process} ended with {end.exit_code}" for end in self.restarts if end.exit_code]
+        found += [f"{end.step} ended with {end.exit_code}" for end in self.restarts if end.exit_code]
         whole_chats = self.chats - self.flaws.total()
         if not self.flaws and self.charged_nanos != whole_chats * CHAT_NANOS:
             found.append(f"{self.charged_nanos} charged for {whole_chats} chats of {CHAT_NANOS}")
@@ -97,41 +112,40 @@ async def run(
     valkey_url: str,
     clients: int,
     pace: Pace,
-    processes: Sequence[str],
-    say: Callable[[str], None] = lambda process: None,
+    names: Sequence[str],
+    steps: Sequence[Step],
+    say: Callable[[str], None] = lambda step: None,
 ) -> Findings:
-    """A service is not restarted again before the edges have found the process that was restarted before."""
+    """`names` run at first."""
     reply = Reply(contents=[f"{WORD} "], repeat=pace.words, event_delay_s=pace.word_every_s)
     async with Upstream(reply) as upstream:
-        house = House(forks, database_url, valkey_url, upstream.base_url)
+        house = House(forks, names, database_url, valkey_url, upstream.base_url)
         async with house.opened():
-            services = await asyncio.to_thread(house.services)
-            try:
-                return await _run(house, services, clients, pace, processes, say)
-            finally:
-                services.close()
+            return await _run(house, clients, pace, steps, say)
 
 
 async def _run(
     house: House,
-    services: Services,
     count: int,
     pace: Pace,
-    processes: Sequence[str],
+    steps: Sequence[Step],
     say: Callable[[str], None],
 ) -> Findings:
-    account, _ = await asyncio.to_thread(create_account, services, "drain", CREDIT_NANOS)
-    made = await asyncio.to_thread(create_key, services, account.account_id, "drain", (), None)
+    with house.services() as services:
+        account, _ = await asyncio.to_thread(create_account, services, "drain", CREDIT_NANOS)
+        made = await asyncio.to_thread(create_key, services, account.account_id, "drain", (), None)
     restarts = []
     async with Clients(house, made.api_key, count, pace.words) as clients:
         await clients.until_all_run()
-        for process, next_process in itertools.zip_longest(processes, processes[1:], fillvalue=""):
-            say(process)
-            restarts.append(await _restart(house, clients, process))
-            if next_process.partition("-")[0] == process.partition("-")[0]:
-                await asyncio.sleep(BETWEEN_S)
-    balance = await _settled_balance(services, account.account_id)
-    audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations
+        for step in steps:
+            say(str(step))
+            restarts.append(await _take(house, clients, step))
+            if not step.replaced_by:
+                # The other of the two may be next, and should not go before the edges have found this one again.
+                await asyncio.sleep(FOUND_AGAIN_S)
+    with house.services() as services:
+        balance = await _settled_balance(services, account.account_id)
+        audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations
     return Findings(
         restarts=restarts,
         chats=len(clients.chats),
@@ -144,14 +158,17 @@ async def _run(
     )
 
 
-async def _restart(house: House, clients: Clients, process: str) -> Restart:
+async def _take(house: House, clients: Clients, step: Step) -> Restart:
+    if step.replaced_by:
+        await house.start(step.replaced_by)
     running, chats_before = list(clients.running), len(clients.chats)
     began_at_s = time.monotonic()
-    exit_code = await house.end(process)
+    exit_code = await house.end(step.process)
     took_s = time.monotonic() - began_at_s
     begun = clients.chats[chats_before:]
-    await house.start(process)
-    return Restart(process, running, begun, exit_code, took_s)
+    if not step.replaced_by:
+        await house.start(step.process)
+    return Restart(step, running, begun, exit_code, took_s)
 
 
 async def _settled_balance(services: Services, account_id: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Two of each process, as on many machines: TCP with certificates between them, one PostgreSQL, one Valkey."""
+"""Up to two of each process, as on many machines: TCP with certificates between them, one PostgreSQL, one Valkey."""
 
 import asyncio
 import os
@@ -6,8 +6,8 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,9 @@ SETTINGS = {
 
 
 class House:
-    def __init__(self, forks: Forks, database_url: str, valkey_url: str, base_url: str) -> None:
-        """`base_url` is the provider's."""
+    def __init__(self, forks: Forks, names: Sequence[str], database_url: str, valkey_url: str, base_url: str) -> None:
+        """`names` are those that run at first; edges know of all. `base_url` is the provider's."""
+        self._first = names
         self._forks = forks
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self._authority = Authority(self._folder / "certs")
@@ -76,18 +77,21 @@ class House:
                 channel: Any = await stack.enter_async_context(open_channel(self._health_socket(name)))
                 self._health[name] = health_pb2_grpc.HealthStub(channel)
             stack.push_async_callback(self._kill_all)
-            for name in NAMES:
+            for name in self._first:
                 self._order(name)
-            for name in NAMES:
+            for name in self._first:
                 await self._until_serving(name)
             yield self
 
     def base_url(self, edge: str) -> str:
         return f"http://127.0.0.1:{self._ports[edge]}/v1"
 
-    def services(self) -> Services:
-        """As an admin reaches them."""
-        return running_services(self._folder, self._environ | self._tls("admin"))
+    @contextmanager
+    def services(self) -> Iterator[Services]:
+        """As an admin reaches those that run now."""
+        services = running_services(self._folder, self._environ | self._tls("admin"))
+        yield services
+        services.close()
 
     async def is_serving(self, name: str) -> bool:
         try:

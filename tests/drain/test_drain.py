@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from tests.drain import campaign
-from tests.drain.campaign import CHAT_NANOS, Findings, Pace, Restart
+from tests.drain.campaign import ALONE, CHAT_NANOS, REPLACEMENTS, Findings, Pace, Restart, Step
 from tests.drain.clients import Chat, flaw_of
 from tests.faults.forks import Forks
 
 DONE = "data: [DONE]\n\n"
 
 
-async def test_nobody_notices_when_processes_are_restarted(postgres_url: str, valkey_url: str) -> None:
+async def test_nobody_notices_when_processes_are_restarted_or_replaced(postgres_url: str, valkey_url: str) -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-    pace = Pace(words=6, word_every_s=0.1)
-    processes = ("auth-1", "router-1", "metering-1", "edge-1")
+    pace = Pace(words=6, word_every_s=0.2)
+    steps = [Step("edge-1"), *REPLACEMENTS[:-1]]
     async with Forks() as forks:
-        findings = await campaign.run(forks, postgres_url, valkey_url, 24, pace, processes)
+        findings = await campaign.run(forks, postgres_url, valkey_url, 24, pace, [*ALONE, "edge-2"], steps)
     assert findings.violations == []
     assert all(restart.running for restart in findings.restarts)
 
@@ -41,7 +41,7 @@ def test_only_a_whole_answer_is_good(status: int, text: str, stream: bool, flaw:
 
 def test_whatever_was_noticed_is_told() -> None:
     good = Findings(
-        restarts=[Restart("edge-1", [Chat(0, "edge-1")], [], exit_code=0, took_s=1.0)],
+        restarts=[Restart(Step("edge-1"), [Chat(0, "edge-1")], [], exit_code=0, took_s=1.0)],
         chats=2,
         flaws=Counter(),
         statuses=Counter({"200": 3}),
@@ -57,5 +57,5 @@ def test_whatever_was_noticed_is_told() -> None:
     assert replace(good, charged_nanos=CHAT_NANOS).violations == [f"{CHAT_NANOS} charged for 2 chats of {CHAT_NANOS}"]
     assert replace(good, held_nanos=5).violations == ["5 are still held"]
     assert replace(good, audit=["wrong"], complaints=["broken"]).violations == ["wrong", "broken"]
-    killed = [Restart("edge-1", [], [], exit_code=-9, took_s=1.0)]
+    killed = [Restart(Step("edge-1"), [], [], exit_code=-9, took_s=1.0)]
     assert replace(good, restarts=killed).violations == ["edge-1 ended with -9"]
