@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from services.chassis import process
+from services.chassis import memory, process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
@@ -21,10 +21,10 @@ from services.router import routes
 from services.router.completion import Completions
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
-from services.router.grounding.settings import GroundingSettings
+from services.router.grounding.settings import load_grounding_settings
 from services.router.lines import Lines
 from services.router.local_model import socket_path
-from services.router.metrics import show_stations
+from services.router.metrics import show_chats, show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import Surroundings, Timeouts
 from services.router.reload import Reload
@@ -65,6 +65,8 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_tcp: bool = False
     # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
     otlp_endpoint: str = ""
+    # Whether providers are told of them, by a header.
+    trace_upstream: bool = False
     debug: bool = False
 
     @property
@@ -80,7 +82,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def main() -> None:
-    settings = load(RouterSettings)
+    settings, grounding_settings = load(RouterSettings), load_grounding_settings()
     found = load_routes(settings.routes, timeouts=settings.timeouts)
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
@@ -92,9 +94,10 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
         show_stations(stations, registry)
-        targets = Targets(stations, settings.upstream_attempts)
-        grounding = await open_grounding(load(GroundingSettings), clock, log, opened)
+        targets = Targets(stations, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        grounding = await open_grounding(grounding_settings, clock, log, opened)
         completions = Completions(stations, targets, clock, log, grounding.grounding)
+        show_chats(completions, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})
@@ -117,6 +120,7 @@ async def main() -> None:
         )
         await server.start()
         log.info("service.started", listen=listen)
+        memory.settle()
         await wait_for_stop()
         await server.leave()
         with contextlib.suppress(TimeoutError):

@@ -10,6 +10,8 @@ from services.chassis.clock import Clock
 from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.metrics import STEP_BOUNDS_S, Histogram
+from services.chassis.tracing import current_span
 from services.router.grants import Allowance, ChatConversation
 from services.router.prompt import compose_prompt
 from services.router.providers.base import ProviderError
@@ -52,6 +54,8 @@ class Completions:
         self._grounding = grounding
         self._deadlines = Deadlines()
         self._running = 0
+        # From a chat's arrival until a model is asked, for whoever looks.
+        self.prepare_times_s = Histogram(STEP_BOUNDS_S)
 
     async def serve(self, conversation: ChatConversation) -> None:
         request = await conversation.receive()
@@ -119,6 +123,7 @@ class Completions:
                         if not await relay.pass_on(piece):
                             break
             finally:
+                upstream.finished = relay.finished
                 # That closes the connection they come from, whatever ends the chat.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")
@@ -148,6 +153,12 @@ class Completions:
     def _tell(self, story: _Story, began_s: float) -> None:
         relay, target = story.relay, story.attempts.target
         finished = relay.finished if relay is not None else None
+        if story.attempts.first_asked_at_s is not None:
+            self.prepare_times_s.observe(story.attempts.first_asked_at_s - began_s)
+        span = current_span()
+        if span is not None:
+            span.attributes |= {"legato.request_id": story.request_id, "legato.class": story.class_id}
+            span.attributes["legato.end"] = story.end
         self._log.info(
             "chat.ended",
             request_id=story.request_id,
@@ -163,6 +174,7 @@ class Completions:
             end=story.end,
             reason=story.reason,
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
+            **({} if span is None else {"trace_id": span.trace_id}),
         )
 
 

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from services.chassis.clock import Clock
-from services.chassis.metrics import FIRST_TOKEN_BOUNDS_S, Histogram
+from services.chassis.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TOKEN_BOUNDS, Histogram
 
 FAILURES_IN_A_ROW: Final = 5
 # Or this share of what was heard of within a window, if that is so much at least. An answer that begins and then
@@ -67,6 +67,10 @@ class Health:
         self.refusals = 0
         self.failures = 0
         self.latencies_s = Histogram(FIRST_TOKEN_BOUNDS_S)
+        # Of answers that came to their end.
+        self.durations_s = Histogram(REQUEST_BOUNDS_S)
+        self.prompt_tokens = Histogram(TOKEN_BOUNDS)
+        self.completion_tokens = Histogram(TOKEN_BOUNDS)
         self._last_latencies_s: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._failures_in_a_row = 0
         self._window = _Window()
@@ -115,6 +119,11 @@ class Health:
     def declined(self, attempt: "Attempt") -> None:
         self.refusals += 1
         self.works(attempt)
+
+    def finished(self, attempt: "Attempt", prompt_tokens: int, completion_tokens: int) -> None:
+        self.durations_s.observe(self._clock.elapsed_s() - attempt.began_s)
+        self.prompt_tokens.observe(prompt_tokens)
+        self.completion_tokens.observe(completion_tokens)
 
     def works(self, attempt: "Attempt") -> None:
         self.over(attempt)
@@ -179,6 +188,10 @@ class Attempt:
     def begun(self) -> None:
         """The first piece of the answer is there."""
         self._health.begun(self)
+
+    def finished(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """All of the answer is there."""
+        self._health.finished(self, prompt_tokens, completion_tokens)
 
     def declined(self) -> None:
         """The model works, and said no: it is full, or does not accept this request."""

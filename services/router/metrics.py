@@ -6,7 +6,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from services.chassis.metrics import Histogram, counters_of, gauges, histograms_of
+from services.router.completion import Completions
 from services.router.health import State
+from services.router.spans import OPERATION
 from services.router.stations import Station, Stations
 
 # As OpenTelemetry names them: here the router is the client, and the model the server.
@@ -57,6 +59,30 @@ def show_stations(stations: Stations, registry: CollectorRegistry) -> None:
         (*MODEL_LABELS, "gen_ai_operation_name"),
         lambda: _latencies(stations),
     )
+    histograms_of(
+        registry,
+        "gen_ai_client_operation_duration_seconds",
+        "From the question to the end of the model's answer, of those that came to their end.",
+        (*MODEL_LABELS, "gen_ai_operation_name"),
+        lambda: _durations(stations),
+    )
+    histograms_of(
+        registry,
+        "gen_ai_client_token_usage",
+        "Tokens of a chat, as the provider counted them, or we where it did not.",
+        (*MODEL_LABELS, "gen_ai_operation_name", "gen_ai_token_type"),
+        lambda: _tokens(stations),
+    )
+
+
+def show_chats(completions: Completions, registry: CollectorRegistry) -> None:
+    histograms_of(
+        registry,
+        "legato_step_duration_seconds",
+        "How long each step of a chat took.",
+        ["step"],
+        lambda: [(["prepare"], completions.prepare_times_s)],
+    )
 
 
 def _by_labels(stations: Stations) -> Iterator[tuple[tuple[str, str], Station]]:
@@ -78,4 +104,15 @@ def _outcomes(stations: Stations) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _latencies(stations: Stations) -> Iterator[tuple[tuple[str, ...], Histogram]]:
     for labels, station in _by_labels(stations):
-        yield (*labels, "chat"), station.health.latencies_s
+        yield (*labels, OPERATION), station.health.latencies_s
+
+
+def _durations(stations: Stations) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+    for labels, station in _by_labels(stations):
+        yield (*labels, OPERATION), station.health.durations_s
+
+
+def _tokens(stations: Stations) -> Iterator[tuple[tuple[str, ...], Histogram]]:
+    for labels, station in _by_labels(stations):
+        yield (*labels, OPERATION, "input"), station.health.prompt_tokens
+        yield (*labels, OPERATION, "output"), station.health.completion_tokens

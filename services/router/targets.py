@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
-from protos.router.v1.router_pb2 import ChatOpen
+from protos.router.v1.router_pb2 import ChatOpen, Finished
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.tracing import Span
 from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
@@ -18,6 +19,7 @@ from services.router.prompt import Prompt
 from services.router.providers.base import Call, CannotDo, Failure, Piece, ProviderError
 from services.router.routes import CLASSES, Target
 from services.router.saturation import Visit
+from services.router.spans import begin_question, end_question
 from services.router.stations import Station, Stations
 
 MOST_ATTEMPTS: Final = 3
@@ -31,6 +33,7 @@ class Attempts:
     count: int = 0
     target: Target | None = None
     http_status: int | None = None
+    first_asked_at_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +47,9 @@ class Upstream:
     rest: AsyncGenerator[Piece, None]
     max_tokens: int
     is_whole: bool
+    span: Span | None = None
+    # Once that has been told: how it ended.
+    finished: Finished | None = None
 
     def __enter__(self) -> "Upstream":
         return self
@@ -51,21 +57,27 @@ class Upstream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, ProviderError):
             self.attempt.failed()
+        if self.finished is not None:
+            usage = self.finished.usage
+            self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+        end_question(self.span, error, self.finished)
         self.visit.leave()
         self.station.line.let_go()
 
 
 class Targets:
-    def __init__(self, stations: Stations, most_attempts: int = MOST_ATTEMPTS) -> None:
+    def __init__(self, stations: Stations, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False) -> None:
+        """`tells_traces`: whether providers are told of our traces, so that theirs can be joined to them."""
         self._stations = stations
         self._most_attempts = most_attempts
+        self._tells_traces = tells_traces
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
         self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts
     ) -> Upstream:
         budget = self._budgets[class_id]
-        opening = _Opening(chat, prompt, allowance, attempts)
+        opening = _Opening(chat, prompt, allowance, attempts, tells_traces=self._tells_traces)
         with budget.waiting, self._stations.held(class_id) as stations:
             opening.has_choice = len(stations) > 1
             for station in _in_turn(stations):
@@ -101,8 +113,11 @@ def _in_turn(stations: Sequence[Station]) -> Iterator[Station]:
 class _Opening:
     """One chat that looks for a model."""
 
-    def __init__(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts) -> None:
+    def __init__(
+        self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts, *, tells_traces: bool
+    ) -> None:
         self._chat = chat
+        self._tells_traces = tells_traces
         self._prompt = prompt
         self._allowance = allowance
         self._attempts = attempts
@@ -132,16 +147,25 @@ class _Opening:
         self._attempts.count += 1
         failpoints.hit("router.asked")
         attempt = station.health.ask()
-        pieces = station.line.provider.answer(_make_call(chat, prompt, target, max_tokens, is_whole))
+        if self._attempts.first_asked_at_s is None:
+            self._attempts.first_asked_at_s = attempt.began_s
+        span = begin_question(target, self._attempts.count, max_tokens)
+        call = _make_call(chat, prompt, target, max_tokens, is_whole)
+        if span is not None and self._tells_traces:
+            call.traceparent = span.traceparent
+        pieces = station.line.provider.answer(call)
         # A whole answer takes as long as it is: for that nobody knows a limit.
         may_move_on = attempt.is_trial and self.has_choice and not is_whole
         try:
             first = await _first_of(pieces, visit, attempt, station.health.trial_patience_s if may_move_on else None)
-        except ProviderError as error:
+        except BaseException as error:
+            end_question(span, error)
+            if not isinstance(error, ProviderError):
+                raise
             self._note(error, target, visit)
             return None
         station.line.hold()
-        return Upstream(station, visit, attempt, first, pieces, max_tokens, is_whole)
+        return Upstream(station, visit, attempt, first, pieces, max_tokens, is_whole, span)
 
     def _note(self, error: ProviderError, target: Target, visit: Visit) -> None:
         if isinstance(error, CannotDo):

@@ -75,7 +75,7 @@ class AnthropicProvider:
             del request["thinking"]
         if stream:
             request["stream"] = True
-        question = Question(self._path, msgspec.json.encode(request), stream)
+        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent)
         async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

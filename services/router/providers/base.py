@@ -62,6 +62,8 @@ class Call:
     parameters_json: bytes
     max_tokens: int
     stream: bool
+    # For the provider, if it is to go on with our trace; empty: it is not.
+    traceparent: str = ""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ class Question:
     body: bytes
     # Whether an answer as events is asked for.
     stream: bool
+    # Empty: the server is not told of a trace.
+    traceparent: str = ""
 
 
 class Server:
@@ -62,7 +64,8 @@ class Server:
         connection = await self._connections.take()
         try:
             connection.answer_within(timeouts.first_byte_s if question.stream else timeouts.whole_s)
-            await connection.post(self._head.for_body(question.path, question.body), question.body)
+            head = self._head.for_body(question.path, question.body, question.traceparent)
+            await connection.post(head, question.body)
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):

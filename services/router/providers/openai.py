@@ -63,7 +63,7 @@ class OpenAIProvider:
         if self._short_call_ids:
             call = replace(call, messages_json=shorten_call_ids(call.messages_json))
         body = encode_call(call, self._output_field, self._extra_json)
-        return self._server.ask(Question(self._path, body, call.stream), CompletionAnswer())
+        return self._server.ask(Question(self._path, body, call.stream, call.traceparent), CompletionAnswer())
 
 
 def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:

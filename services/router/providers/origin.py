@@ -59,8 +59,9 @@ class RequestHead:
             raise ValueError("a header must be one line")
         self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
 
-    def for_body(self, path: str, body: bytes) -> bytes:
-        return b"POST %s HTTP/1.1%s%d\r\n\r\n" % (_quoted(path), self._rest, len(body))
+    def for_body(self, path: str, body: bytes, traceparent: str = "") -> bytes:
+        traced = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
+        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), traced)
 
 
 @lru_cache(maxsize=1024)

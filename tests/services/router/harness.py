@@ -20,7 +20,7 @@ from services.chassis.log import Log
 from services.chassis.server import Server
 from services.router.completion import Completions
 from services.router.lines import Lines
-from services.router.metrics import show_stations
+from services.router.metrics import show_chats, show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
@@ -118,9 +118,10 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
+    completions = Completions(stations, Targets(stations), clock, log, grounding)
     if registry is not None:
         show_stations(stations, registry)
-    completions = Completions(stations, Targets(stations), clock, log, grounding)
+        show_chats(completions, registry)
     servicer = RouterServicer(completions, log)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()

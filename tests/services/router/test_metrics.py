@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from services.chassis.log import Log
 from services.router.health import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
-from tests.upstream import Reply, Upstream
+from tests.upstream import USAGE, Reply, Upstream
 
 FIRST = {"gen_ai_provider_name": "first", "gen_ai_request_model": "first-model"}
 SECOND = {"gen_ai_provider_name": "second", "gen_ai_request_model": "second-model"}
@@ -44,6 +44,27 @@ async def test_models_that_fail_and_those_that_answer_are_told_apart(
         assert attempts(SECOND, "declined") == 1
         begun = "gen_ai_client_operation_time_to_first_chunk_seconds_count"
         assert registry.get_sample_value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
+
+
+async def test_answers_are_told_with_their_length_and_their_tokens(
+    socket_folder: Path, log: Log, registry: CollectorRegistry
+) -> None:
+    async with (
+        Upstream() as upstream,
+        running_router(socket_folder, log, {target("first"): upstream}, registry=registry) as router,
+    ):
+        await router.ask()
+        upstream.default_reply = Reply(cut_after=2)
+        with pytest.raises(Exception, match="broke off"):
+            await router.ask()
+    chat = {**FIRST, "gen_ai_operation_name": "chat"}
+    assert registry.get_sample_value("gen_ai_client_operation_duration_seconds_count", chat) == 1
+    tokens = [
+        registry.get_sample_value("gen_ai_client_token_usage_sum", {**chat, "gen_ai_token_type": kind})
+        for kind in ("input", "output")
+    ]
+    assert tokens == [USAGE["prompt_tokens"], USAGE["completion_tokens"]]
+    assert registry.get_sample_value("legato_step_duration_seconds_count", {"step": "prepare"}) == 2
 
 
 async def test_chats_at_a_model_are_counted_while_they_run(

@@ -1,0 +1,43 @@
+"""One question to a model, in the trace of the chat it is asked for."""
+
+import asyncio
+
+from protos.router.v1.router_pb2 import Finished
+from services.chassis.tracing import Kind, Span, current_span
+from services.router.providers.base import ProviderError
+from services.router.routes import Target
+
+OPERATION = "chat"
+
+
+def begin_question(target: Target, attempt: int, max_tokens: int) -> Span | None:
+    """None where the chat is not traced."""
+    chat = current_span()
+    if chat is None:
+        return None
+    span = chat.child(f"{OPERATION} {target.model_name}", Kind.CLIENT)
+    span.attributes = {
+        "gen_ai.operation.name": OPERATION,
+        "gen_ai.provider.name": target.provider,
+        "gen_ai.request.model": target.model_name,
+        "gen_ai.request.max_tokens": max_tokens,
+        "legato.attempt": attempt,
+    }
+    return span
+
+
+def end_question(span: Span | None, error: BaseException | None = None, finished: Finished | None = None) -> None:
+    if span is None:
+        return
+    if isinstance(error, ProviderError):
+        # By the provider's own status where it gave one.
+        span.attributes["error.type"] = str(error.http_status or error.failure.value)
+    elif isinstance(error, asyncio.CancelledError):
+        span.attributes["error.type"] = "cancelled"
+    elif error is not None:
+        span.attributes["error.type"] = type(error).__name__
+    if finished is not None:
+        span.attributes["gen_ai.response.finish_reasons"] = [finished.finish_reason]
+        span.attributes["gen_ai.usage.input_tokens"] = finished.usage.prompt_tokens
+        span.attributes["gen_ai.usage.output_tokens"] = finished.usage.completion_tokens
+    span.end()
