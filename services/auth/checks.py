@@ -10,7 +10,7 @@ from typing import Final
 
 from services.auth.records import Position, Scope, to_micros
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.gcra import LARGEST_RATE
+from services.chassis.limits import LARGEST_LIMITS
 
 DEFAULT_CLASS: Final = "forte"
 CLASSES: Final = ("mezzo", "forte", "fortissimo")
@@ -64,8 +64,8 @@ def preferred_class(given: str) -> str:
 
 def limit(param: str, given: int) -> int | None:
     """0 goes back to what stands above: the account for a key, the service for an account."""
-    if not 0 <= given <= LARGEST_RATE:
-        raise _refusal(param, f"A limit is from 0 to {LARGEST_RATE:,}.")
+    if not 0 <= given <= LARGEST_LIMITS[param]:
+        raise _refusal(param, f"A limit of this kind is from 0 to {LARGEST_LIMITS[param]:,}.")
     return given or None
 
 

@@ -7,6 +7,7 @@ whole of it.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -14,15 +15,12 @@ from msgspec.structs import asdict
 
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.gcra import LARGEST_RATE, Buckets, Rate
+from services.chassis.gcra import Buckets, Rate
 
 ReplyT = TypeVar("ReplyT")
 
-LARGEST_REQUEST_RATE: Final = 1_000_000
 # Within what all replicas can count exactly, however slow the rate.
 LARGEST_BURST: Final = 100_000
-LARGEST_TOKEN_RATE: Final = LARGEST_RATE
-LARGEST_CONCURRENCY: Final = 1_000_000
 
 # A burst of an override of requests: what it allows in four seconds.
 BURSTS_A_MINUTE: Final = 15
@@ -38,11 +36,14 @@ class Limits(msgspec.Struct, frozen=True):
     concurrent_requests: int | None = None
 
 
+# The same few overrides come with every request.
+@lru_cache(1024)
 def request_rate(requests_per_minute: int) -> Rate:
     """An override has a burst of its own."""
     return Rate(requests_per_minute, max(1, requests_per_minute // BURSTS_A_MINUTE))
 
 
+@lru_cache(1024)
 def token_rate(tokens_per_minute: int) -> Rate:
     """A whole minute's tokens may be used at once: a request is as large as it is."""
     return Rate(tokens_per_minute, tokens_per_minute)

@@ -6,21 +6,15 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.gcra import Rate
+from services.chassis.limits import LARGEST_LIMITS
 from services.chassis.residency import Store
 from services.chassis.settings import HostAndPort
-from services.metering.limits import (
-    LARGEST_BURST,
-    LARGEST_CONCURRENCY,
-    LARGEST_REQUEST_RATE,
-    LARGEST_TOKEN_RATE,
-    Limits,
-    token_rate,
-)
+from services.metering.limits import LARGEST_BURST, Limits, token_rate
 
-_RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_REQUEST_RATE)]
+_RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
-_TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN_RATE)]
-_ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_CONCURRENCY)]
+_TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])]
+_ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["concurrent_requests"])]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _SecondsOrNever = Annotated[float, msgspec.Meta(ge=0)]

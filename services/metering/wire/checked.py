@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.limits import LARGEST_LIMITS
 
 LARGEST_TOKENS: Final = 10**9
 
@@ -27,6 +28,14 @@ def checked_tokens(given: int) -> int:
     if not 0 <= given <= LARGEST_TOKENS:
         raise invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
     return given
+
+
+def checked_limit(given: int, param: str) -> int:
+    """One that was stored when larger ones could be is taken for the largest."""
+    if given < 1:
+        raise invalid("A limit must be at least 1.", param)
+    largest = LARGEST_LIMITS[param]
+    return min(largest, given)
 
 
 def invalid(message: str, param: str) -> LegatoError:

@@ -1,18 +1,8 @@
 """Admissions and corrections, between the .proto's messages and the domain."""
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.metering.limits import (
-    LARGEST_REQUEST_RATE,
-    LARGEST_TOKEN_RATE,
-    Allowance,
-    Limits,
-    Taking,
-    admission,
-    correction,
-    request_rate,
-    token_rate,
-)
-from services.metering.wire.checked import LARGEST_TOKENS, checked_id, checked_tokens, invalid
+from services.metering.limits import Allowance, Limits, Taking, admission, correction, request_rate, token_rate
+from services.metering.wire.checked import LARGEST_TOKENS, checked_id, checked_limit, checked_tokens, invalid
 
 
 def to_admission(request: pb.AdmitRequest, defaults: Limits) -> Taking:
@@ -53,13 +43,7 @@ def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: Limits) -
         return defaults
     requests, tokens = defaults.requests, defaults.tokens
     if request.HasField("requests_per_minute"):
-        if not 1 <= request.requests_per_minute <= LARGEST_REQUEST_RATE:
-            message = f"A rate must be between 1 and {LARGEST_REQUEST_RATE} requests a minute."
-            raise invalid(message, "requests_per_minute")
-        requests = request_rate(request.requests_per_minute)
+        requests = request_rate(checked_limit(request.requests_per_minute, "requests_per_minute"))
     if request.HasField("tokens_per_minute"):
-        if not 1 <= request.tokens_per_minute <= LARGEST_TOKEN_RATE:
-            message = f"A rate must be between 1 and {LARGEST_TOKEN_RATE} tokens a minute."
-            raise invalid(message, "tokens_per_minute")
-        tokens = token_rate(request.tokens_per_minute)
+        tokens = token_rate(checked_limit(request.tokens_per_minute, "tokens_per_minute"))
     return Limits(requests, tokens)

@@ -4,7 +4,7 @@ from typing import Final
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.metering.limits import LARGEST_CONCURRENCY, Limits
+from services.metering.limits import Limits
 from services.metering.operations import (
     Adjust,
     Checkpoint,
@@ -20,7 +20,7 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.records import Account, Basis, End, Usage
-from services.metering.wire.checked import checked_id, checked_request_id, checked_tokens, invalid
+from services.metering.wire.checked import checked_id, checked_limit, checked_request_id, checked_tokens, invalid
 
 # Of HMAC-SHA256.
 DIGEST_BYTES: Final = 32
@@ -167,10 +167,7 @@ def _concurrency(request: pb.ReserveRequest) -> int | None:
     """The key's own limit, where the request names it."""
     if not request.HasField("concurrent_requests"):
         return None
-    if not 1 <= request.concurrent_requests <= LARGEST_CONCURRENCY:
-        message = f"The limit of requests at once must be between 1 and {LARGEST_CONCURRENCY}."
-        raise invalid(message, "concurrent_requests")
-    return request.concurrent_requests
+    return checked_limit(request.concurrent_requests, "concurrent_requests")
 
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:

@@ -47,16 +47,21 @@ def test_rate_of_zero_is_the_default() -> None:
     assert checks.limit("requests_per_minute", 0) is None
 
 
-@pytest.mark.parametrize("rate", [1, 1_000_000_000])
-def test_rate_within_bounds_is_taken(rate: int) -> None:
-    assert checks.limit("requests_per_minute", rate) == rate
+LARGEST = [("requests_per_minute", 10**6), ("tokens_per_minute", 10**9), ("concurrent_requests", 10**6)]
 
 
-@pytest.mark.parametrize("rate", [-1, 1_000_000_001])
-def test_rate_out_of_bounds_is_refused(rate: int) -> None:
-    with pytest.raises(LegatoError) as caught:
-        checks.limit("requests_per_minute", rate)
-    assert caught.value.param == "requests_per_minute"
+@pytest.mark.parametrize(("param", "largest"), LARGEST)
+def test_limit_within_bounds_is_taken(param: str, largest: int) -> None:
+    assert (checks.limit(param, 1), checks.limit(param, largest)) == (1, largest)
+
+
+@pytest.mark.parametrize(("param", "largest"), LARGEST)
+def test_limit_out_of_bounds_is_refused_and_the_bound_told(param: str, largest: int) -> None:
+    for limit in (-1, largest + 1):
+        with pytest.raises(LegatoError) as caught:
+            checks.limit(param, limit)
+        assert caught.value.param == param
+        assert f"{largest:,}" in caught.value.message
 
 
 def test_scopes_are_kept_once_and_in_one_order() -> None:

@@ -311,7 +311,7 @@ async def test_key_that_cannot_be_made_is_refused_with_the_field_that_is_wrong(
 async def test_update_that_cannot_be_made_changes_nothing(client: AuthClient) -> None:
     account = await client.create_account()
     request = pb.UpdateAccountRequest(
-        account_id=account.account_id, preferred_class="mezzo", requests_per_minute=1_000_000_001
+        account_id=account.account_id, preferred_class="mezzo", requests_per_minute=1_000_001
     )
     with pytest.raises(LegatoError) as caught:
         await client.update_account(request)
