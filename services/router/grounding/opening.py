@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from services.chassis.clock import Clock
 from services.chassis.log import Log
-from services.chassis.residency import keep_in_canada
+from services.chassis.versioned_secrets import parse_versioned_secrets
 from services.router.grounding.servicer import GroundingAdminServicer
-from services.router.grounding.settings import GroundingSettings
+from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 
 if TYPE_CHECKING:
     from services.router.grounding.grounding import Grounding, Library
@@ -28,7 +28,6 @@ class Opened:
 
 async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
     """Whatever is opened is closed with the stack."""
-    settings.check()
     if not settings.has_store and not settings.search_url:
         return Opened(None, GroundingAdminServicer(None, None, 0, log))
     from services.router.grounding.extraction import Extraction
@@ -56,10 +55,9 @@ def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitSta
     from services.router.grounding.grounding import Library
     from services.router.grounding.holdings import Holdings
     from services.router.grounding.notes import Notes
-    from services.router.grounding.sealing import parse_grounding_key
+    from services.router.grounding.sealing import Sealer
 
-    keep_in_canada(settings.stores)
-    sealer = parse_grounding_key(settings.grounding_key)
+    sealer = Sealer(parse_versioned_secrets(KEY_VARIABLE, settings.grounding_key))
     database = open_database("router", settings.database_url, settings.data)
     stack.callback(database.close)
     if settings.migrate_at_start:

@@ -14,8 +14,6 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from services.chassis.versioned_secrets import parse_versioned_secrets
-
 NONCE_BYTES: Final = 12
 WORD_DIGEST_BYTES: Final = 16
 
@@ -99,7 +97,3 @@ class Sealer:
 
 def _digest(key: bytes, word: str) -> bytes:
     return hmac.digest(key, word.encode(), "sha256")[:WORD_DIGEST_BYTES]
-
-
-def parse_grounding_key(setting: str) -> Sealer:
-    return Sealer(parse_versioned_secrets("LEGATO_GROUNDING_KEY", setting))

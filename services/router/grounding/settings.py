@@ -6,7 +6,10 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.residency import Store
-from services.chassis.settings import SettingsError
+from services.chassis.settings import SettingsError, load
+from services.chassis.versioned_secrets import parse_versioned_secrets
+
+KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -45,10 +48,22 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
         return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
-        mistakes = []
+        """Before anything is opened."""
+        mistakes = [mistake for store in self.stores if (mistake := store.mistake())]
         if self.has_store and not self.grounding_key:
-            mistakes.append("LEGATO_GROUNDING_KEY is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
+            mistakes.append(f"{KEY_VARIABLE} is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
         if self.search_url and not self.search_url.startswith(("http://", "https://")):
             mistakes.append("LEGATO_SEARCH_URL must start with http:// or https://")
+        if self.grounding_key:
+            try:
+                parse_versioned_secrets(KEY_VARIABLE, self.grounding_key)
+            except SettingsError as error:
+                mistakes.append(str(error))
         if mistakes:
             raise SettingsError("\n".join(mistakes))
+
+
+def load_grounding_settings() -> GroundingSettings:
+    settings = load(GroundingSettings)
+    settings.check()
+    return settings

@@ -3,13 +3,11 @@
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from services.chassis.settings import SettingsError
 from services.router.grounding.sealing import (
     KeyMissing,
     Sealer,
     name_place,
     note_place,
-    parse_grounding_key,
     passage_place,
 )
 
@@ -51,9 +49,3 @@ def test_newest_key_seals_and_older_ones_still_open_and_find() -> None:
 def test_word_has_another_digest_in_each_account() -> None:
     sealer = Sealer({1: OLD})
     assert sealer.index_words("acct_1", ["cat"]) != sealer.index_words("acct_2", ["cat"])
-
-
-def test_mistakes_in_the_key_are_named_without_quoting_it() -> None:
-    with pytest.raises(SettingsError, match="LEGATO_GROUNDING_KEY: entry 1 is not VERSION:HEX") as refusal:
-        parse_grounding_key("tellnobody")
-    assert "tellnobody" not in str(refusal.value)

@@ -1,0 +1,28 @@
+import io
+
+from cli.progress import Bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar_grows_and_leaves_nothing_behind() -> None:
+    terminal = Terminal()
+    bar = Bar(terminal)
+    for done in (0, 0, 50, 100):
+        bar.show("reading", done, 100)
+    bar.clear()
+    shown = terminal.getvalue().split("\r\x1b[K")[1:]
+    assert [text.count("#") for text in shown] == [0, 15, 30, 0]
+    assert shown[1].endswith(" 50% reading")
+    assert shown[-1] == ""
+
+
+def test_nothing_is_written_where_nobody_looks() -> None:
+    pipe = io.StringIO()
+    bar = Bar(pipe)
+    bar.show("reading", 1, 2)
+    bar.clear()
+    assert pipe.getvalue() == ""

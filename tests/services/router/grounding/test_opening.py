@@ -1,0 +1,58 @@
+"""What the settings switch on, and that nothing else is opened or loaded."""
+
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from services.chassis.clock import SystemClock
+from services.chassis.log import Log
+from services.chassis.settings import SettingsError
+from services.router.grounding.opening import open_grounding
+from services.router.grounding.settings import GroundingSettings
+
+KEY = f"1:{'ab' * 32}"
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_nothing_is_opened_until_something_is_configured(tmp_path: Path, log: Log) -> None:
+    async with AsyncExitStack() as stack:
+        settings = GroundingSettings(data=tmp_path, grounding_key=KEY)
+        assert (await open_grounding(settings, SystemClock(), log, stack)).grounding is None
+    assert files_in(tmp_path) == []
+
+
+async def test_search_alone_needs_no_store(tmp_path: Path, log: Log) -> None:
+    async with AsyncExitStack() as stack:
+        settings = GroundingSettings(data=tmp_path, search_url="http://127.0.0.1:1")
+        assert (await open_grounding(settings, SystemClock(), log, stack)).grounding is not None
+    assert files_in(tmp_path) == []
+
+
+def test_router_without_grounding_loads_nothing_that_only_grounding_needs() -> None:
+    look = (
+        "import sys, services.router.__main__;"
+        "print([name for name in ('sqlalchemy', 'cryptography', 'pypdf', 'aiohttp') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    settings = GroundingSettings(memory=True, search_url="searx.test", database_url="postgresql://elsewhere.test/x")
+    with pytest.raises(SettingsError) as refusal:
+        settings.check()
+    named = str(refusal.value)
+    for variable in ("LEGATO_GROUNDING_KEY is not set", "LEGATO_SEARCH_URL", "LEGATO_DATABASE_REGION"):
+        assert variable in named
+
+
+def test_mistake_in_the_key_is_named_without_quoting_it() -> None:
+    with pytest.raises(SettingsError, match="LEGATO_GROUNDING_KEY: entry 1 is not VERSION:HEX") as refusal:
+        GroundingSettings(memory=True, grounding_key="tellnobody").check()
+    assert "tellnobody" not in str(refusal.value)
