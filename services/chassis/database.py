@@ -31,6 +31,15 @@ class DatabaseAway(LegatoError):
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
 
 
+@contextmanager
+def _told_to_the_operator() -> Iterator[None]:
+    """Whoever starts the process can do something about a database that is away."""
+    try:
+        yield
+    except DatabaseAway:
+        raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
+
+
 class Database:
     def __init__(self, url: str | sa.URL, schema: str) -> None:
         """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
@@ -99,19 +108,15 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        try:
-            with self._outages_told(writes=True), self.engine.connect() as connection:
-                if self.is_sqlite:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                else:
-                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
-                    connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-                connection.commit()
-        except DatabaseAway:
-            # Told to whoever starts the process, who can do something about it.
-            raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
+        with _told_to_the_operator(), self._outages_told(writes=True), self.engine.connect() as connection:
+            if self.is_sqlite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
+                connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
 
     def require_migrated(self, folder: Path) -> None:
         """Raises while the database is behind the scripts in `folder`: where `legato migrate` brings it up to date."""
@@ -119,7 +124,7 @@ class Database:
         from alembic.script import ScriptDirectory
 
         scripts = ScriptDirectory(str(folder))
-        with self._outages_told(writes=False), self.engine.connect() as connection:
+        with _told_to_the_operator(), self._outages_told(writes=False), self.engine.connect() as connection:
             applied = MigrationContext.configure(connection).get_current_revision()
         # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
         behind = {script.revision for script in scripts.walk_revisions()} - {scripts.get_current_head()}

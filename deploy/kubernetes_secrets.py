@@ -1,0 +1,55 @@
+"""Makes the Secrets that the manifests in `kubernetes/` mount, and prints them for `kubectl apply -f -`.
+
+python deploy/kubernetes_secrets.py FOLDER             all of them
+python deploy/kubernetes_secrets.py FOLDER NAME...     these alone
+
+The folder keeps what they are made of. With the same folder passwords and keys stay the same, and certificates are new.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deploy.make_secrets import HOLDERS, make_secrets
+
+NAMESPACE = "legato"
+
+# Each Secret's entries, and the files that they come from.
+SECRETS: dict[str, dict[str, str]] = {
+    "database": {"url": "auth/database-url", "password": "postgres/password"},
+    "valkey": {"url": "metering/valkey-url", "valkey.conf": "valkey/valkey.conf"},
+    "key-peppers": {"peppers": "auth/key-peppers"},
+    "grounding": {"key": "router/grounding-key"},
+    **{
+        f"tls-{holder}": {
+            "ca.crt": f"{holder}/ca.pem",
+            "tls.crt": f"{holder}/tls.pem",
+            "tls.key": f"{holder}/tls.key",
+        }
+        for holder in HOLDERS
+    },
+}
+
+
+def secrets_in(folder: Path, names: Sequence[str] = tuple(SECRETS)) -> list[dict[str, Any]]:
+    make_secrets(folder)
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": {
+                entry: base64.b64encode((folder / file).read_bytes()).decode() for entry, file in SECRETS[name].items()
+            },
+        }
+        for name in names
+    ]
+
+
+if __name__ == "__main__":
+    folder, *names = sys.argv[1:]
+    items = secrets_in(Path(folder), names or tuple(SECRETS))
+    json.dump({"apiVersion": "v1", "kind": "List", "items": items}, sys.stdout, indent=1)
