@@ -9,7 +9,7 @@ from typing import Any
 from edge.assembly import assembled
 from edge.http import HttpServer
 from edge.settings import EdgeSettings
-from services.chassis import process
+from services.chassis import memory, process
 from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
@@ -43,6 +43,7 @@ async def main() -> None:
                 edge.readiness.is_complete = True
                 host, port = listener.getsockname()[:2]
                 log.info("edge.serves", address=f"{host}:{port}")
+                memory.settle()
             await stop
             edge.readiness.is_leaving = True
             await health.leave()

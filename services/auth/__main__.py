@@ -10,7 +10,7 @@ import msgspec
 from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, Auth
-from services.chassis import process
+from services.chassis import memory, process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
@@ -81,6 +81,7 @@ async def main() -> None:
         )
         await server.start()
         log.info("service.started", listen=listen)
+        memory.settle()
         await wait_for_stop()
         await server.leave()
         auth.watches.end()

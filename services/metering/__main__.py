@@ -5,7 +5,7 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from services.chassis import process
+from services.chassis import memory, process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
@@ -93,6 +93,7 @@ async def main() -> None:
             auditing = asyncio.create_task(auditor.run())
             opened.callback(auditing.cancel)
         log.info("service.started", listen=listen, price_version=prices.current_version)
+        memory.settle()
         await wait_for_stop()
         await server.leave()
         with contextlib.suppress(TimeoutError):
