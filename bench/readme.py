@@ -17,6 +17,7 @@ from bench.targets import DIRECT
 ROOT: Final = Path(__file__).parents[1]
 BEGIN: Final = "<!-- figures: {name} -->"
 END: Final = "<!-- /figures -->"
+CHART: Final = Path("docs/performance.svg")
 SUMMARY: Final = "summary"
 DETAILS: Final = "details"
 
@@ -43,7 +44,7 @@ def update(figures: Figures, root: Path) -> None:
         (root / "docs" / "performance.md", DETAILS, details(figures)),
     ):
         path.write_text(replace_marked(path.read_text(), name, text))
-    (root / "docs" / "performance.svg").write_text(draw(figures.rows, PANELS))
+    (root / CHART).write_text(draw(figures.rows, PANELS))
 
 
 def replace_marked(document: str, name: str, text: str) -> str:
@@ -85,7 +86,7 @@ def details(figures: Figures) -> str:
             [row.case, *(_figure(row.figures[name]) for name in columns), f"{row.others_share:.0%}"] for row in rows
         ]
         blocks.append("\n".join(_markdown(lines)))
-    return "\n\n".join([*blocks, _conditions(figures)])
+    return "\n\n".join([*blocks, _conditions(figures), f"![CPU a chat and a chunk]({CHART.name})"])
 
 
 def _conditions(figures: Figures) -> str:

@@ -1,17 +1,21 @@
 """What speed is compared with: a gateway that does nothing but pass bytes on, on the same web framework as our edge.
 
-`python -m bench.relay BASE_URL` prints its base address. It checks no key, reads no request, counts and bills nothing.
+`python -m bench.relay BASE_URL` prints its base address. It compares one key with another, reads no request, and counts
+and bills nothing.
 """
 
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import aiohttp
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
+
+KEY: Final = "relayed"
 
 
 def relay_to(base_url: str) -> FastAPI:
@@ -27,6 +31,8 @@ def relay_to(base_url: str) -> FastAPI:
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
+        if request.headers.get("authorization") != f"Bearer {KEY}":
+            return Response(status_code=401)
         session: aiohttp.ClientSession = request.app.state.session
         answer = await session.post(
             f"{base_url}/chat/completions",

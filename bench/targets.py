@@ -11,6 +11,7 @@ from bench.books import CLASS, Books
 from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
 from bench.progress import Progress
+from bench.relay import KEY
 from tests.postgres import Postgres
 from tests.service import Service
 
@@ -81,7 +82,7 @@ def port_of(base_url: str) -> int:
 def started_relay(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
     began_at_s = time.monotonic()
     with started_provider(["bench.relay", upstream.base_url], folder, RELAY) as relay:
-        target = Target(RELAY, port_of(relay.base_url), {RELAY: relay.process_id})
+        target = Target(RELAY, port_of(relay.base_url), {RELAY: relay.process_id}, api_key=KEY)
         target.put_load(ONE_CHAT, folder, progress, chats=1)
         yield target._replace(first_answer_s=time.monotonic() - began_at_s)
 
