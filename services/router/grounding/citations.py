@@ -12,8 +12,9 @@ from typing import Final
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Citation
 from services.router.grants import ChatConversation
 
-# Not behind a letter: `list[1]` is a piece of a program.
-_MARKS: Final = re.compile(r"(?<![\w\])])\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
+_MARK: Final = re.compile(r"\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
+# One or several in a row; not behind a letter, since `list[1][2]` is a piece of a program.
+_MARKS: Final = re.compile(rf"(?<![\w\])])(?:{_MARK.pattern})+")
 CITATIONS_MOST: Final = 200
 
 
@@ -47,10 +48,11 @@ class Sources:
         ]
 
     def _marked(self, text: str) -> Iterator[tuple[Source, int, int]]:
-        for mark in _MARKS.finditer(text):
-            for number in mark[1].split(","):
-                if 1 <= int(number) <= len(self._sources):
-                    yield self._sources[int(number) - 1], mark.start(), mark.end()
+        for row in _MARKS.finditer(text):
+            for mark in _MARK.finditer(text, *row.span()):
+                for number in mark[1].split(","):
+                    if 1 <= int(number) <= len(self._sources):
+                        yield self._sources[int(number) - 1], mark.start(), mark.end()
 
 
 class CitingConversation:

@@ -17,6 +17,8 @@ from tests.searx import Searx, page
 from tests.services.router.grounding.house import ACCOUNT, SEARCHES_MOST, House, running_house
 from tests.services.router.harness import QUESTION, as_json, read, target
 from tests.upstream import Reply, Upstream
+from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.upstreams.gemini import GeminiReply, GeminiUpstream
 
 MODES = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 SWITCHES: dict[str, Any] = {"account_id": ACCOUNT, "search": True}
@@ -255,3 +257,39 @@ async def test_nothing_of_a_search_is_logged(house: House, searx: Searx, log_tex
     await house.ask("canaryquestion")
     assert "chat.ended" in log_text()
     assert "canary" not in log_text()
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("vendor", "asking", "answered"),
+    [
+        (
+            AnthropicUpstream,
+            AnthropicReply(contents=[], calls=[(NAME, ['{"query":', '"pump"}'])], finish_reason="tool_use"),
+            AnthropicReply(contents=["Blue [1]."]),
+        ),
+        (
+            GeminiUpstream,
+            GeminiReply(contents=[], calls=[(NAME, {"query": "pump"})]),
+            GeminiReply(contents=["Blue [1]."]),
+        ),
+    ],
+    ids=["anthropic", "gemini"],
+)
+async def test_models_that_speak_another_language_search_as_well(
+    vendor: type[Upstream],
+    asking: Reply,
+    answered: Reply,
+    stream: bool,
+    socket_folder: Path,
+    log: Log,
+    searx: Searx,
+) -> None:
+    async with vendor() as upstream, running_house(socket_folder, log, upstream, searx=searx) as house:
+        # In its last round the model may not call, and its server checks what else it is sent.
+        for searches in range(1, SEARCHES_MOST + 1):
+            upstream.replies.extend([*[asking] * searches, answered])
+            answer = await house.ask("Which?", stream=stream)
+            assert (answer.text, answer.finished.finish_reason) == ("Blue [1].", "stop")
+            assert answer.finished.usage.prompt_tokens == 18 * (searches + 1)
+            assert [citation.title for citation in answer.finished.citations] == ["Page 1"]

@@ -1,0 +1,32 @@
+"""The words that a conversation is about at its end."""
+
+import msgspec
+
+from services.router.grounding.questions import WORDS_MOST, question_words
+
+
+def words(*messages: tuple[str, object]) -> list[str]:
+    return question_words(msgspec.json.encode([{"role": role, "content": content} for role, content in messages]))
+
+
+def test_last_question_comes_first_and_earlier_ones_follow() -> None:
+    asked = words(
+        ("system", "pirate"), ("user", "My pump leaks."), ("assistant", "Which valve?"), ("user", "The red one.")
+    )
+    assert asked == ["red", "pump", "leak"]
+
+
+def test_only_the_last_three_questions_count() -> None:
+    assert words(*(("user", f"word{number}") for number in range(5))) == ["word4", "word3", "word2"]
+
+
+def test_parts_are_read_and_other_contents_passed_over() -> None:
+    parts = [{"type": "text", "text": "red"}, {"type": "text", "text": "pump"}]
+    assert words(("user", parts), ("assistant", None)) == ["red", "pump"]
+    assert words(("user", "")) == []
+
+
+def test_long_question_counts_by_its_end() -> None:
+    asked = words(("user", " ".join(f"w{number}" for number in range(10_000))))
+    assert len(asked) == WORDS_MOST
+    assert "w0" not in asked
