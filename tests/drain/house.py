@@ -30,13 +30,14 @@ NAMES = (*(f"{service}-{number}" for service in SERVICES for number in (1, 2)), 
 START_PATIENCE_S = 120.0
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
-# Longer than it takes whoever sends requests to notice that an edge wants no more of them.
-DRAIN_DELAY_S = 10 * POLL_S
+# Longer than it takes whoever sends requests to notice that an edge wants no more of them, also on a busy machine.
+EDGE_DRAIN_DELAY_S = 3.0
+# Longer than it takes the edges to find another.
+SERVICE_DRAIN_DELAY_S = 1.0
 
 SETTINGS = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
     "LEGATO_REQUEST_BURST": "100000",
-    "LEGATO_DRAIN_DELAY_S": str(DRAIN_DELAY_S),
     "LEGATO_DATA_REGION": "local",
     "LEGATO_DATABASE_REGION": "local",
     "LEGATO_VALKEY_REGION": "local",
@@ -134,6 +135,7 @@ class House:
             f"LEGATO_{service.upper()}_LISTEN": f"127.0.0.1:{self._ports[name]}",
             f"LEGATO_{service.upper()}_HEALTH_LISTEN": self._health_socket(name),
             "LEGATO_EDGE_PORT": str(self._ports[name]),
+            "LEGATO_DRAIN_DELAY_S": str(EDGE_DRAIN_DELAY_S if name in EDGES else SERVICE_DRAIN_DELAY_S),
         }
         order = Order(
             name=f"{self._folder.name} {name}",
