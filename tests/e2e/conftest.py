@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
+from tests.collector import Collector
 from tests.e2e.house import House
+from tests.e2e.operations import LISTENING
 from tests.service import Service, UpstreamThread
 from tests.upstream import Reply, Upstream
 
@@ -26,9 +28,17 @@ def upstream(shared_upstream: Upstream) -> Upstream:
 
 
 @pytest.fixture(scope="session")
-def service(shared_upstream: Upstream) -> Iterator[Service]:
-    """At debug level, so that whatever a log could ever hold is written."""
-    with Service(shared_upstream, {"LEGATO_DEBUG": "1"}) as service:
+def collector() -> Iterator[Collector]:
+    """Of all traces of the service."""
+    with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
+    """At debug level and with traces, so that whatever could ever be told of a chat is told."""
+    watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
+    with Service(shared_upstream, watched) as service:
         yield service
 
 

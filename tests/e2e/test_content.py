@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.collector import Collector
+from tests.e2e.chats import QUESTION
+from tests.e2e.operations import PROCESSES, look_at
 from tests.e2e.raw_http import CHAT, Answer, OpenChat, ask, post_chat, send_bytes
 from tests.service import Service, wait_until
 from tests.upstream import Reply, Upstream
@@ -151,7 +154,9 @@ def _leave(service: Service, upstream: Upstream, api_key: str, canary: Canaries)
     wait_until(lambda: upstream.requests[0].aborted)
 
 
-def test_no_word_is_written_anywhere(service: Service, upstream: Upstream, account: str, canary: Canaries) -> None:
+def test_no_word_is_written_anywhere(
+    service: Service, upstream: Upstream, collector: Collector, account: str, canary: Canaries
+) -> None:
     made = service.make_key(account)
     _succeed(service, upstream, made.api_key, canary)
     _fail_upstream(service, upstream, made.api_key, canary)
@@ -162,7 +167,13 @@ def test_no_word_is_written_anywhere(service: Service, upstream: Upstream, accou
     written = {path: path.read_bytes() for path in service.files()}
     names = {path.name for path in written}
     assert {"auth.db", "auth.db-wal", "metering.db", "metering.db-wal", "router.log", "edge-1.log"} <= names
-    everything = b"\n".join(written.values())
+    # What was on its way to the collector when the chats had ended is there when a later one is.
+    trace_id = secrets.token_hex(16)
+    later = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+    post_chat(service, made.api_key, {"model": "mezzo", "messages": QUESTION}, headers=later)
+    wait_until(lambda: {"chat mezzo", "chat upstream-model"} <= {span.name for span in collector.trace(trace_id)})
+    metrics = [look_at(service, process, "/metrics").text.encode() for process in PROCESSES]
+    everything = b"\n".join([*written.values(), *collector.bodies, *metrics])
     # The search finds what is there: who asked is recorded, and that they did.
     assert account.encode() in everything
     assert made.key.key_id.encode() in everything

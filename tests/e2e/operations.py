@@ -1,0 +1,60 @@
+"""Asks the processes of a service as those do who look after them."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.service import PATIENCE_S, Service
+
+PROCESSES = ("edge", "auth", "router", "metering")
+
+# Each on a port that is free; they say in their logs on which.
+LISTENING = {
+    "LEGATO_EDGE_OPERATIONS_LISTEN": "127.0.0.1:0",
+    "LEGATO_AUTH_METRICS_LISTEN": "127.0.0.1:0",
+    "LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:0",
+    "LEGATO_METERING_METRICS_LISTEN": "127.0.0.1:0",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    status: int
+    text: str
+
+
+def look_at(service: Service, process: str, path: str) -> Page:
+    try:
+        with urllib.request.urlopen(f"http://{_address_of(service, process)}{path}", timeout=PATIENCE_S) as response:
+            return Page(response.status, response.read().decode())
+    except urllib.error.HTTPError as error:
+        return Page(error.code, error.read().decode())
+
+
+def metrics_of(service: Service, process: str) -> dict[str, Metric]:
+    text = look_at(service, process, "/metrics").text
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value_of(service: Service, process: str, name: str, /, **labels: str) -> float:
+    """Zero, if it was never counted."""
+    for family in metrics_of(service, process).values():
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return 0.0
+
+
+def lines_of(service: Service, process: str) -> list[dict[str, str]]:
+    """What it has logged."""
+    lines = [json.loads(line) for line in service.log_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["service"] == process]
+
+
+def _address_of(service: Service, process: str) -> str:
+    started = [line for line in lines_of(service, process) if line["event"] == "operations.started"]
+    return started[-1]["listen"]
