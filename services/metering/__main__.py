@@ -18,7 +18,7 @@ from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
-from services.metering.limits import LocalLimiter
+from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_books, show_shared_limits
 from services.metering.prices import read_prices
 from services.metering.servicer import (
@@ -30,7 +30,6 @@ from services.metering.servicer import (
 from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
 from services.metering.sweeper import Sweeper
-from services.metering.valkey import ValkeyLimiter
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -61,12 +60,15 @@ async def main() -> None:
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
         writer = Writer(database, prices, hold_life_s, log, patience_s=SETTLEMENT_PATIENCE_S)
         opened.push_async_callback(writer.close)
-        limiter: LocalLimiter | ValkeyLimiter = LocalLimiter(clock)
+        limiter: Limiter = LocalLimiter(clock)
         if settings.valkey_url:
-            limiter = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), log, settings.metering_replicas)
-            opened.push_async_callback(limiter.close)
-            await limiter.start()
-            show_shared_limits(limiter, registry)
+            # Its client takes a third of a second and 12 MB.
+            from services.metering.valkey import ValkeyLimiter
+
+            limiter = shared = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), log, settings.metering_replicas)
+            opened.push_async_callback(shared.close)
+            await shared.start()
+            show_shared_limits(shared, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "metering", clock, log, registry))
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer)
         show_exchanges(registry, {"edge": metering.message_items})

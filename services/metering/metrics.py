@@ -1,13 +1,16 @@
 """What metering tells Prometheus of the books and of the limits; what the audit finds, `auditor.py` tells itself."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
 from services.chassis.metrics import counters_of, gauge, histograms_of
 from services.metering.batch import Writer
 from services.metering.sweeper import Sweeper
-from services.metering.valkey import ValkeyLimiter
+
+if TYPE_CHECKING:
+    from services.metering.valkey import ValkeyLimiter
 
 
 def show_books(writer: Writer, sweeper: Sweeper, registry: CollectorRegistry) -> None:
@@ -49,7 +52,7 @@ def show_books(writer: Writer, sweeper: Sweeper, registry: CollectorRegistry) ->
     )
 
 
-def show_shared_limits(limiter: ValkeyLimiter, registry: CollectorRegistry) -> None:
+def show_shared_limits(limiter: "ValkeyLimiter", registry: CollectorRegistry) -> None:
     gauge(
         registry,
         "legato_limits_shared",
