@@ -1,0 +1,163 @@
+"""Dashboard and alerts go by figures that the processes really tell, and by labels that these really have."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from prometheus_client import CollectorRegistry
+from ruamel.yaml import YAML
+
+from services.chassis.errors import Reason
+from services.chassis.log import Log
+from services.chassis.metrics import show_certificate
+from services.metering.limits import LocalLimiter
+from services.metering.metrics import show_shared_limits
+from services.metering.valkey import ValkeyLimiter
+from tests.certificates import Authority
+from tests.e2e.chats import QUESTION
+from tests.e2e.operations import PROCESSES, metrics_of
+from tests.e2e.raw_http import post_chat
+from tests.fakes import FakeClock
+from tests.service import Service, wait_until
+from tests.upstream import Upstream
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "observability"
+
+# What Prometheus knows by itself.
+OWN_METRICS = {"up": set[str]()}
+OWN_LABELS = {"job", "instance"}
+
+_MATCHERS = re.compile(r"\{([^}]*)\}")
+_GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
+_RANGES = re.compile(r"\[[^\]]*\]")
+_STRINGS = re.compile(r'"[^"]*"')
+# Neither a function nor a part of a number.
+_NAMES = re.compile(r"(?<![\w.])[a-z_][a-z0-9_]*\b(?!\s*\()")
+_TEMPLATE_LABELS = re.compile(r"\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}")
+_REASONS = re.compile(r'reason=~?"([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Query:
+    """One expression, and what is said about its results."""
+
+    where: str
+    expression: str
+    text: str
+
+    @property
+    def metrics(self) -> set[str]:
+        bare = _STRINGS.sub("", _GROUPING.sub(" ", _RANGES.sub("", _MATCHERS.sub("", self.expression))))
+        return set(_NAMES.findall(bare))
+
+    @property
+    def labels(self) -> set[str]:
+        matched = [
+            name for matchers in _MATCHERS.findall(self.expression) for name in re.findall(r"(\w+)\s*[=!]", matchers)
+        ]
+        grouped = [name.strip() for names in _GROUPING.findall(self.expression) for name in names.split(",")]
+        return {*matched, *grouped, *_TEMPLATE_LABELS.findall(self.text)} - OWN_LABELS
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = YAML(typ="safe").load(FOLDER / "alerts.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / "grafana" / "legato.json").read_text())
+    return found
+
+
+def queries() -> Iterator[Query]:
+    for rule in rules():
+        yield Query(rule["alert"], rule["expr"], rule["annotations"]["summary"])
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            yield Query(panel["title"], target["expr"], target["legendFormat"])
+
+
+@pytest.fixture(scope="module")
+def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The labels of each metric, by its name, after a chat that was served and one that was refused."""
+    account = service.new_account()
+    with openai.OpenAI(base_url=service.base_url, api_key=service.new_key(account)) as client:
+        client.chat.completions.create(model="mezzo", messages=QUESTION)
+    post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION})
+    service.settled_balance_nanos(account)
+    # The first audit comes some seconds after the start.
+    wait_until(lambda: metrics_of(service, "metering")["legato_audit_last_run_timestamp_seconds"].samples[0].value)
+    families = [family for process in PROCESSES for family in metrics_of(service, process).values()]
+    families += _told_where_configured(tmp_path_factory.mktemp("certificates"))
+    labels: dict[str, set[str]] = dict(OWN_METRICS)
+    for family in families:
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
+
+
+def _told_where_configured(folder: Path) -> list[Any]:
+    """By processes that have certificates, and limits in Valkey."""
+    registry, log = CollectorRegistry(), Log("test")
+    show_certificate(registry, Authority(folder).certificates("edge", log))
+    show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
+    return list(registry.collect())
+
+
+def test_every_metric_and_label_that_somebody_looks_at_is_told(told: dict[str, set[str]]) -> None:
+    asked = list(queries())
+    unknown = [(query.where, name) for query in asked for name in query.metrics - told.keys()]
+    assert unknown == []
+    without = [
+        (query.where, label)
+        for query in asked
+        for label in query.labels
+        if not any(label in told[name] for name in query.metrics)
+    ]
+    assert without == []
+
+
+def test_everything_of_ours_that_is_told_is_looked_at(told: dict[str, set[str]]) -> None:
+    looked_at = {name for query in queries() for name in query.metrics}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in looked_at}
+    ours = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for name in told
+        if name.startswith(("legato_", "gen_ai_", "auth_")) and not name.endswith("_created")
+    }
+    assert ours - families == set()
+
+
+def test_reasons_that_alerts_go_by_exist() -> None:
+    named = {
+        reason for query in queries() for found in _REASONS.findall(query.expression) for reason in found.split("|")
+    }
+    assert named
+    assert named <= set(Reason)
+
+
+def test_every_alert_leads_to_a_page_that_knows_it() -> None:
+    for rule in rules():
+        page = ROOT / rule["annotations"]["runbook"]
+        assert rule["alert"] in page.read_text(), f"{page.name} does not know {rule['alert']}"
+
+
+def test_queries_are_taken_apart_as_they_should_be() -> None:
+    query = Query(
+        "", 'sum by (le, step) (rate(a_bucket{job=~"x|y", b!="c"}[5m])) / 1e6 > time() - max(d_total)', "{{step}}"
+    )
+    assert query.metrics == {"a_bucket", "d_total"}
+    assert query.labels == {"le", "step", "b"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
+def test_prometheus_understands_its_files() -> None:
+    subprocess.run(["promtool", "check", "config", str(FOLDER / "prometheus.yml")], check=True, timeout=60)
