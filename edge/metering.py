@@ -12,13 +12,12 @@ from edge.journal import Slot
 from edge.principals import Principal
 from edge.rates import Admission, LastRates, rate_headers
 from edge.services import MeteringReplica
+from edge.settlements import Settlements
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis import failpoints
 from services.chassis.channel import errors_of
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
-from services.chassis.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.replicas import Replicas
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -27,8 +26,6 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 PATIENCE_S = 2.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
-SETTLE_AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-REFUSED_AGAIN_AFTER_S = 30.0
 
 
 class Metering:
@@ -36,17 +33,14 @@ class Metering:
         self._replicas = replicas
         self._clock = clock
         self._log = log
-        # By request.
-        self._settlements: dict[str, asyncio.Task[None]] = {}
+        self.settlements = Settlements(replicas, clock, log)
         self._corrections: set[asyncio.Task[None]] = set()
         self._last_rates = LastRates(clock)
-        # How long they took, for whoever looks.
-        self.settlement_times_s = Histogram(STEP_BOUNDS_S)
 
     @property
     def pending(self) -> int:
         """Settlements that are under way."""
-        return len(self._settlements)
+        return len(self.settlements.under_way)
 
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
         """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
@@ -80,9 +74,7 @@ class Metering:
     def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
         """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
         process, not to a client who may have left."""
-        task = asyncio.create_task(self._resolve_until_answered(slot, acknowledged))
-        self._settlements[slot.request_id] = task
-        task.add_done_callback(lambda _: self._settlements.pop(slot.request_id))
+        self.settlements.begin(slot, acknowledged)
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
         """What running requests have delivered so far, in one message to each replica."""
@@ -97,13 +89,16 @@ class Metering:
     async def settled(self) -> None:
         """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
         stays in its slot."""
-        while under_way := [*self._settlements.values(), *self._corrections]:
+        while under_way := [
+            *(settlement.ended for settlement in self.settlements.under_way.values()),
+            *self._corrections,
+        ]:
             await asyncio.wait(under_way)
 
     async def acknowledged(self, request_id: str) -> None:
         """Wait a little for one settlement."""
-        if (task := self._settlements.get(request_id)) is not None:
-            await asyncio.wait({task}, timeout=PATIENCE_S)
+        if (settlement := self.settlements.under_way.get(request_id)) is not None:
+            await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
 
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
         with errors_of("Metering"):
@@ -155,34 +150,6 @@ class Metering:
             on_repeat()
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
-    async def _resolve_until_answered(self, slot: Slot, acknowledged: str) -> None:
-        began_s = self._clock.elapsed_s()
-        method, request, response_type = _resolution(slot)
-        failpoints.hit("edge.settling" if slot.basis else "edge.voiding")
-        failures = 0
-        while True:
-            try:
-                replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, ASK_TIMEOUT_S)
-                break
-            except Exception as error:
-                if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
-                    self._put_off(slot, error)
-                    return
-            failures += 1
-            if failures % 20 == 1:
-                self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
-            await asyncio.sleep(SETTLE_AGAIN_AFTER_S[min(failures, len(SETTLE_AGAIN_AFTER_S)) - 1])
-        self.settlement_times_s.observe(self._clock.elapsed_s() - began_s)
-        failpoints.hit(acknowledged if slot.basis else "edge.voided")
-        slot.free()
-        failpoints.hit("edge.freed")
-
-    def _put_off(self, slot: Slot, error: Exception) -> None:
-        """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""
-        self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
-        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.resolve, slot)
-
 
 def _question(principal: Principal, tokens: int = 0, *, only_looks: bool = False) -> pb.AdmitRequest:
     return pb.AdmitRequest(
@@ -193,13 +160,3 @@ def _question(principal: Principal, tokens: int = 0, *, only_looks: bool = False
         tokens=tokens,
         only_looks=only_looks,
     )
-
-
-def _resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
-    """Without a basis nothing is charged; what may have been delivered all the same is our loss."""
-    request_id, account_id, end = slot.request_id, slot.account_id, slot.end
-    if not slot.basis:
-        void = pb.VoidRequest(request_id=request_id, account_id=account_id, end=end, lost=slot.usage)
-        return "Void", void, pb.VoidResponse
-    settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
-    return "Settle", settle, pb.SettleResponse

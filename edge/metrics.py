@@ -173,5 +173,5 @@ def show_edge(
         "legato_settlement_duration_seconds",
         "From a chat's end until metering has acknowledged what it used.",
         [],
-        lambda: [([], metering.settlement_times_s)],
+        lambda: [([], metering.settlements.times_s)],
     )

@@ -59,7 +59,7 @@ class Replicas(Generic[ReplicaT]):
             usable = [replica for replica in self._leaving().values() if replica is not other_than]
         if not usable:
             raise unavailable(self._service)
-        return min(usable, key=lambda replica: replica.load)
+        return usable[0] if len(usable) == 1 else min(usable, key=lambda replica: replica.load)
 
     def count_usable(self) -> int:
         return sum(replica.usable for replica in self._replicas.values())
@@ -71,14 +71,15 @@ class Replicas(Generic[ReplicaT]):
     def for_account(self, account_id: str) -> ReplicaT:
         """The same replica from every edge, so that what one account does meets in one batch. When replicas come or
         go, only the accounts of those move."""
-        usable = [(address, replica) for address, replica in self._replicas.items() if replica.usable]
+        usable = [address for address, replica in self._replicas.items() if replica.usable]
         if not usable:
-            usable = list(self._leaving().items())
+            usable = list(self._leaving())
         if not usable:
             raise unavailable(self._service)
         if len(usable) == 1:
-            return usable[0][1]
-        return max(usable, key=lambda pair: hashlib.blake2b(f"{account_id} {pair[0]}".encode()).digest())[1]
+            return self._replicas[usable[0]]
+        address = max(usable, key=lambda address: hashlib.blake2b(f"{account_id} {address}".encode()).digest())
+        return self._replicas[address]
 
     def _leaving(self) -> dict[str, ReplicaT]:
         """In a rollout, where those that take their places are not found yet."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge import metering as metering_module
-from edge import recovery
+from edge import recovery, settlements
 from edge.journal import Journal, Slot
 from edge.recovery import Journals
 from protos.metering.v1 import metering_pb2 as pb
@@ -184,7 +183,7 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_keeps_nobody_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tokens were served that nobody reserved: somebody must look."""
-    monkeypatch.setattr(metering_module, "REFUSED_AGAIN_AFTER_S", 0.05)
+    monkeypatch.setattr(settlements, "REFUSED_AGAIN_AFTER_S", 0.05)
     journals = Journals(folder, log)
     complete(journals.own.claim(f"{1:032x}", ANN.account_id))
     journals.close()

@@ -15,6 +15,7 @@ from edge.delivery import Delivery
 from edge.hold import Hold
 from edge.journal import OPEN, SEAL, Journal, Slot
 from edge.metering import Metering
+from edge.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
@@ -92,13 +93,27 @@ def _match_no_extend_reply(_: Any) -> Any:
     return ask_for
 
 
+def _in_a_task(mistake: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """In place of `Settlements.begin`, which waits for nothing."""
+
+    def change(_: Any) -> Any:
+        def begin(self: Any, slot: Slot, acknowledged: str) -> None:
+            ended = asyncio.create_task(mistake(_)(self, slot))
+            self.under_way[slot.request_id] = Settlement(slot, acknowledged, 0, ended)
+            ended.add_done_callback(lambda _: self.under_way.pop(slot.request_id))
+
+        return begin
+
+    return change
+
+
 def _void_what_is_not_answered(_: Any) -> Any:
-    async def resolve(self: Any, slot: Slot, acknowledged: str) -> None:
-        method, request, response_type = edge.metering._resolution(slot)
+    async def resolve(self: Any, slot: Slot) -> None:
+        method, request, response_type = resolution(slot)
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, edge.metering.ASK_TIMEOUT_S)
+                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
                 break
             except LegatoError:
                 request = pb.VoidRequest(request_id=slot.request_id, account_id=slot.account_id, end=slot.end)
@@ -114,14 +129,14 @@ def _void_what_broke(_: Any) -> Any:
 
 
 def _free_then_resolve(_: Any) -> Any:
-    async def resolve(self: Any, slot: Slot, acknowledged: str) -> None:
-        method, request, response_type = edge.metering._resolution(slot)
+    async def resolve(self: Any, slot: Slot) -> None:
+        method, request, response_type = resolution(slot)
         slot.free()
         failpoints.hit("edge.settling" if slot.basis else "edge.voiding")
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, edge.metering.ASK_TIMEOUT_S)
+                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
                 return
             except LegatoError:
                 await asyncio.sleep(_AGAIN_AFTER_S)
@@ -231,9 +246,9 @@ BUGS: Final = dict(
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
         _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
         _bug("extend reply not matched", (Hold, "_ask_for", _match_no_extend_reply)),
-        _bug("void when settle is unanswered", (Metering, "_resolve_until_answered", _void_what_is_not_answered)),
+        _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
         _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
-        _bug("slot freed before ack", (Metering, "_resolve_until_answered", _free_then_resolve)),
+        _bug("slot freed before ack", (Settlements, "begin", _in_a_task(_free_then_resolve))),
         _bug("deadline shorter than stream life", (Writer, "__init__", _with_short_deadlines)),
         _bug("life counted from the reserve reply", (Chat, "_route", _live_from_the_reply)),
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),

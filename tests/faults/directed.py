@@ -43,7 +43,10 @@ class _Between:
     def for_account(self, account_id: str) -> "_Between":
         return self
 
-    async def ask(self, method: str, *question: Any) -> Any:
+    def ask(self, method: str, *question: Any) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self.answer(method, *question))
+
+    async def answer(self, method: str, *question: Any) -> Any:
         if method == "Reserve" and not self.kept:
             # Under way for long.
             self.kept.append((method, *question))
@@ -57,7 +60,7 @@ class _Between:
 class _AnswersAgain(_Between):
     """Gives the answer to the first Extend to the second one too."""
 
-    async def ask(self, method: str, *question: Any) -> Any:
+    async def answer(self, method: str, *question: Any) -> Any:
         if method not in self.answers:
             self.answers[method] = await self.pass_on(method, *question)
         return self.answers[method]
