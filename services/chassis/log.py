@@ -5,6 +5,8 @@ the code, not a line in the log. Libraries log by way of `logging`; of theirs we
 the kind of an exception, never the text, since it may quote a message.
 """
 
+import asyncio
+import atexit
 import logging
 import sys
 from datetime import UTC, datetime
@@ -26,18 +28,33 @@ ALLOWED_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
+# How long a line may wait for others. To write each by itself would cost more than to make it.
+GATHERED_FOR_S: Final = 0.1
+
+
 class Log:
-    def __init__(self, service: str, stream: IO[str] | None = None, *, debug: bool = False) -> None:
+    def __init__(
+        self, service: str, stream: IO[str] | None = None, *, debug: bool = False, gathers: bool = False
+    ) -> None:
+        """`gathers`: what an event loop has to say without haste is written some of it at a time. Warnings and failures
+        never wait."""
         self._service = service
         self._stream = stream or sys.stderr
         self._debug = debug
+        self._gathers = gathers
+        self._gathered: list[str] = []
 
     def debug(self, event: str, **fields: Value) -> None:
         if self._debug:
             self._write("debug", event, fields)
 
     def info(self, event: str, **fields: Value) -> None:
-        self._write("info", event, fields)
+        if not self._gathers:
+            self._write("info", event, fields)
+            return
+        self._gathered.append(self._line("info", event, fields))
+        if len(self._gathered) == 1:
+            self._flush_soon()
 
     def warning(self, event: str, **fields: Value) -> None:
         self._write("warning", event, fields)
@@ -50,17 +67,33 @@ class Log:
         at = f" at {where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
         self._write("error", event, {**fields, "error": type(error).__name__ + at})
 
-    def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
-        if not fields.keys() <= ALLOWED_FIELDS:
-            raise ValueError(f"not a field that may be logged: {sorted(fields.keys() - ALLOWED_FIELDS)}")
-        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = msgspec.json.encode({"time": time, "level": level, "service": self._service, "event": event, **fields})
+    def flush(self) -> None:
+        """Write what was gathered."""
+        lines, self._gathered = self._gathered, []
         try:
-            self._stream.write(line.decode() + "\n")
+            self._stream.write("".join(lines))
             self._stream.flush()
         except (OSError, ValueError):
             # A full disk or a closed pipe must not end a request.
             pass
+
+    def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
+        self._gathered.append(self._line(level, event, fields))
+        self.flush()
+
+    def _flush_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_later(GATHERED_FOR_S, self.flush)
+        except RuntimeError:
+            # There is no loop yet, or no longer.
+            self.flush()
+
+    def _line(self, level: str, event: str, fields: dict[str, Value]) -> str:
+        if not fields.keys() <= ALLOWED_FIELDS:
+            raise ValueError(f"not a field that may be logged: {sorted(fields.keys() - ALLOWED_FIELDS)}")
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = msgspec.json.encode({"time": time, "level": level, "service": self._service, "event": event, **fields})
+        return line.decode() + "\n"
 
 
 class _LibraryHandler(logging.Handler):
@@ -75,6 +108,7 @@ class _LibraryHandler(logging.Handler):
 
 def open_log(service: str, *, debug: bool = False) -> Log:
     """The process's log, on stderr; what libraries log goes there too, without its text."""
-    log = Log(service, debug=debug)
+    log = Log(service, debug=debug, gathers=True)
+    atexit.register(log.flush)
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)
     return log

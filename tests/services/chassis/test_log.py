@@ -1,3 +1,4 @@
+import asyncio
 import io
 import json
 import logging
@@ -106,3 +107,29 @@ def test_what_libraries_log_is_kept_without_its_text(capsys: pytest.CaptureFixtu
     assert [(line["event"], line["logger"]) for line in lines(text)] == [("library.said", "some.library")] * 2
     assert [line["error"].partition(" ")[0] for line in lines(text)] == ["WARNING", "OSError"]
     assert CANARY not in text
+
+
+async def test_lines_that_gather_are_written_soon_and_in_order() -> None:
+    stream = io.StringIO()
+    log = Log("test", stream, gathers=True)
+    log.info("chat.ended", request_id="01")
+    log.info("chat.ended", request_id="02")
+    assert stream.getvalue() == ""
+    async with asyncio.timeout(10):
+        while not stream.getvalue():
+            await asyncio.sleep(0.01)
+    assert [line["request_id"] for line in lines(stream.getvalue())] == ["01", "02"]
+
+
+async def test_warning_does_not_wait_and_brings_what_was_gathered_before_it() -> None:
+    stream = io.StringIO()
+    log = Log("test", stream, gathers=True)
+    log.info("chat.ended")
+    log.warning("settlement.waits")
+    assert [line["event"] for line in lines(stream.getvalue())] == ["chat.ended", "settlement.waits"]
+
+
+def test_without_an_event_loop_nothing_is_gathered() -> None:
+    stream = io.StringIO()
+    Log("test", stream, gathers=True).info("edge.serves")
+    assert [line["event"] for line in lines(stream.getvalue())] == ["edge.serves"]
