@@ -133,9 +133,12 @@ class Chat:
         call, response = await self._route(self._opening(grant))
         self._first_piece_at_s = self._visit.laps.end(self._surroundings.metrics.first_piece)
         self._keepalive.stop()
+        standing, hold, life_s = self._visit.standing, self._hold, self._surroundings.life_s
         while True:
-            self._visit.standing.raise_if_refused()
-            if self._age_s() >= self._surroundings.life_s or not await self._is_covered(response):
+            standing.raise_if_refused()
+            if self._age_s() >= life_s or not (
+                hold.covers(response.prompt_tokens, response.output_tokens) or await self._is_covered(response)
+            ):
                 return await self._end_early()
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
@@ -181,9 +184,9 @@ class Chat:
 
     async def _is_covered(self, response: router.ChatResponse) -> bool:
         """The router asks for credit ahead of time; what it sends beyond that must not be given away either."""
-        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
-        if self._hold.covers(prompt_tokens, output_tokens) or response.HasField("finished"):
+        if response.HasField("finished"):
             return True
+        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         await self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
         return self._hold.covers(prompt_tokens, output_tokens)
 

@@ -38,7 +38,9 @@ class Hold:
         self._principal = principal
         self._request_id = request_id
         self._class_id = class_id
-        self._price = pb.Price()
+        # Per million of tokens, pinned when the credit was held.
+        self._input_nanos = 0
+        self._output_nanos = 0
         self._held_nanos = 0
         self._free_nanos = 0
         self._slot: Slot | None = None
@@ -74,7 +76,8 @@ class Hold:
                 slot.free()
             raise
         failpoints.hit("edge.reserved")
-        self._price = reserved.price
+        self._input_nanos = reserved.price.input_nanos_per_million
+        self._output_nanos = reserved.price.output_nanos_per_million
         self._held_nanos = reserved.held_nanos
         self._free_nanos = reserved.free_nanos
         return self._grant(prompt_tokens, last=False)
@@ -94,9 +97,7 @@ class Hold:
         return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
 
     def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
-        price = self._price
-        micro_nanos = prompt_tokens * price.input_nanos_per_million + output_tokens * price.output_nanos_per_million
-        return -(-micro_nanos // PER_MILLION)
+        return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
 
     @property
     def is_resolved(self) -> bool:
@@ -156,8 +157,7 @@ class Hold:
 
     def _grant(self, prompt_tokens: int, *, last: bool) -> Grant:
         left_nanos = self._held_nanos - self.cost_nanos(prompt_tokens, 0)
-        output_price = self._price.output_nanos_per_million
-        affordable = left_nanos * PER_MILLION // output_price if output_price else LONGEST_OUTPUT_TOKENS
+        affordable = left_nanos * PER_MILLION // self._output_nanos if self._output_nanos else LONGEST_OUTPUT_TOKENS
         longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
         return Grant(
             prompt_tokens=prompt_tokens,

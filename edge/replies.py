@@ -1,6 +1,6 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Protocol
 
 from edge.asgi import Headers, Send
@@ -30,7 +30,7 @@ class Reply(Protocol):
         """In the headers, unless they are gone already."""
         ...
 
-    async def deliver(self, response: router.ChatResponse) -> None: ...
+    def deliver(self, response: router.ChatResponse) -> Awaitable[None]: ...
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Before the end."""
@@ -60,8 +60,12 @@ class StreamedReply:
     def tell(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
-    async def deliver(self, response: router.ChatResponse) -> None:
-        await self._deliver(self._chunks.deltas(response), more=True, speaks=bool(response.contents))
+    def deliver(self, response: router.ChatResponse) -> Awaitable[None]:
+        chunks = self._chunks.deltas(response)
+        if self.delivered:
+            # As for nearly every piece: without a step between it and the socket.
+            return self._send({"type": "http.response.body", "body": chunks, "more_body": True})
+        return self._deliver(chunks, more=True, speaks=bool(response.contents))
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)
