@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from services.chassis.clock import SystemClock
 from services.chassis.database import Database, DatabaseAway
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.log import Log
@@ -45,6 +46,8 @@ class Writer:
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
+        # The event loop's own counts whole milliseconds.
+        self._clock = SystemClock()
         self._patience_s = patience_s
         self._waiting: deque[_Waiting] = deque()
         # Whether something among what waits is not to wait any longer.
@@ -94,15 +97,14 @@ class Writer:
             self._end_of_patience = asyncio.get_running_loop().call_later(self._patience_s, self._urge)
 
     async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._waiting and self._is_urged:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
                 self._is_urged = bool(self._waiting)
-                began_s = loop.time()
+                began_s = self._clock.elapsed_s()
                 outcomes = await self._write([waiting.operation for waiting in batch])
                 self.batch_sizes.observe(len(batch))
-                self.write_times_s.observe(loop.time() - began_s)
+                self.write_times_s.observe(self._clock.elapsed_s() - began_s)
                 for waiting, outcome in zip(batch, outcomes, strict=True):
                     self._resolve(waiting, outcome)
         finally:
