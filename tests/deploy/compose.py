@@ -1,14 +1,18 @@
 """`make compose-test`: builds the images, starts the compose file as it is, and uses the service like anybody would."""
 
+import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from tests.deploy.engine import ROOT, build_images, find_engine, run
-from tests.deploy.visit import visit, wait_until_served
+from tests.deploy.visit import PATIENCE_S, visit, wait_until_served
 
 # Not the name that the file has: whoever runs the service on this machine keeps it.
 PROJECT = "legato-test"
@@ -17,8 +21,10 @@ BASES = (
     "docker.io/library/postgres:17-bookworm",
     "docker.io/valkey/valkey:8-bookworm",
     "docker.io/library/haproxy:3.2",
+    "docker.io/prom/prometheus:v3.5.0",
 )
-STOP_S = "40"
+SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
+STOP_S = "45"
 
 
 def free_port() -> int:
@@ -32,6 +38,18 @@ def make_key(legato: Callable[..., Any]) -> str:
     account = legato("accounts", "create", "visitor", "--credits", "5.00")["account_id"]
     key: str = legato("keys", "create", "--account", account)["api_key"]
     return key
+
+
+def wait_for_metrics(read: Callable[[str], str]) -> None:
+    """Until Prometheus has read the metrics of every process."""
+    end = time.monotonic() + PATIENCE_S
+    jobs: set[str] = set()
+    while jobs != {"edge", "auth", "router", "metering"}:
+        assert time.monotonic() < end, f"Prometheus sees {jobs}"
+        time.sleep(5)
+        with contextlib.suppress(SystemExit):
+            answer = json.loads(read("http://127.0.0.1:9090/api/v1/query?query=up==1"))
+            jobs = {series["metric"]["job"] for series in answer["data"]["result"]}
 
 
 def main() -> None:
@@ -67,6 +85,13 @@ def main() -> None:
         for service in ("edge", "auth", "router", "metering"):
             number = 2 if service == "edge" else 1
             assert run(engine, "exec", container(service, number), "id", "-u").strip() == "10001"
+        # podman asks by itself only under systemd.
+        for service, described in SERVICES.items():
+            if "healthcheck" in described and set(described.get("profiles", [])) <= {"local-model"}:
+                number = 2 if service == "edge" else 1
+                run(engine, "exec", container(service, number), *described["healthcheck"]["test"][1:])
+        compose("--profile", "observability", "up", "--detach", "--no-deps", "prometheus")
+        wait_for_metrics(lambda url: run(engine, "exec", container("prometheus"), "wget", "-q", "-O", "-", url))
         print(run(engine, "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))
     finally:
         compose("down", "--volumes")

@@ -137,7 +137,8 @@ def test_every_image_has_a_version_and_the_tests_know_those_they_need() -> None:
     }
     others = {image for image in needed if not image.startswith("legato")}
     [python] = re.findall("^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert {base.removeprefix("docker.io/").removeprefix("library/") for base in BASES} == others | {python}
+    needed = {*others, python, SERVICES["prometheus"]["image"]}
+    assert {base.removeprefix("docker.io/").removeprefix("library/") for base in BASES} == needed
     stand_ins = (ROOT / "tests" / "deploy" / "stand_ins" / "make.sh").read_text()
     assert all(f" {base}\n" in stand_ins for base in BASES)
 

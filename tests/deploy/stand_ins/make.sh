@@ -24,3 +24,4 @@ stand_in python docker.io/library/python:3.11-slim-bookworm
 stand_in postgres docker.io/library/postgres:17-bookworm
 stand_in valkey docker.io/valkey/valkey:8-bookworm
 stand_in haproxy docker.io/library/haproxy:3.2
+stand_in prometheus docker.io/prom/prometheus:v3.5.0
