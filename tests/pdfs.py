@@ -11,7 +11,7 @@ def make_pdf(pages: Sequence[str]) -> bytes:
 
 def make_pdf_bomb(unpacked_bytes: int) -> bytes:
     """One page whose drawing is small, and unpacks to this much."""
-    packer = zlib.compressobj(9)
+    packer = zlib.compressobj(1)
     packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(unpacked_bytes // 1_000_000)) + packer.flush()
     return assemble_pdf([packed], "/Filter /FlateDecode ")
 

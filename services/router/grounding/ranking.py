@@ -19,10 +19,6 @@ POSTINGS_MOST: Final = 5_000
 OPENED_MOST: Final = 24
 PASSAGES_MOST: Final = 8
 
-# A word that more than one passage in so many has does not say what a question is about; among a few, any may.
-COMMON_PART: Final = 4
-FEW_PASSAGES: Final = 8
-
 # Passages that match less than this part of the best one are left out.
 WORTH_OF_BEST: Final = 0.5
 
@@ -43,7 +39,7 @@ def find_passages(
     looked_up, read = [], 0
     for digest, count in sorted(counts.items(), key=lambda item: item[1]):
         read += count
-        if read > POSTINGS_MOST or (total > FEW_PASSAGES and count * COMMON_PART > total):
+        if read > POSTINGS_MOST:
             break
         looked_up.append(digest)
     if not looked_up:

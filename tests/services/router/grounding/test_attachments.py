@@ -68,6 +68,11 @@ async def test_words_that_stand_everywhere_do_not_decide(attachments: Attachment
     assert [passage.page for passage in found] == [8]
 
 
+async def test_document_that_is_all_about_one_thing_is_found_by_it(attachments: Attachments) -> None:
+    await keep(attachments, pages=[f"The pump in hall {number} was inspected." for number in range(50)])
+    assert await attachments.matching("acct_1", words("Tell me about the pump!"), 1000)
+
+
 async def test_removed_document_is_found_no_more(attachments: Attachments) -> None:
     kept = await keep(attachments)
     await attachments.remove("acct_1", kept.attachment_id)

@@ -1,11 +1,17 @@
 """Documents that are read in a process of their own."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.extraction import Extraction
+from services.router.grounding.reading import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.records import DocumentKind
 from tests.pdfs import make_pdf, make_pdf_bomb
+from tests.service import wait_until
 
 
 async def refusal_of(document: bytes, **limits: float) -> LegatoError:
@@ -30,9 +36,27 @@ async def test_long_text_arrives_whole() -> None:
 
 
 async def test_document_that_unpacks_to_far_more_than_it_is_is_refused() -> None:
-    bomb = make_pdf_bomb(unpacked_bytes=100_000_000)
+    bomb = make_pdf_bomb(unpacked_bytes=90_000_000)
     assert len(bomb) < 1_000_000
     assert (await refusal_of(bomb)).param == "document"
+
+
+def test_reader_may_neither_take_much_nor_write_anything() -> None:
+    command = [sys.executable, "-m", "services.router.grounding.reading", "10"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None
+        # It asks for the document only after it has bound itself.
+        limits = wait_until(lambda: _limits_of(reader.pid))
+        assert (limits["address space"], limits["cpu time"], limits["file size"]) == (MEMORY_BYTES, PROCESSOR_S, 0)
+        reader.stdin.close()
+
+
+def _limits_of(process_id: int) -> dict[str, int]:
+    """The soft ones, once there are any of ours."""
+    lines = Path(f"/proc/{process_id}/limits").read_text().splitlines()[1:]
+    limits = {line[:26].removeprefix("Max ").strip(): line[26:].split()[0] for line in lines}
+    found = {name: int(limit) for name, limit in limits.items() if limit.isdigit()}
+    return found if found.get("core file size") == 0 and "address space" in found else {}
 
 
 async def test_document_that_takes_too_long_is_given_up() -> None:
