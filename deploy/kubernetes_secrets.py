@@ -1,7 +1,7 @@
 """Makes the Secrets that the manifests in `kubernetes/` mount, and prints them for `kubectl apply -f -`.
 
-python deploy/kubernetes_secrets.py FOLDER             all of them
-python deploy/kubernetes_secrets.py FOLDER NAME...     these alone
+python -m deploy.kubernetes_secrets FOLDER             all of them
+python -m deploy.kubernetes_secrets FOLDER NAME...     these alone
 
 The folder keeps what they are made of. With the same folder passwords and keys stay the same, and certificates are new.
 """

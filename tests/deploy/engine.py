@@ -24,9 +24,11 @@ MODEL_IMAGE = "legato-local-model:local"
 
 
 def find_engine() -> str:
-    for name in ("docker", "podman"):
-        if shutil.which(name) and subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0:
-            return name
+    # A docker whose daemon does not answer, or that lacks compose, is none.
+    if shutil.which("docker") and _succeeds("docker", "info") and _succeeds("docker", "compose", "version"):
+        return "docker"
+    if shutil.which("podman") and _succeeds("podman", "info"):
+        return "podman"
     sys.exit("There is neither a docker nor a podman that works here.")
 
 
@@ -57,7 +59,8 @@ def build_images(engine: str, bases: Sequence[str]) -> None:
 
 
 def _is_there(image: str) -> bool:
-    def succeeds(*command: str) -> bool:
-        return subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False).returncode == 0
+    return _succeeds("podman", "image", "exists", image) or _succeeds("podman", "pull", "--quiet", image)
 
-    return succeeds("podman", "image", "exists", image) or succeeds("podman", "pull", "--quiet", image)
+
+def _succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False).returncode == 0

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from cli.migrate import MigrateSettings
+from deploy.kubernetes_secrets import SECRETS
 from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
 from services.chassis.settings import PREFIX
@@ -222,6 +223,21 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
         for volume in pod_of(workload)["volumes"]:
             if "secret" in volume:
                 assert f"`{volume['secret']['secretName']}`" in guide
+
+
+def test_files_of_secrets_are_entries_that_are_made(resources: list[Resource]) -> None:
+    for name, workload, container in containers(resources):
+        volumes = [volume for volume in pod_of(workload)["volumes"] if "secret" in volume]
+        secrets = {volume["name"]: volume["secret"]["secretName"] for volume in volumes}
+        mounts = {
+            mount["mountPath"]: secrets[mount["name"]]
+            for mount in container["volumeMounts"]
+            if mount["name"] in secrets
+        }
+        for value in environment(container, resources).values():
+            folder, _, entry = value.rpartition("/")
+            if folder in mounts:
+                assert entry in SECRETS[mounts[folder]], f"{name}: {value}"
 
 
 @pytest.mark.parametrize(
