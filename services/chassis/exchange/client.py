@@ -16,7 +16,7 @@ from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.clock import Clock
 from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
-from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Opening, Outbox
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.tracing import current_span
@@ -58,14 +58,15 @@ class ExchangeClient:
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
+        self._has_spoken = False
         self._heard_at_s = 0.0
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
     @property
     def usable(self) -> bool:
-        """Whether new calls may be opened."""
-        return self._outbox is not None and not self._going_away
+        """Whether new calls may be opened. A process that stands still can be connected to, so it has to have spoken."""
+        return self._outbox is not None and self._has_spoken and not self._going_away
 
     @property
     def is_leaving(self) -> bool:
@@ -113,39 +114,32 @@ class ExchangeClient:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
         self._calls[self._last_call_id] = call
-        item = Item(
-            call_id=self._last_call_id,
-            kind=pb.ITEM_KIND_OPEN,
-            method=method,
-            payload=request.SerializeToString(),
-            timeout_ms=round(timeout_s * 1000),
-        )
         span = current_span()
-        if span is not None:
-            item.traceparent = span.traceparent
-        self._outbox.put(item)
+        opening = Opening(method, round(timeout_s * 1000), "" if span is None else span.traceparent)
+        self._outbox.put(self._last_call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
         return self._last_call_id
 
-    def say(self, item: Item) -> None:
-        """For a call that runs: put an item of its own."""
-        if self._outbox is not None and item.call_id in self._calls:
-            if item.kind == pb.ITEM_KIND_CREDIT:
-                self._outbox.put_control(item)
-            else:
-                self._outbox.put(item)
+    def say(self, call_id: int, payload: bytes) -> None:
+        """For a call that runs: one more message of it."""
+        if self._outbox is not None and call_id in self._calls:
+            self._outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload)
+
+    def credit(self, call_id: int, credit_bytes: int) -> None:
+        """For a call that runs: it has room again for so much."""
+        if self._outbox is not None and call_id in self._calls:
+            self._outbox.put_control(Item(call_id=call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=credit_bytes))
 
     def forget(self, call_id: int) -> None:
         """The caller leaves a call; the other side is told, unless it never heard of it."""
         if self._calls.pop(call_id, None) is None or self._outbox is None:
             return
-        unsent = self._outbox.drop(call_id)
-        if not any(item.kind == pb.ITEM_KIND_OPEN for item in unsent):
+        if not self._outbox.drop(call_id):
             self._outbox.put_control(Item(call_id=call_id, kind=pb.ITEM_KIND_CANCEL))
 
     async def _keep_open(self) -> None:
         failures = 0
         while True:
-            stream, outbox = self._open_stream(), Outbox(self._message_items)
+            stream, outbox = self._open_stream(), Outbox(self._request_type, self._message_items)
             # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
             parts = [
                 asyncio.create_task(self._read(stream, outbox)),
@@ -168,17 +162,18 @@ class ExchangeClient:
     async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         await stream.wait_for_connection()
         self._outbox = outbox
-        self._going_away = False
+        self._going_away = self._has_spoken = False
         self._heard_at_s = self._clock.elapsed_s()
         self._connected.set()
         while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
             self._heard_at_s = self._clock.elapsed_s()
+            self._has_spoken = True
             for item in response.items:
                 self._take(item)
 
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
-        while items := await outbox.take():
-            await stream.write(self._request_type(items=items))
+        while (message := await outbox.take()) is not None:
+            await stream.write(message)
 
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""
@@ -274,13 +269,12 @@ class ClientCall(Generic[ResponseT]):
         payload = self._inbox.popleft()
         self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
         if self._taken_bytes >= WINDOW_BYTES // 4:
-            self._exchange.say(Item(call_id=self.call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=self._taken_bytes))
+            self._exchange.credit(self.call_id, self._taken_bytes)
             self._taken_bytes = 0
         return self._response_type.FromString(payload)
 
     def send(self, request: Message) -> None:
-        payload = request.SerializeToString()
-        self._exchange.say(Item(call_id=self.call_id, kind=pb.ITEM_KIND_MESSAGE, payload=payload))
+        self._exchange.say(self.call_id, request.SerializeToString())
 
     def cancel(self) -> None:
         self._exchange.forget(self.call_id)
@@ -290,6 +284,8 @@ class ClientCall(Generic[ResponseT]):
         self._wake()
 
     def end(self, payload: bytes) -> None:
+        if payload:
+            self._inbox.append(payload)
         self._ended = True
         self._wake()
 

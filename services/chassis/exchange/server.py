@@ -85,14 +85,16 @@ class ExchangeServer:
 
     async def serve(self, requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any, None]:
         spans = None if self._tracer is None else CallSpans(self._tracer, self._service)
-        session = _Session(self._methods_for(context), Outbox(self.message_items), self._log, spans)
+        session = _Session(
+            self._methods_for(context), Outbox(self._response_type, self.message_items), self._log, spans
+        )
         self._sessions.add(session)
         if self._draining:
             session.go_away()
         reader = asyncio.create_task(session.read(requests))
         try:
-            while items := await session.outbox.take():
-                yield self._response_type(items=items)
+            while (message := await session.outbox.take()) is not None:
+                yield message
         finally:
             reader.cancel()
             self._sessions.discard(session)
@@ -209,8 +211,7 @@ class _Session:
         elif (error := answer.exception()) is not None:
             self._fail(call_id, self._tellable(error))
         else:
-            payload = answer.result().SerializeToString()
-            self.outbox.put(Item(call_id=call_id, kind=pb.ITEM_KIND_END, payload=payload))
+            self.outbox.put(call_id, pb.ITEM_KIND_END, answer.result().SerializeToString())
 
     async def _converse(self, method: StreamMethod[Any, Any], call: "_ServerCall", span: Span | None) -> None:
         try:
@@ -223,7 +224,7 @@ class _Session:
                 self._fail(call.call_id, self._tellable(error))
             return
         if self.calls.pop(call.call_id, None) is call:
-            self.outbox.put(Item(call_id=call.call_id, kind=pb.ITEM_KIND_END))
+            self.outbox.put_end(call.call_id)
 
     def _span_of(self, item: Item) -> Span | None:
         return None if self._spans is None or not item.traceparent else self._spans.begin(item.method, item.traceparent)
@@ -237,8 +238,7 @@ class _Session:
         return internal_error()
 
     def _fail(self, call_id: int, error: LegatoError) -> None:
-        payload = to_status(error).SerializeToString()
-        self.outbox.put(Item(call_id=call_id, kind=pb.ITEM_KIND_ERROR, payload=payload))
+        self.outbox.put(call_id, pb.ITEM_KIND_ERROR, to_status(error).SerializeToString())
 
 
 class _ServerCall:
@@ -264,7 +264,7 @@ class _ServerCall:
             await self._credited
         payload = response.SerializeToString()
         self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
-        self._outbox.put(Item(call_id=self.call_id, kind=pb.ITEM_KIND_MESSAGE, payload=payload))
+        self._outbox.put(self.call_id, pb.ITEM_KIND_MESSAGE, payload)
 
     def arrive(self, payload: bytes) -> None:
         self._inbox.append(payload)
