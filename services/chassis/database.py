@@ -5,6 +5,7 @@ transaction. One thread writes; reads have a few of their own.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -48,18 +49,69 @@ class Database:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
+        # The writer's own, from one write to the next: a pool's would be asked each time whether they still stand.
+        self._writing: sa.Connection | None = None
 
     async def write(self, change: Callable[[sa.Connection], ResultT]) -> ResultT:
         """Run `change` in one transaction; writes happen one at a time, in the order they were asked for."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._run, change, True))
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._write, change))
 
     async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         """Run `look` on one snapshot of the database."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, look, False)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
 
-    def _run(self, work: Callable[[sa.Connection], ResultT], writes: bool) -> ResultT:
-        with self._outages_told(writes=writes), self.transaction(writes=writes) as connection:
-            return work(connection)
+    def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
+        with self._outages_told(writes=False), self.transaction(writes=False) as connection:
+            return look(connection)
+
+    def _write(self, change: Callable[[sa.Connection], ResultT]) -> ResultT:
+        with self._outages_told(writes=True):
+            connection = self._begin_write()
+            try:
+                result = change(connection)
+                connection.connection.commit()
+            except BaseException:
+                # Whatever is still open (on a full disk, the transaction) ends with it.
+                self._drop_write_connection()
+                raise
+            if connection.in_transaction():
+                # SQLAlchemy has taken part, and does not know yet that it is over.
+                connection.commit()
+            return result
+
+    def _begin_write(self) -> sa.Connection:
+        if self._writing is not None:
+            try:
+                self._begin(self._writing, writes=True)
+                return self._writing
+            except Exception:
+                self._drop_write_connection()
+                if self.is_sqlite:
+                    raise
+                # The server was away meanwhile, and may be back.
+        self._writing = self.engine.connect()
+        self._begin(self._writing, writes=True)
+        return self._writing
+
+    def _drop_write_connection(self) -> None:
+        connection, self._writing = self._writing, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                # SQLite keeps its lock for as long as anybody knows a cursor that was stopped half-way.
+                connection.connection.rollback()
+            connection.invalidate()
+            connection.close()
+
+    def _begin(self, connection: sa.Connection, *, writes: bool) -> None:
+        if self.is_sqlite:
+            # A writer takes its lock before it reads, so that what it read stays true.
+            begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        elif writes:
+            # A writer looks rows up by their keys, but a plan made for an empty table reads all of a full one, too.
+            begin = "SET LOCAL enable_seqscan = off"
+        else:
+            begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        connection.connection.cursor().execute(begin)
 
     @contextmanager
     def _outages_told(self, *, writes: bool) -> Iterator[None]:
@@ -81,21 +133,14 @@ class Database:
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
         """For code that is in a thread of its own already: migrations, tests."""
         with self.engine.connect() as connection:
-            if self.is_sqlite:
-                # A writer takes its lock before it reads, so that what it read stays true.
-                connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-            elif writes:
-                # A writer looks rows up by their keys, but a plan made for an empty table reads all of a full one, too.
-                connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            else:
-                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            self._begin(connection, writes=writes)
             try:
                 yield connection
             except BaseException:
-                connection.rollback()
+                connection.connection.rollback()
                 raise
             try:
-                connection.commit()
+                connection.connection.commit()
             except BaseException:
                 # The transaction may still be open (a full disk): nobody may get this connection again.
                 connection.invalidate()
@@ -134,6 +179,7 @@ class Database:
     def close(self) -> None:
         """Waits for what is under way."""
         self._writer.shutdown()
+        self._drop_write_connection()
         self._readers.shutdown()
         self.engine.dispose()
 

@@ -87,7 +87,8 @@ async def test_a_commit_that_fails_leaves_nothing_behind_and_is_not_in_the_way_o
             "CREATE TABLE answers (note_id BIGINT REFERENCES notes (note_id) DEFERRABLE INITIALLY DEFERRED)"
         )
     )
-    with pytest.raises(sa.exc.IntegrityError):
+    driver: Any = database.engine.dialect.loaded_dbapi
+    with pytest.raises(driver.IntegrityError):
         await database.write(lambda connection: connection.exec_driver_sql("INSERT INTO answers VALUES (9)"))
     await database.write(lambda connection: connection.exec_driver_sql("INSERT INTO answers VALUES (1)"))
     found = await database.read(lambda connection: connection.exec_driver_sql("SELECT note_id FROM answers").all())

@@ -148,6 +148,7 @@ async def test_database_that_is_away_is_said_to_be_away(
 def away(database: Database, database_url: str) -> Iterator[None]:
     if database.is_sqlite:
         file = Path(database_url.removeprefix("sqlite:///"))
+        database._drop_write_connection()
         database.engine.dispose()
         file.rename(file.with_suffix(".moved"))
         file.mkdir()
