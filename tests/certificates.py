@@ -13,11 +13,24 @@ DAYS = 2
 class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._names: set[str] = set()
         make_authority(folder, DAYS)
 
     def issue(self, name: str, now: datetime | None = None) -> None:
         """In place of the certificate that was there."""
+        self._names.add(name)
         issue(self.folder, name, [], DAYS, now)
+
+    def replace(self) -> None:
+        """By another, with new certificates for all; at last those of the old one are worth nothing."""
+        believed = make_authority(self.folder, DAYS)
+        for name in self._names:
+            self.issue(name)
+        end = b"-----END CERTIFICATE-----\n"
+        newest = believed.read_bytes().partition(end)[0] + end
+        beside = believed.with_name("ca.new")
+        beside.write_bytes(newest)
+        beside.replace(believed)
 
     def certificates(self, name: str, log: Log, believed: "Authority | None" = None) -> Certificates:
         certificate, key = self.files(name)

@@ -6,11 +6,9 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
 
 from tests.drain import campaign
-from tests.drain.campaign import ALONE, REPLACEMENTS, RESTARTS, Findings, Pace, Step
-from tests.drain.house import NAMES
+from tests.drain.campaign import REPLACEMENTS, RESTARTS, Findings, Pace, Plan
 from tests.faults.forks import Forks
 from tests.postgres import Postgres
 from tests.valkey import Valkey
@@ -25,8 +23,8 @@ def main() -> int:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     violations: list[str] = []
-    for names, steps in ((NAMES, RESTARTS), (ALONE, REPLACEMENTS)):
-        findings = asyncio.run(_run(options, names, options.rounds * steps if names is NAMES else steps))
+    for plan in (*options.rounds * [RESTARTS], REPLACEMENTS):
+        findings = asyncio.run(_run(options, plan))
         print(f"\n{findings.table()}\n", flush=True)
         violations += findings.violations
     for violation in violations:
@@ -34,7 +32,7 @@ def main() -> int:
     return 1 if violations else 0
 
 
-async def _run(options: argparse.Namespace, names: Sequence[str], steps: Sequence[Step]) -> Findings:
+async def _run(options: argparse.Namespace, plan: Plan) -> Findings:
     postgres, valkey = Postgres(), Valkey()
     postgres.start()
     valkey.start()
@@ -46,8 +44,7 @@ async def _run(options: argparse.Namespace, names: Sequence[str], steps: Sequenc
                 valkey.url,
                 options.clients,
                 Pace(words=options.words),
-                names,
-                steps,
+                plan,
                 say=lambda step: print(step, "...", flush=True),
             )
     finally:

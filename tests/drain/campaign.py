@@ -1,4 +1,5 @@
-"""Ends processes one after the other, and starts others in their places, while clients ask on. Nobody should notice."""
+"""Ends processes one after the other, and starts others in their places, while clients ask on. Half-way through all
+certificates are replaced. Nobody should notice."""
 
 import asyncio
 import time
@@ -19,8 +20,8 @@ CREDIT_NANOS = 1_000 * 10**9
 # What a chat of class mezzo costs, with the upstream's usual count of tokens.
 CHAT_NANOS = 11 * 100 + 7 * 210
 
-# Longer than an edge takes to find a service again that was restarted.
-FOUND_AGAIN_S = 1.5
+# Longer than an edge takes to find a process that was started, also on a busy machine.
+FOUND_S = 4.0
 SETTLED_WITHIN_S = 30.0
 
 COLUMNS = ("process", "running", "finished", "broken", "begun meanwhile", "broken", "exit code", "s to exit")
@@ -41,13 +42,26 @@ class Step:
     process: str
     replaced_by: str = ""
 
+    @property
+    def service(self) -> str:
+        return self.process.partition("-")[0]
+
     def __str__(self) -> str:
         return f"{self.process} -> {self.replaced_by}" if self.replaced_by else self.process
 
 
-RESTARTS = [Step(name) for name in NAMES]
+@dataclass(frozen=True)
+class Plan:
+    # Those that run at first.
+    names: Sequence[str]
+    steps: Sequence[Step]
+    # Edges hear at once that a service leaves. They need time only where they must find another first.
+    service_drain_delay_s: float = 0.0
+
+
 ALONE = [name for name in NAMES if name.endswith("-1")]
-REPLACEMENTS = [Step(name, name.replace("-1", "-2")) for name in ALONE]
+RESTARTS = Plan(NAMES, [Step(name) for name in NAMES])
+REPLACEMENTS = Plan(ALONE, [Step(name, name.replace("-1", "-2")) for name in ALONE], FOUND_S)
 
 
 @dataclass(frozen=True)
@@ -112,16 +126,14 @@ async def run(
     valkey_url: str,
     clients: int,
     pace: Pace,
-    names: Sequence[str],
-    steps: Sequence[Step],
+    plan: Plan,
     say: Callable[[str], None] = lambda step: None,
 ) -> Findings:
-    """`names` run at first."""
     reply = Reply(contents=[f"{WORD} "], repeat=pace.words, event_delay_s=pace.word_every_s)
     async with Upstream(reply) as upstream:
-        house = House(forks, names, database_url, valkey_url, upstream.base_url)
+        house = House(forks, plan.names, plan.service_drain_delay_s, database_url, valkey_url, upstream.base_url)
         async with house.opened():
-            return await _run(house, clients, pace, steps, say)
+            return await _run(house, clients, pace, plan.steps, say)
 
 
 async def _run(
@@ -137,12 +149,15 @@ async def _run(
     restarts = []
     async with Clients(house, made.api_key, count, pace.words) as clients:
         await clients.until_all_run()
-        for step in steps:
+        for number, step in enumerate(steps):
+            if number == len(steps) // 2:
+                say("new certificates")
+                house.replace_certificates()
+            if number and step.service == steps[number - 1].service:
+                # The other of two should not go before the edges have found the first again.
+                await asyncio.sleep(FOUND_S)
             say(str(step))
             restarts.append(await _take(house, clients, step))
-            if not step.replaced_by:
-                # The other of the two may be next, and should not go before the edges have found this one again.
-                await asyncio.sleep(FOUND_AGAIN_S)
     with house.services() as services:
         balance = await _settled_balance(services, account.account_id)
         audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations

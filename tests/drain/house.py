@@ -32,8 +32,6 @@ ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
 # Longer than it takes whoever sends requests to notice that an edge wants no more of them, also on a busy machine.
 EDGE_DRAIN_DELAY_S = 3.0
-# Longer than it takes the edges to find another.
-SERVICE_DRAIN_DELAY_S = 1.0
 
 SETTINGS = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
@@ -46,8 +44,17 @@ SETTINGS = {
 
 
 class House:
-    def __init__(self, forks: Forks, names: Sequence[str], database_url: str, valkey_url: str, base_url: str) -> None:
+    def __init__(
+        self,
+        forks: Forks,
+        names: Sequence[str],
+        service_drain_delay_s: float,
+        database_url: str,
+        valkey_url: str,
+        base_url: str,
+    ) -> None:
         """`names` are those that run at first; edges know of all. `base_url` is the provider's."""
+        self._service_drain_delay_s = service_drain_delay_s
         self._first = names
         self._forks = forks
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
@@ -101,6 +108,10 @@ class House:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
+    def replace_certificates(self) -> None:
+        """All of them, and the authority: what is connected stays so, and whatever connects needs the new ones."""
+        self._authority.replace()
+
     async def end(self, name: str) -> int:
         """Asks a process to end, and waits until it has; its exit code."""
         end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -135,7 +146,7 @@ class House:
             f"LEGATO_{service.upper()}_LISTEN": f"127.0.0.1:{self._ports[name]}",
             f"LEGATO_{service.upper()}_HEALTH_LISTEN": self._health_socket(name),
             "LEGATO_EDGE_PORT": str(self._ports[name]),
-            "LEGATO_DRAIN_DELAY_S": str(EDGE_DRAIN_DELAY_S if name in EDGES else SERVICE_DRAIN_DELAY_S),
+            "LEGATO_DRAIN_DELAY_S": str(EDGE_DRAIN_DELAY_S if name in EDGES else self._service_drain_delay_s),
         }
         order = Order(
             name=f"{self._folder.name} {name}",

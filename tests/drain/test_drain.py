@@ -7,20 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tests.drain import campaign
-from tests.drain.campaign import ALONE, CHAT_NANOS, REPLACEMENTS, Findings, Pace, Restart, Step
+from tests.drain.campaign import ALONE, CHAT_NANOS, Findings, Pace, Plan, Restart, Step
 from tests.drain.clients import Chat, flaw_of
+from tests.drain.house import NAMES
 from tests.faults.forks import Forks
 
 DONE = "data: [DONE]\n\n"
 
 
-async def test_nobody_notices_when_processes_are_restarted_or_replaced(postgres_url: str, valkey_url: str) -> None:
+async def test_nobody_notices_when_processes_are_restarted(postgres_url: str, valkey_url: str) -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     pace = Pace(words=6, word_every_s=0.2)
-    steps = [Step("edge-1"), *REPLACEMENTS[:-1]]
+    plan = Plan(NAMES, [Step(name) for name in ALONE])
     async with Forks() as forks:
-        findings = await campaign.run(forks, postgres_url, valkey_url, 24, pace, [*ALONE, "edge-2"], steps)
+        findings = await campaign.run(forks, postgres_url, valkey_url, 24, pace, plan)
     assert findings.violations == []
     assert all(restart.running for restart in findings.restarts)
 

@@ -147,10 +147,7 @@ async def test_stream_goes_on_while_both_ends_get_new_certificates(authority: Au
         connection = connect(address, own)
         watching = Watching(connection.stub)
         assert await watching.ping() == 1
-        (authority.folder / "ca.pem").unlink()
-        make_authority(authority.folder, DAYS)
-        authority.issue("edge")
-        authority.issue("auth")
+        authority.replace()
         assert await verify_by(connection) == 7
         assert await watching.ping() == 1
         assert await reason_of_failure(address, old) is Reason.UNAVAILABLE
