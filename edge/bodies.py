@@ -56,6 +56,8 @@ class Bodies:
 
 def announced_tokens(scope: HttpScope) -> int:
     """A guess at the prompt, before any of it is read; at least one."""
+    if BODY in scope:
+        return 1 + min(len(scope[BODY]), LARGEST_BODY_BYTES) // BYTES_PER_TOKEN
     for name, value in scope["headers"]:
         if name == b"content-length":
             return 1 + min(int(value), LARGEST_BODY_BYTES) // BYTES_PER_TOKEN

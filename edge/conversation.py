@@ -135,8 +135,6 @@ async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
 
 
 async def check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
-    if not tools_json:
-        return frozenset()
     raw_tools: list[Raw] = decode(_list_decoder, tools_json, "tools")
     if turns.are_due(len(tools_json)):
         await turns.rest()

@@ -1,5 +1,6 @@
 """Who may come in: every endpoint asks here first, and nowhere else."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from edge.asgi import Headers, HttpScope
@@ -79,9 +80,9 @@ class Entrance:
         """For as long as the chat runs: `with entrance.place(principal): …`. Raises SATURATED."""
         return self._saturation.enter(principal.key_id)
 
-    async def take(self, principal: Principal, scope: HttpScope) -> Admission:
+    def take(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
         """One chat from the key's rates; raises RATE_LIMITED."""
-        return await self._metering.admit(principal, announced_tokens(scope))
+        return self._metering.admit(principal, announced_tokens(scope))
 
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
         """Whose key it is, and that it may do this. Wrong keys are counted by where they come from."""

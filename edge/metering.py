@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -64,12 +64,12 @@ class Metering:
         rate = self._last_rates.recall(principal.key_id)
         return None if rate is None else rate_headers(rate)
 
-    async def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> pb.ReserveResponse:
+    def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> Awaitable[pb.ReserveResponse]:
         """`on_repeat` is called when an answer was lost and the question is asked again."""
-        return await self._ask("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+        return self._ask("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
 
-    async def extend(self, request: pb.ExtendRequest) -> pb.ExtendResponse:
-        return await self._ask("Extend", request, pb.ExtendResponse, request.account_id)
+    def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
+        return self._ask("Extend", request, pb.ExtendResponse, request.account_id)
 
     def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
         """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the

@@ -72,7 +72,8 @@ _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequ
 
 async def decode_chat(body: bytes) -> ChatBody:
     turns = Turns(SLICE_BYTES)
-    await _check_utf8(body, turns)
+    if len(body) > SLICE_BYTES or not body.isascii():
+        await _check_utf8(body, turns)
     decoded: _Body = decode(_body_decoder, body, "")
     if turns.are_due(len(body)):
         await turns.rest()
@@ -81,7 +82,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     await check_messages(messages_json, turns)
     tools_json = _present(decoded.tools)
     tool_choice_json = _present(decoded.tool_choice)
-    tool_names = await check_tools(tools_json, turns)
+    tool_names = await check_tools(tools_json, turns) if tools_json else frozenset()
     check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model=decoded.model or "auto",
