@@ -34,7 +34,7 @@ class Extraction:
 
     async def read(self, document: bytes, on_page: OnPage) -> Document:
         try:
-            async with self._turns, asyncio.timeout(self._within_s), _reader(self._pages_most) as reader:
+            async with self._turns, asyncio.timeout(self._within_s), started_reader(self._pages_most) as reader:
                 handing_over = asyncio.create_task(_hand_over(reader, document))
                 try:
                     kind, pages = await _read_pages(reader, on_page)
@@ -46,7 +46,7 @@ class Extraction:
 
 
 @contextlib.asynccontextmanager
-async def _reader(pages_most: int) -> AsyncIterator[Process]:
+async def started_reader(pages_most: int) -> AsyncIterator[Process]:
     reader = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "services.router.grounding.reading", str(pages_most)),
         # It is told nothing but where its program is: above all no keys.

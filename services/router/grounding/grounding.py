@@ -141,7 +141,12 @@ class Grounding:
             passages = await library.attachments.matching(chat.account_id, words, budget_tokens)
             if passages:
                 blocks.append(passages_block([(_source_of(passage, sources), passage) for passage in passages]))
-        return insert_guidance(prompt, "\n\n".join(blocks)) if blocks else prompt
+        if not blocks:
+            return prompt
+        grounded = insert_guidance(prompt, "\n\n".join(blocks))
+        # A text of nothing but brackets is longer once they are replaced than it was counted.
+        has_room = 2 * (grounded.tokens - prompt.tokens) <= window_tokens - prompt.tokens
+        return grounded if has_room else prompt
 
 
 def _source_of(passage: Passage, sources: Sources) -> Source:

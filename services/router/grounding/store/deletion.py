@@ -6,6 +6,9 @@ import sqlalchemy as sa
 
 from services.chassis.database import Database
 
+# Each waits for those who read at that moment.
+ATTEMPTS = 3
+
 
 def delete_for_good(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
     """How many rows there were. Followed by `empty_write_log` once that is committed."""
@@ -22,4 +25,7 @@ async def empty_write_log(database: Database) -> None:
 
 def _truncate(database: Database) -> None:
     with database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        for _ in range(ATTEMPTS):
+            is_busy, _, _ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+            if not is_busy:
+                return

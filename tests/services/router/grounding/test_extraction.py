@@ -1,5 +1,6 @@
 """Documents that are read in a process of their own."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.extraction import Extraction
+from services.router.grounding.extraction import Extraction, started_reader
 from services.router.grounding.reading import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.records import DocumentKind
 from tests.pdfs import make_pdf, make_pdf_bomb
@@ -49,6 +50,13 @@ def test_reader_may_neither_take_much_nor_write_anything() -> None:
         limits = wait_until(lambda: _limits_of(reader.pid))
         assert (limits["address space"], limits["cpu time"], limits["file size"]) == (MEMORY_BYTES, PROCESSOR_S, 0)
         reader.stdin.close()
+
+
+async def test_reader_is_told_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGATO_GROUNDING_KEY", "1:secret")
+    async with started_reader(pages_most=10) as reader:
+        environ = await asyncio.to_thread(Path(f"/proc/{reader.pid}/environ").read_bytes)
+    assert b"secret" not in environ
 
 
 def _limits_of(process_id: int) -> dict[str, int]:

@@ -151,6 +151,17 @@ async def test_small_window_is_left_to_the_conversation(socket_folder: Path, log
         assert len(house.sent) == 2
 
 
+async def test_text_that_grows_when_it_is_made_harmless_does_not_crowd_the_conversation_out(
+    socket_folder: Path, log: Log, upstream: Upstream
+) -> None:
+    small = target("main", context_tokens=900, max_output_tokens=50)
+    async with running_house(socket_folder, log, upstream, served_by=small) as house:
+        await house.attach("brackets.txt", ["Zephyr " + "<" * 1100])
+        answer = await house.ask("What about the Zephyr?")
+        assert answer.finished.finish_reason == "stop"
+        assert len(house.sent) == 2
+
+
 async def test_store_that_fails_costs_no_answer(house: House, log_text: Callable[[], str]) -> None:
     await house.note("I own a Zephyr.")
     await house.database.write(lambda connection: connection.execute(sa.text("UPDATE notes SET sealed_text = 'x'")))
