@@ -19,7 +19,7 @@ from services.router.providers.parameters import read_parameters
 from services.router.relay import Relay
 from services.router.routes import CLASSES
 from services.router.stations import Stations
-from services.router.targets import Attempts, Targets, Upstream
+from services.router.targets import Attempts, NotAccepted, Targets, Upstream
 
 if TYPE_CHECKING:
     # It brings what seals and reads documents, which a router without it does not load.
@@ -132,7 +132,14 @@ class Completions:
         self, chat: ChatOpen, grounded: "Grounded", allowance: Allowance, story: _Story
     ) -> None:
         """With a model that may search. All of it may take no longer than an answer without."""
-        upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
+        try:
+            upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
+        except NotAccepted:
+            # Not the client's doing, but ours: a model that takes no tools, which the routes do not say.
+            target = story.attempts.target
+            self._log.warning("search.refused", model_name=target.model_name if target else None)
+            grounded = grounded.without_search()
+            upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             with upstream:
                 started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)

@@ -65,6 +65,13 @@ class Upstream:
         self.station.line.let_go()
 
 
+class NotAccepted(LegatoError):
+    """The provider understood the request, and refused it."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.UPSTREAM_FAILED, "The model does not accept this request as it is.")
+
+
 class Targets:
     def __init__(self, stations: Stations, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False) -> None:
         """`tells_traces`: whether providers are told of our traces, so that theirs can be joined to them."""
@@ -175,7 +182,7 @@ class _Opening:
             return
         self._attempts.http_status = error.http_status
         if error.failure is Failure.REFUSED:
-            raise LegatoError(Reason.UPSTREAM_FAILED, "The model does not accept this request as it is.") from None
+            raise NotAccepted from None
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = _too_long_for(target)
         if error.failure is Failure.BUSY:

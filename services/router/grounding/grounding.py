@@ -62,6 +62,9 @@ class Grounded:
     tool: "SearchTool | None" = None
     searches_most: int = 0
 
+    def without_search(self) -> "Grounded":
+        return replace(self, prompt=replace(self.prompt, offered_tools_json=b""))
+
     def rounds(self, chat: ChatOpen, allowance: Allowance, relay: Relay, open_upstream: "OpenUpstream") -> "Rounds":
         from services.router.grounding.rounds import Parts, Rounds
 
@@ -100,14 +103,19 @@ class Grounding:
             or b'"response_format"' in chat.parameters_json
         ):
             return grounded
-        return self._offering_search(grounded, self._search, sources, room_tokens)
+        return self._offering_search(chat, grounded, self._search, sources, room_tokens)
 
-    def _offering_search(self, grounded: Grounded, search: "Search", sources: Sources, room_tokens: int) -> Grounded:
+    def _offering_search(
+        self, chat: ChatOpen, grounded: Grounded, search: "Search", sources: Sources, room_tokens: int
+    ) -> Grounded:
         from services.router.grounding.search_tool import TOOLS_JSON, TOOLS_TOKENS, SearchTool
 
         prompt = replace(grounded.prompt, offered_tools_json=TOOLS_JSON, tokens=grounded.prompt.tokens + TOOLS_TOKENS)
-        tool = SearchTool(search, sources, budget_tokens=room_tokens // 2)
+        tool = SearchTool(search, sources, room_tokens // 2, lambda why: self._tell_failure(chat, why))
         return replace(grounded, prompt=prompt, tool=tool, searches_most=self._searches_most)
+
+    def _tell_failure(self, chat: ChatOpen, why: str) -> None:
+        self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
     async def _look_up(
         self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int, sources: Sources

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protos.router.v1.router_pb2 import ChatOpen
+from protos.router.v1.router_pb2 import ChatOpen, Finished
+from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason
 from services.router import tokens
@@ -61,13 +62,13 @@ class Rounds:
 
     async def pass_on(self, upstream: Upstream) -> None:
         """One round, inside of its upstream."""
+        output_tokens_before = self._relay.output_tokens
         async with aclosing(upstream.rest) as rest:
-            if not await self._pass_on(upstream.first):
-                return
-            async for piece in rest:
+            goes_on = await self._pass_on(upstream.first)
+            while goes_on and (piece := await anext(rest, None)) is not None:
                 failpoints.hit("router.passed_on")
-                if not await self._pass_on(piece):
-                    return
+                goes_on = await self._pass_on(piece)
+        upstream.finished = self._round.finished(self._prompt.tokens, self._relay.output_tokens - output_tokens_before)
 
     async def go_on(self) -> None:
         """All that follow the first."""
@@ -87,6 +88,7 @@ class Rounds:
         self._round.has_spoken |= bool(shown.contents)
         if piece.last:
             self._usages.append(piece.usage)
+            self._round.usage = piece.usage
             if not self._round.asks_for_search or not self._searches_left:
                 self._is_over = True
                 shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
@@ -127,6 +129,7 @@ class _Round:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.has_spoken = False
+        self.usage: ProviderUsage | None = None
         self._finish_reason: str | None = None
         self._tool_calls = ToolCalls()
         self._calls: dict[int, Call] = {}
@@ -144,6 +147,14 @@ class _Round:
     def finish_reason(self) -> str | None:
         """For the client, who knows of no calls."""
         return "stop" if self._calls and self._finish_reason not in LENGTH_REASONS else self._finish_reason
+
+    def finished(self, prompt_tokens: int, output_tokens: int) -> Finished:
+        """For whoever watches the models: how this round ended. The counts are ours, for want of the provider's."""
+        if self.usage is not None:
+            prompt_tokens = self.usage.prompt_tokens or prompt_tokens
+            output_tokens = self.usage.completion_tokens or output_tokens
+        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
+        return Finished(finish_reason=self._finish_reason or "", usage=usage)
 
     def take(self, piece: Piece) -> Piece:
         """What of it is passed on: the texts. Calls are counted, as thoughts are."""

@@ -56,8 +56,12 @@ class SearxSearch:
             async with asyncio.timeout(self._timeout_s):
                 body = await self._ask(query[:LONGEST_QUERY])
             return _read(_found.decode(body))
-        except (TimeoutError, OSError, aiohttp.ClientError, msgspec.DecodeError, UnicodeError):
-            raise SearchAway from None
+        except TimeoutError:
+            raise SearchAway("took too long") from None
+        except (OSError, aiohttp.ClientError):
+            raise SearchAway("could not be reached") from None
+        except (msgspec.DecodeError, UnicodeError):
+            raise SearchAway("sent something that is not a list of results") from None
 
     async def _ask(self, query: str) -> bytes:
         # In the body, and not in the address, which servers and proxies log.
@@ -66,8 +70,10 @@ class SearxSearch:
             body = await response.content.read(LARGEST_ANSWER_BYTES + 1)
             while len(body) <= LARGEST_ANSWER_BYTES and (more := await response.content.read(LARGEST_ANSWER_BYTES)):
                 body += more
-            if response.status != 200 or len(body) > LARGEST_ANSWER_BYTES:
-                raise SearchAway
+            if response.status != 200:
+                raise SearchAway(f"answered with status {response.status}")
+            if len(body) > LARGEST_ANSWER_BYTES:
+                raise SearchAway("sent too much")
             return body
 
 

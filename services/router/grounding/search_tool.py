@@ -1,7 +1,7 @@
 """The function by which a model searches: how it is offered, and how a call of it is answered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,11 +73,12 @@ _arguments: Final = msgspec.json.Decoder(_Arguments)
 class SearchTool:
     """Of one chat."""
 
-    def __init__(self, search: Search, sources: Sources, budget_tokens: int) -> None:
-        """`budget_tokens` is what all results together may take."""
+    def __init__(self, search: Search, sources: Sources, budget_tokens: int, on_failure: Callable[[str], None]) -> None:
+        """`budget_tokens` is what all results together may take; `on_failure` is told why a search failed."""
         self._search = search
         self._sources = sources
         self._budget_tokens = budget_tokens
+        self._on_failure = on_failure
         self._is_away = False
 
     async def answer(self, calls: Sequence[Call]) -> Answers:
@@ -97,8 +98,9 @@ class SearchTool:
             return _NOT_READ
         try:
             return await self._search.find(query)
-        except SearchAway:
+        except SearchAway as away:
             self._is_away = True
+            self._on_failure(str(away))
             return _AWAY
 
     def _tell(self, results: list[Result]) -> str:

@@ -124,7 +124,9 @@ async def test_model_that_never_stops_searching_is_told_to_answer(stream: bool, 
     assert choices == [None] * SEARCHES_MOST + ["none"]
 
 
-async def test_search_that_is_down_or_slow_costs_no_answer(house: House, searx: Searx) -> None:
+async def test_search_that_is_down_or_slow_costs_no_answer(
+    house: House, searx: Searx, log_text: Callable[[], str]
+) -> None:
     for searx.status, searx.delay_s in ((500, 0), (200, 5)):
         house.upstream.replies.extend([searching("pump"), answering("I cannot look that up.")])
         answer = await house.ask("Which?")
@@ -132,6 +134,21 @@ async def test_search_that_is_down_or_slow_costs_no_answer(house: House, searx: 
         assert not answer.finished.citations
         assert "not available" in house.sent[-1]["content"]
         assert house.upstream.requests[-1].json["tool_choice"] == "none"
+    assert '"reason":"answered with status 500"' in log_text()
+    assert '"reason":"took too long"' in log_text()
+
+
+async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers_without(
+    house: House, log_text: Callable[[], str]
+) -> None:
+    house.upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
+    assert (await house.ask("Which?")).text == "Hello, world!"
+    assert ["tools" in request.json for request in house.upstream.requests] == [True, False]
+    assert "search.refused" in log_text()
+    house.upstream.replies.extend([Reply(status=400, body="{}"), Reply(status=400, body="{}")])
+    with pytest.raises(LegatoError) as refusal:
+        await house.ask("Which?")
+    assert refusal.value.reason is Reason.UPSTREAM_FAILED
 
 
 async def test_calls_at_once_are_all_answered_each_under_its_id(house: House, searx: Searx) -> None:
