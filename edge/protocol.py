@@ -1,0 +1,264 @@
+"""A connection, with the edge's manners: late or garbled requests get an answer in the error shape too."""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from edge.app import new_request_id
+from edge.asgi import Headers, HttpScope
+from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
+from edge.cycle import Cycle
+from edge.errors import error_body
+from edge.patience import Patience
+from services.chassis.errors import LegatoError, Reason
+
+HEADERS_TIMEOUT_S = 10.0
+LARGEST_HEADERS_BYTES = 64 * 1024
+KEEP_ALIVE_S = 75
+# How long a connection whose client was not told of the end is kept when the process ends.
+LAST_REQUEST_WITHIN_S = 0.2
+
+# How fast the bodies of the refused are read, all together: as much as a fast line brings, and little to a processor.
+PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
+# What one read brings at most.
+READ_BYTES = 256 * 1024
+
+# The status, headers and body of an answer.
+Answer = tuple[int, Headers, bytes]
+RefuseAtOnce = Callable[[HttpScope], Answer | None]
+
+
+def refuse_nobody(scope: HttpScope) -> Answer | None:
+    return None
+
+
+class EdgeProtocol(HttpToolsProtocol):
+    headers_timeout_s = HEADERS_TIMEOUT_S
+    unread_timeout_s = BODY_TIMEOUT_S
+    stalled_reader_s: float
+    refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
+    # Of all connections of a server at once.
+    is_leaving = False
+    is_ending = False
+    # All connections whose bodies are being passed over.
+    passed_over: "set[EdgeProtocol]"
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
+        # what has left this process by more than one piece.
+        transport.set_write_buffer_limits(0)
+        # The request that is being answered; `cycle` is the one that is being read.
+        self._started: Cycle | None = None
+        self._headers_begun = False
+        self._headers_bytes = 0
+        self._unread_bytes = 0
+        self._unread_due: asyncio.TimerHandle | None = None
+        self._reader_due: asyncio.TimerHandle | None = None
+        self._patience = Patience(self.loop)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.end()
+        self._stop_passing_over()
+        if self._reader_due is not None:
+            self._reader_due.cancel()
+        if self._started is not None:
+            self._started.leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._headers_begun and not self._patience.is_for(self._give_up):
+            self._expect_headers()
+
+    def on_message_begin(self) -> None:
+        self._headers_begun = True
+        self._headers_bytes = 0
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+
+    def on_url(self, url: bytes) -> None:
+        self._count_header(len(url))
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_header(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._headers_begun = False
+        self._patience.clear()
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        self.cycle = cycle = Cycle(self, self._scope(), keep_alive=keep_alive)
+        if self._started is None or self._started.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _scope(self) -> HttpScope:
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": self.parser.get_http_version(),
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": self.parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "state": {},
+        }
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._started = cast(Cycle, cycle)
+        if self.is_leaving:
+            cycle.keep_alive = False
+        refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
+        if refusal is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        self.transport.write(_response(*refusal))
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self._headers_begun:
+            self._patience.have(KEEP_ALIVE_S, self.transport.close)
+        if self.is_ending:
+            self._close_soon()
+        if self.cycle.response_complete and self.cycle.more_body:
+            # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
+            # passed over, and not cut off; but neither for ever nor without end.
+            self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
+            self.passed_over.add(self)
+
+    def shutdown(self) -> None:
+        """Called once, after the listeners were closed."""
+        self.is_ending = True
+        if self._is_idle():
+            self._close_soon()
+        elif not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def _close_soon(self) -> None:
+        """A client that was not told may be about to ask again, most likely right after an answer: that is answered."""
+        self.loop.call_later(LAST_REQUEST_WITHIN_S, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle():
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        if self._unread_due is not None:
+            self._unread_bytes += len(body)
+            if self._unread_bytes > LARGEST_BODY_BYTES:
+                self.transport.close()
+            elif not self.flow.read_paused:
+                self._rest()
+        super().on_body(body)
+
+    def _rest(self) -> None:
+        """They take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
+        self.flow.pause_reading()
+        self.loop.call_later(len(self.passed_over) * READ_BYTES / PASSED_OVER_BYTES_PER_S, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def on_message_complete(self) -> None:
+        self._stop_passing_over()
+        super().on_message_complete()
+        cast(Cycle, self.cycle).lay_open()
+
+    def _stop_passing_over(self) -> None:
+        self._unread_bytes = 0
+        if self._unread_due is not None:
+            self._unread_due.cancel()
+            self._unread_due = None
+            self.passed_over.discard(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reader()
+
+    def resume_writing(self) -> None:
+        if self._reader_due is not None:
+            self._reader_due.cancel()
+        super().resume_writing()
+
+    def _expect_reader(self) -> None:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        self._reader_due = self.loop.call_later(self.stalled_reader_s, self._cut_off_unless_it_read, unsent_bytes)
+
+    def _cut_off_unless_it_read(self, unsent_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unsent_bytes:
+            # Slow, but there.
+            self._expect_reader()
+        else:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """For what is not HTTP; the parser's own words are not passed on."""
+        if not self._is_answering():
+            self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
+        self.transport.close()
+
+    # Before the first request there is no cycle, whatever the library's types say.
+
+    def _is_idle(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _is_answering(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.response_started and not cycle.response_complete
+
+    def _expect_headers(self) -> None:
+        self._patience.have(self.headers_timeout_s, self._give_up)
+
+    def _give_up(self) -> None:
+        if self._is_answering():
+            # Half of a next request came while the last one is being answered: it has until after that.
+            self._expect_headers()
+            return
+        self._refuse(
+            LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
+        )
+        self.transport.close()
+
+    def _count_header(self, size_bytes: int) -> None:
+        self._headers_bytes += size_bytes
+        if self._headers_bytes > LARGEST_HEADERS_BYTES:
+            # The parser stops here, and its caller sends the refusal.
+            raise ValueError("headers too large")
+
+    def _refuse(self, error: LegatoError) -> None:
+        headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
+        self.transport.write(_response(error.wire.http_status, headers, error_body(error)))
+
+
+def _response(status: int, headers: Headers, body: bytes) -> bytes:
+    """For what is told without the application."""
+    content: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    head = b"".join(b"%b: %b\r\n" % header for header in [*content, *headers])
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), head, body)
