@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -47,11 +47,10 @@ CASES: Final = (
 )
 
 
-def measure(seconds: float, in_flight: int, progress: Progress, cases: Sequence[Case] = CASES) -> Iterator[Row]:
+def measure(seconds: float, in_flight: int, progress: Progress) -> Iterator[Row]:
     with _postgres() as postgres:
-        for case in cases:
-            progress.step(f"{NAME}: {case.name}", expected_s=seconds + WARM_UP_MOST_S)
-            yield _measure(case, postgres, seconds, in_flight, progress)
+        for case in CASES:
+            yield measure_case(case, postgres, seconds, in_flight, progress)
 
 
 @contextmanager
@@ -64,7 +63,8 @@ def _postgres() -> Iterator[Postgres]:
         postgres.stop()
 
 
-def _measure(case: Case, postgres: Postgres, seconds: float, in_flight: int, progress: Progress) -> Row:
+def measure_case(case: Case, postgres: Postgres, seconds: float, in_flight: int, progress: Progress) -> Row:
+    progress.step(f"{NAME}: {case.name}", expected_s=seconds + WARM_UP_MOST_S)
     url = postgres.create_database() if case.on_postgresql else ""
     # A short name: the path of a unix socket may have about a hundred characters.
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:

@@ -8,7 +8,7 @@ once, where the processors are the limit; the load takes its share of the same p
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,7 @@ ANSWER_S: Final = 0.4
 MULTIPLES: Final = (0.5, 1.0, 1.5, 2.0, 3.0)
 EDGE_MULTIPLES: Final = (1.0, 3.0)
 KEYS: Final = 10
+GREEDY_MULTIPLE: Final = 3.0
 # Of what is offered; the others share the rest.
 GREEDY_SHARE: Final = 0.9
 WARM_UP_S: Final = 1.0
@@ -84,15 +85,11 @@ class House:
 
 
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
-    with slow_house(seconds, progress) as house:
-        yield from measure_curve(house, MULTIPLES)
+    with _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as house:
+        yield from measure_curve(house, MULTIPLES, GREEDY_MULTIPLE)
     # Its provider answers at once.
     with _house(seconds, progress, 0, 0.0, 0.0) as house:
         yield from _measure_edge(house)
-
-
-def slow_house(seconds: float, progress: Progress) -> AbstractContextManager[House]:
-    return _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S)
 
 
 def verdict(rows: list[Row]) -> str:
@@ -103,14 +100,14 @@ def verdict(rows: list[Row]) -> str:
     return f"Goodput at 3x is {share:.0f} % of the peak; promised are more than {GOODPUT_LEAST:.0%}: {kept}."
 
 
-def measure_curve(house: House, multiples: Sequence[float]) -> Iterator[Row]:
+def measure_curve(house: House, multiples: Sequence[float], greedy_multiple: float) -> Iterator[Row]:
     peak = house.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
     outcomes = [
         (_case(multiple), house.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in multiples
     ]
     yield from _curve(CURVE, [("peak", peak), *outcomes])
-    outcome = house.offer_greedily(FAIRNESS, 3 * peak.per_s("done"))
+    outcome = house.offer_greedily(FAIRNESS, greedy_multiple * peak.per_s("done"))
     greedy, *polite = outcome.tallies
     for name, tallies in (("the greedy key", [greedy]), ("nine polite keys", polite)):
         ended = sum(tally.done + tally.refused + tally.failed for tally in tallies)

@@ -9,13 +9,15 @@ import pytest
 
 from bench import big_prompt, cancellation, hot_account, slow_readers
 from bench.books import BooksWrong
+from bench.children import started_provider
 from bench.hot_account import CASES, check_books
 from bench.load import GRANT_NANOS, Outcome
-from bench.overload import CURVE, FAIRNESS, measure_curve, slow_house, verdict
+from bench.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, House, measure_curve
 from bench.processors import Spent
 from bench.progress import Progress
 from bench.slow_readers import Endless
 from tests.bench.conftest import send_to
+from tests.postgres import Postgres
 from tests.service import Service, UpstreamThread
 from tests.upstream import Upstream
 
@@ -38,9 +40,11 @@ def test_command_prints_the_sections_asked_for_and_writes_their_figures(tmp_path
     assert all(row["case"] in done.stdout for row in rows)
 
 
-def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(progress: Progress) -> None:
+def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(
+    postgres_server: Postgres, progress: Progress
+) -> None:
     by_group, _, _, one_by_one = CASES
-    rows = list(hot_account.measure(0.2, 8, progress, [by_group, one_by_one]))
+    rows = [hot_account.measure_case(case, postgres_server, 0.2, 8, progress) for case in (by_group, one_by_one)]
     assert [row.case for row in rows] == [by_group.name, one_by_one.name]
     for row in rows:
         assert (row.figures["pairs/s"] or 0) > 0
@@ -49,17 +53,17 @@ def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(progress
     assert rows[1].figures["ops a commit"] == 1
 
 
-def test_overload_gives_a_curve_and_what_a_greedy_key_does_to_others(progress: Progress) -> None:
-    with slow_house(0, progress) as house:
-        rows = list(measure_curve(house, [3.0]))
-    assert [(row.measurement, row.case) for row in rows] == [
-        (CURVE, "peak"),
-        (CURVE, "3x"),
-        (FAIRNESS, "the greedy key"),
-        (FAIRNESS, "nine polite keys"),
-    ]
-    assert max(row.figures["of the peak %"] or 0.0 for row in rows[:2]) == pytest.approx(100)
-    assert "Goodput at 3x is" in verdict(rows)
+def test_overload_has_a_peak_and_a_key_that_asks_for_more_than_all_others(
+    service: Service, progress: Progress, tmp_path: Path
+) -> None:
+    with started_provider(["bench.slots", str(SLOTS), str(FIRST_S), str(ANSWER_S)], tmp_path) as provider:
+        send_to(service, provider)
+        house = House(service, tmp_path, 0, progress)
+        # This service never refuses, so it gets no more than can be answered.
+        peak, greedy, polite = measure_curve(house, multiples=[], greedy_multiple=1.0)
+    assert (peak.measurement, peak.case, greedy.measurement) == (CURVE, "peak", FAIRNESS)
+    assert peak.figures["of the peak %"] == pytest.approx(100)
+    assert (greedy.figures["offered/s"] or 0) > (polite.figures["offered/s"] or 0) > 0
 
 
 def test_every_way_to_leave_is_known_upstream(service: Service, upstream: Upstream, progress: Progress) -> None:
