@@ -35,6 +35,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 # Longer than it takes under any load worth the name until somebody asks for credit, and shorter than anybody notices.
 SETTLEMENT_PATIENCE_S = 0.01
+# Enough for a batch of many, and a small part of what a model takes to its first token.
+PACE_UNDER_LOAD_S = 0.005
 # An operation takes milliseconds; only a database that hangs takes longer.
 DRAIN_S = 3.0
 # For calls that came by themselves.
@@ -58,7 +60,8 @@ async def main() -> None:
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
-        writer = Writer(database, prices, hold_life_s, log, patience_s=SETTLEMENT_PATIENCE_S)
+        waits = {"patience_s": SETTLEMENT_PATIENCE_S, "pace_s": PACE_UNDER_LOAD_S}
+        writer = Writer(database, prices, hold_life_s, log, **waits)
         opened.push_async_callback(writer.close)
         limiter: Limiter = LocalLimiter(clock)
         if settings.valkey_url:

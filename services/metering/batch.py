@@ -1,9 +1,8 @@
 """The one writer. Operations gather while the last commit is under way, and go into the next one together.
 
-An operation that somebody waits for goes at once when it is alone; under load, batches form by themselves, and a disk
-sync is shared by all that wait. What only tells how a request went on has the time to wait a little for company: most
-of a batch's cost is paid once. Callers hold a future and nothing else, so one who leaves cannot reach into a
-transaction.
+An operation that somebody waits for goes at once when it is alone. Most of a batch's cost is paid once, so what only
+tells how a request went on waits a little for company, and so does everybody while several ask at once. Callers hold a
+future and nothing else, so one who leaves cannot reach into a transaction.
 """
 
 import asyncio
@@ -39,9 +38,19 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    def __init__(self, database: Database, prices: Prices, life_s: float, log: Log, *, patience_s: float = 0.0) -> None:
-        """`life_s` is how long a hold lives before it may be swept; `patience_s` is how long an operation that nobody
-        waits for may wait for company."""
+    def __init__(
+        self,
+        database: Database,
+        prices: Prices,
+        life_s: float,
+        log: Log,
+        *,
+        patience_s: float = 0.0,
+        pace_s: float = 0.0,
+    ) -> None:
+        """`life_s` is how long a hold lives before it may be swept. `patience_s` is how long an operation that nobody
+        waits for may wait for company. After a batch with several that somebody waited for, the next one begins
+        `pace_s` later than it did."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
@@ -49,6 +58,8 @@ class Writer:
         # The event loop's own counts whole milliseconds.
         self._clock = SystemClock()
         self._patience_s = patience_s
+        self._pace_s = pace_s
+        self._next_at_s = 0.0
         self._waiting: deque[_Waiting] = deque()
         # Whether something among what waits is not to wait any longer.
         self._is_urged = False
@@ -99,10 +110,15 @@ class Writer:
     async def _write_all(self) -> None:
         try:
             while self._waiting and self._is_urged:
+                if (pause_s := self._next_at_s - self._clock.elapsed_s()) > 0:
+                    await asyncio.sleep(pause_s)
                 batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
                 self._is_urged = bool(self._waiting)
+                operations = [waiting.operation for waiting in batch]
                 began_s = self._clock.elapsed_s()
-                outcomes = await self._write([waiting.operation for waiting in batch])
+                if _has_company(operations):
+                    self._next_at_s = began_s + self._pace_s
+                outcomes = await self._write(operations)
                 self.batch_sizes.observe(len(batch))
                 self.write_times_s.observe(self._clock.elapsed_s() - began_s)
                 for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -155,3 +171,8 @@ class Writer:
             waiting.future.set_exception(outcome)
         else:
             waiting.future.set_result(waiting.reply(outcome))
+
+
+def _has_company(operations: Sequence[Operation[Any]]) -> bool:
+    """Whether several callers wait for it at once."""
+    return sum(type(operation) not in PATIENT for operation in operations) > 1

@@ -25,6 +25,7 @@ from tests.services.metering.samples import (
     adjust,
     ask,
     ask_all,
+    ask_each,
     checkpoint,
     claimed,
     extend,
@@ -245,3 +246,24 @@ async def test_writer_that_closes_leaves_nothing_waiting(database: Database, pat
     await patient.close()
     assert settling.done()
     assert (await account_in(database)).balance_nanos == 970
+
+
+async def test_lone_operation_never_waits(database: Database, prices: Prices, log: Log) -> None:
+    writer = Writer(database, prices, LIFE_S, log, pace_s=3600.0)
+    await ask_each(writer, grant(1_000), reserve(1), reserve(2), settle(1), settle(2), reserve(3))
+    await ask_all(writer, reserve(4), settle(3))
+    await ask(writer, reserve(5))
+
+
+async def test_after_a_batch_that_several_waited_for_the_next_one_gathers(
+    database: Database, prices: Prices, log: Log
+) -> None:
+    writer = Writer(database, prices, LIFE_S, log, pace_s=0.2)
+    await ask(writer, grant(1_000))
+    await ask_all(writer, reserve(1), reserve(2))
+    first = ask(writer, reserve(3))
+    await asyncio.sleep(0.02)
+    await asyncio.gather(first, ask(writer, reserve(4)))
+    with database.transaction(writes=False) as connection:
+        found = connection.exec_driver_sql("SELECT reserved_at_us FROM holds ORDER BY request_id").scalars().all()
+    assert found[2] == found[3]
