@@ -32,6 +32,9 @@ class Sources:
     def __init__(self) -> None:
         self._sources: list[Source] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
     def add(self, title: str, url: str, *, is_from_search: bool = False) -> Source:
         source = Source(len(self._sources) + 1, title, url, is_from_search)
         self._sources.append(source)

@@ -91,28 +91,28 @@ class Grounding:
         window_tokens = min(target.context_tokens for target in targets)
         if self._library is not None and (chat.memory or chat.attachments):
             prompt = await self._look_up(self._library, chat, prompt, window_tokens, sources)
-        grounded = Grounded(prompt, CitingConversation(conversation, sources))
         room_tokens = window_tokens - prompt.tokens
-        if (
-            self._search is None
-            or not chat.search
-            or room_tokens < SEARCH_ROOM_TOKENS
-            or not any(target.has_tools for target in targets)
-            or chat.tool_choice_json
-            # An answer bound to a schema leaves no way to call a function, or providers refuse it.
-            or b'"response_format"' in chat.parameters_json
-        ):
-            return grounded
-        return self._offering_search(chat, grounded, self._search, sources, room_tokens)
+        if self._search is not None and _can_search(chat, targets, room_tokens):
+            return self._offering_search(chat, prompt, conversation, sources, self._search, room_tokens)
+        return Grounded(prompt, CitingConversation(conversation, sources) if sources else conversation)
 
     def _offering_search(
-        self, chat: ChatOpen, grounded: Grounded, search: "Search", sources: Sources, room_tokens: int
+        self,
+        chat: ChatOpen,
+        prompt: Prompt,
+        conversation: ChatConversation,
+        sources: Sources,
+        search: "Search",
+        room_tokens: int,
     ) -> Grounded:
         from services.router.grounding.search_tool import TOOLS_JSON, TOOLS_TOKENS, SearchTool
 
-        prompt = replace(grounded.prompt, offered_tools_json=TOOLS_JSON, tokens=grounded.prompt.tokens + TOOLS_TOKENS)
-        tool = SearchTool(search, sources, room_tokens // 2, lambda why: self._tell_failure(chat, why))
-        return replace(grounded, prompt=prompt, tool=tool, searches_most=self._searches_most)
+        return Grounded(
+            replace(prompt, offered_tools_json=TOOLS_JSON, tokens=prompt.tokens + TOOLS_TOKENS),
+            CitingConversation(conversation, sources),
+            SearchTool(search, sources, room_tokens // 2, lambda why: self._tell_failure(chat, why)),
+            self._searches_most,
+        )
 
     def _tell_failure(self, chat: ChatOpen, why: str) -> None:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
@@ -155,6 +155,17 @@ class Grounding:
         # A text of nothing but brackets is longer once they are replaced than it was counted.
         has_room = 2 * (grounded.tokens - prompt.tokens) <= window_tokens - prompt.tokens
         return grounded if has_room else prompt
+
+
+def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> bool:
+    return (
+        chat.search
+        and room_tokens >= SEARCH_ROOM_TOKENS
+        and any(target.has_tools for target in targets)
+        and not chat.tool_choice_json
+        # An answer bound to a schema leaves no way to call a function, or providers refuse it.
+        and b'"response_format"' not in chat.parameters_json
+    )
 
 
 def _source_of(passage: Passage, sources: Sources) -> Source:

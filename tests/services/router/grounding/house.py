@@ -31,26 +31,26 @@ class House:
         self.router = router
         self.upstream = upstream
         self.database = database
-        self._library = library
+        self.library = library
 
     @property
     def notes(self) -> Notes:
-        assert self._library.notes is not None
-        return self._library.notes
+        assert self.library.notes is not None
+        return self.library.notes
 
     @property
     def attachments(self) -> Attachments:
-        assert self._library.attachments is not None
-        return self._library.attachments
+        assert self.library.attachments is not None
+        return self.library.attachments
 
     async def note(self, text: str, account_id: str = ACCOUNT) -> None:
         await self.notes.add(account_id, text)
-        self._library.holdings.look_again(account_id)
+        self.library.holdings.look_again(account_id)
 
     async def attach(self, name: str, pages: list[str], account_id: str = ACCOUNT) -> Attachment:
         document = Document(DocumentKind.PDF, 1, pages)
         attachment = await self.attachments.add(account_id, name, document, lambda done, total: None)
-        self._library.holdings.look_again(account_id)
+        self.library.holdings.look_again(account_id)
         return attachment
 
     async def ask(self, *messages: dict[str, Any] | str, **fields: Any) -> Answer:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from protos.router.v1.router_pb2 import Citation
+from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Citation
 from services.chassis.log import Log
 from services.router.character import load_character
+from services.router.grounding.grounding import Budgets, Grounding
+from services.router.prompt import Prompt
 from tests.services.router.grounding.house import ACCOUNT, House, running_house
 from tests.services.router.harness import as_json, target
 from tests.upstream import Reply, Upstream
@@ -160,6 +162,27 @@ async def test_text_that_grows_when_it_is_made_harmless_does_not_crowd_the_conve
         answer = await house.ask("What about the Zephyr?")
         assert answer.finished.finish_reason == "stop"
         assert len(house.sent) == 2
+
+
+async def test_chat_of_an_account_that_keeps_nothing_is_left_as_it_is(house: House, log: Log) -> None:
+    grounding = Grounding(house.library, None, 0, Budgets(notes=100, passages=300), log)
+    prompt = Prompt(as_json([CHARACTER, {"role": "user", "content": QUESTION}]), 50)
+    chat = ChatOpen(account_id="acct_2", memory=True, attachments=True, search=True)
+    conversation = Unasked()
+    grounded = await grounding.ground(chat, prompt, [target("main")], conversation)
+    assert grounded.prompt is prompt
+    assert grounded.conversation is conversation
+    assert grounded.tool is None
+
+
+class Unasked:
+    """A caller to whom nothing may be said before the model has."""
+
+    async def receive(self) -> ChatRequest:
+        raise AssertionError
+
+    async def send(self, response: ChatResponse) -> None:
+        raise AssertionError
 
 
 async def test_store_that_fails_costs_no_answer(house: House, log_text: Callable[[], str]) -> None:
