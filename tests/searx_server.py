@@ -82,13 +82,21 @@ def unpack_searx() -> Path:
     return cache
 
 
-class _Engine(http.server.BaseHTTPRequestHandler):
-    """Answers with the results that its server was told, whatever is asked."""
+class _Engine(http.server.ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.results: list[dict[str, str]] = []
+        self.asked: list[str] = []
+
+
+class _Answer(http.server.BaseHTTPRequestHandler):
+    """With the results that the engine was told, whatever is asked."""
+
+    server: _Engine
 
     def do_GET(self) -> None:
-        server: Any = self.server
-        server.asked.append(urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["q"][0])
-        body = json.dumps({"results": server.results}).encode()
+        self.server.asked.append(urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["q"][0])
+        body = json.dumps({"results": self.server.results}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -101,8 +109,7 @@ class _Engine(http.server.BaseHTTPRequestHandler):
 
 class SearxServer:
     def __init__(self) -> None:
-        self._engine: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
-        self._engine.results, self._engine.asked = [], []
+        self._engine = _Engine()
         self._folder = Path(tempfile.mkdtemp(prefix="legato-searx-", dir="/tmp"))
         self._process: subprocess.Popen[bytes] | None = None
         self.base_url = ""
@@ -110,14 +117,12 @@ class SearxServer:
     @property
     def results(self) -> list[dict[str, str]]:
         """What the engine finds: url, title and content."""
-        results: list[dict[str, str]] = self._engine.results
-        return results
+        return self._engine.results
 
     @property
     def asked(self) -> list[str]:
         """The queries that reached the engine."""
-        asked: list[str] = self._engine.asked
-        return asked
+        return self._engine.asked
 
     def __enter__(self) -> "SearxServer":
         root = unpack_searx()
