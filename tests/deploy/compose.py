@@ -12,7 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.deploy.engine import ROOT, build_images, find_engine, run
-from tests.deploy.visit import PATIENCE_S, visit, wait_until_served
+from tests.deploy.visit import PATIENCE_S, visit, visit_while_a_service_is_away, wait_until_served
 
 # Not the name that the file has: whoever runs the service on this machine keeps it.
 PROJECT = "legato-test"
@@ -80,6 +80,12 @@ def main() -> None:
         visit(base_url, key)
         # One of two edges leaves; the other serves.
         run(engine, "stop", "--time", STOP_S, container("edge"))
+        visit(base_url, key)
+        run(engine, "stop", "--time", STOP_S, container("metering"))
+        # Longer than the balancer needs to find that no edge is ready.
+        time.sleep(10)
+        visit_while_a_service_is_away(base_url, key)
+        run(engine, "start", container("metering"))
         visit(base_url, key)
         print("audit:", legato("audit"))
         for service in ("edge", "auth", "router", "metering"):

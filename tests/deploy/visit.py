@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import openai
+import pytest
 
 PATIENCE_S = 180.0
 QUESTION = "Say hello in one short sentence."
@@ -47,9 +48,15 @@ def visit(base_url: str, key: str) -> None:
     assert finish in ("stop", "length")
     assert tokens > 0
     print(f"stream: {len(pieces)} chunks, {finish}, {tokens} tokens: {''.join(pieces)!r}")
-    try:
+    with pytest.raises(openai.AuthenticationError) as refused:
         openai.OpenAI(base_url=base_url, api_key="sk-legato-wrong", max_retries=0).models.list()
-    except openai.AuthenticationError as refusal:
-        print("wrong key:", refusal.status_code)
-    else:
-        raise AssertionError("a wrong key was served")
+    print("wrong key:", refused.value.status_code)
+
+
+def visit_while_a_service_is_away(base_url: str, key: str) -> None:
+    """The refusal is one that clients understand, whoever stands before the edges."""
+    client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=60)
+    with pytest.raises(openai.InternalServerError) as refused:
+        client.chat.completions.create(model="auto", messages=[{"role": "user", "content": QUESTION}])
+    assert (refused.value.status_code, refused.value.type) == (503, "api_error")
+    print("a service is away:", refused.value.status_code, refused.value.body)

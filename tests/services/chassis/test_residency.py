@@ -15,7 +15,7 @@ from services.metering.settings import MeteringSettings
 from services.router.__main__ import RouterSettings
 
 ELSEWHERE = "postgresql://legato:hunter2@db.example.com/legato"
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("region", ["ca-central-1", "canadacentral", "northamerica-northeast2", "local"])
@@ -58,23 +58,23 @@ def test_every_address_of_a_store_comes_with_its_region(kind: type[msgspec.Struc
 
 
 @pytest.mark.parametrize(
-    ("module", "variable"),
+    ("module", "stores"),
     [
-        ("edge", "LEGATO_DATA_REGION"),
-        ("services.auth", "LEGATO_DATA_REGION"),
-        ("services.auth", "LEGATO_DATABASE_REGION"),
-        ("services.metering", "LEGATO_DATA_REGION"),
-        ("services.metering", "LEGATO_DATABASE_REGION"),
-        ("services.metering", "LEGATO_VALKEY_REGION"),
+        ("edge", ["DATA"]),
+        ("services.auth", ["DATA", "DATABASE"]),
+        ("services.metering", ["DATA", "DATABASE", "VALKEY"]),
     ],
 )
-def test_no_process_starts_on_a_store_abroad(module: str, variable: str, tmp_path: Path) -> None:
+def test_no_process_starts_on_a_store_abroad(module: str, stores: list[str], tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-    environ |= {"LEGATO_DATA": str(tmp_path / "data"), "LEGATO_KEY_PEPPERS": "1:" + "5e" * 32, variable: "us-east-1"}
+    environ |= {"LEGATO_DATA": str(tmp_path / "data"), "LEGATO_KEY_PEPPERS": "1:" + "5e" * 32}
+    environ |= {f"LEGATO_{store}_REGION": "us-east-1" for store in ("DATA", "DATABASE", "VALKEY")}
     ended = subprocess.run(
         [sys.executable, "-m", module], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
     assert ended.returncode == 2
-    assert ended.stderr.startswith(f"{variable}: account data and counters stay in Canada")
+    assert [line.partition(":")[0] for line in ended.stderr.splitlines()] == [
+        f"LEGATO_{store}_REGION" for store in stores
+    ]
     assert not (tmp_path / "data").exists()
