@@ -28,8 +28,12 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
 
 
 def harmless(text: str) -> str:
-    visible = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE)
+    visible = "\n".join(line if line.isprintable() else _visible(line) for line in text.split("\n"))
     return _ROLE_MARKS.sub(r"(\1)", visible.translate(_BRACKETS))
+
+
+def _visible(line: str) -> str:
+    return "".join(c for c in line if c == "\t" or unicodedata.category(c) not in _INVISIBLE)
 
 
 def notes_block(notes: Sequence[Note]) -> str:

@@ -24,13 +24,17 @@ _EMPTY_WORDS: Final = frozenset(
 
 def words_of(text: str) -> Iterator[str]:
     """In their order, those left out that say nothing."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).casefold()
-    for run in _RUNS.findall(plain):
-        if _UNSPACED.match(run):
+    is_plain = text.isascii()
+    for run in _RUNS.findall((text if is_plain else _without_accents(text)).casefold()):
+        if not is_plain and _UNSPACED.match(run):
             # Two characters are about a word.
             yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         elif run not in _EMPTY_WORDS and (len(run) > 1 or run.isdigit()):
             yield _singular(run)[:LONGEST_WORD]
+
+
+def _without_accents(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 def _singular(word: str) -> str:
