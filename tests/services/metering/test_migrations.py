@@ -42,7 +42,7 @@ def rows_of(database: Database, table: str) -> list[tuple[Any, ...]]:
 
 
 async def test_books_are_the_same_with_leaner_checks(before_lean_checks: Database) -> None:
-    tables = ("accounts", "holds", "ledger")
+    tables = ("accounts", "usage_hours", "holds", "ledger")
     before = [rows_of(before_lean_checks, table) for table in tables]
     before_lean_checks.migrate(MIGRATIONS)
     assert [rows_of(before_lean_checks, table) for table in tables] == before
