@@ -14,10 +14,10 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
 from services.chassis.operations import serve_operations
-from services.chassis.otlp import tracing_to
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import HealthServer, private_listen, wait_for_stop
 from services.chassis.settings import SettingsError, load
+from services.chassis.tracing import tracing_to
 
 
 async def main() -> None:

@@ -5,8 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry
-
 from edge.addresses import Addresses
 from edge.app import Edge
 from edge.bodies import Bodies
@@ -28,7 +26,7 @@ from edge.strangers import Strangers
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import Clock
 from services.chassis.log import Log
-from services.chassis.metrics import show_certificate, show_exchanges
+from services.chassis.metrics import Registry, show_certificate, show_exchanges
 from services.chassis.tracing import Tracer
 
 
@@ -53,7 +51,7 @@ class Assembly:
 
 @contextlib.asynccontextmanager
 async def assembled(
-    settings: EdgeSettings, clock: Clock, log: Log, registry: CollectorRegistry, tracer: Tracer | None = None
+    settings: EdgeSettings, clock: Clock, log: Log, registry: Registry, tracer: Tracer | None = None
 ) -> AsyncIterator[Assembly]:
     certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
     show_certificate(registry, certificates)

@@ -5,8 +5,6 @@ To its clients the edge is the model server, so what OpenTelemetry has a name fo
 
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry
-
 from edge.journal import SLOTS, Journal
 from edge.metering import Metering
 from edge.readiness import Readiness
@@ -21,6 +19,7 @@ from services.chassis.metrics import (
     STEP_BOUNDS_S,
     Count,
     Histogram,
+    Registry,
     counts,
     gauge,
     gauges,
@@ -57,7 +56,7 @@ class _ClassMetrics(NamedTuple):
 
 
 class ChatMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._chats = counts(
             registry, "legato_chats", "Chats that were let in, by class and by how they ended.", ["class", "outcome"]
         )
@@ -131,7 +130,7 @@ class ChatMetrics:
 
 
 def show_edge(
-    registry: CollectorRegistry, readiness: Readiness, saturation: Saturation, journal: Journal, metering: Metering
+    registry: Registry, readiness: Readiness, saturation: Saturation, journal: Journal, metering: Metering
 ) -> None:
     gauge(registry, "legato_ready", "Whether clients should be sent to this edge.", lambda: not readiness.missing())
     gauges(

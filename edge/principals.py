@@ -11,8 +11,6 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Gauge
-
 from edge.auth import Auth, AuthReplica
 from edge.remembered import Remembered
 from edge.standing import Standing, Standings
@@ -21,6 +19,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.log import Log
+from services.chassis.metrics import Registry, gauge
 from services.chassis.replicas import Replicas
 
 VERIFY_ATTEMPTS = 3
@@ -59,7 +58,7 @@ class Principal:
 
 
 class Principals:
-    def __init__(self, replicas: Replicas[AuthReplica], clock: Clock, log: Log, registry: CollectorRegistry) -> None:
+    def __init__(self, replicas: Replicas[AuthReplica], clock: Clock, log: Log, registry: Registry) -> None:
         self._auth = Auth(replicas)
         self._clock = clock
         self._remembered = Remembered(clock)
@@ -67,12 +66,12 @@ class Principals:
         self._watch = Watch(self._auth, self._remembered, self._look_at_running, clock, log)
         # By the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
-        lag = Gauge(
+        gauge(
+            registry,
             "auth_revocation_lag_seconds",
             "How old that is what this edge knows about keys: the time since the newest answered ping was sent.",
-            registry=registry,
+            lambda: self._remembered.lag_s,
         )
-        lag.set_function(lambda: self._remembered.lag_s)
 
     def start(self) -> None:
         self._watch.start()

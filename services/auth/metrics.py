@@ -1,12 +1,10 @@
 """What auth tells Prometheus of itself."""
 
-from prometheus_client import CollectorRegistry
-
 from services.auth.service import Auth
-from services.chassis.metrics import counters_of, gauge
+from services.chassis.metrics import Registry, counters_of, gauge
 
 
-def show_auth(auth: Auth, registry: CollectorRegistry) -> None:
+def show_auth(auth: Auth, registry: Registry) -> None:
     verifier, watches = auth.verifier, auth.watches
     counters_of(
         registry,

@@ -7,13 +7,12 @@ outcomes, reasons, the models of the routes; never an account, a key or a reques
 Each process has one registry, made where it is put together, and served by `operations.py`.
 """
 
+import resource
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
-
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeVar
 
 from services.chassis.certificates import Certificates
 
@@ -31,9 +30,6 @@ FIRST_TOKEN_BOUNDS_S: Final = (
 OUTPUT_TOKEN_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 TOKEN_BOUNDS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-# The values of the labels, and what was read.
-Readings = Callable[[], Iterable[tuple[Sequence[str], float]]]
 
 
 class Count:
@@ -56,14 +52,12 @@ class Histogram:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
-    @property
-    def buckets(self) -> list[tuple[str, float]]:
-        """Each with those below it, as Prometheus wants them."""
-        cumulated, buckets = 0, []
+    def buckets(self) -> Iterator[tuple[float, int]]:
+        """Each upper bound, and how many lie below it, as Prometheus wants them."""
+        cumulated = 0
         for bound, count in zip((*self._bounds, float("inf")), self.counts, strict=True):
             cumulated += count
-            buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), float(cumulated)))
-        return buckets
+            yield bound, cumulated
 
 
 MemberT = TypeVar("MemberT", bound=Count | Histogram)
@@ -82,22 +76,68 @@ class Family(dict[tuple[str, ...], MemberT], Generic[MemberT]):
         return member
 
 
-def new_registry() -> CollectorRegistry:
-    """With what the operating system knows about the process: time, memory, descriptors."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    return registry
+# The values of the labels, and what was read.
+Readings = Callable[[], Iterable[tuple[Sequence[str], float]]]
+HistogramReadings = Callable[[], Iterable[tuple[Sequence[str], Histogram]]]
 
 
-def counts(registry: CollectorRegistry, name: str, meaning: str, labels: Sequence[str]) -> Family[Count]:
-    """`name` without `_total`, which is added where it is read."""
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    meaning: str
+    samples: Callable[[], Iterator[tuple[str, Mapping[str, str], float]]]
+
+
+class Registry:
+    """All that a process tells."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, _Metric] = {}
+
+    def add(self, metric: _Metric) -> None:
+        if metric.name in self._metrics:
+            raise ValueError(f"told twice: {metric.name}")
+        self._metrics[metric.name] = metric
+
+    def text(self) -> bytes:
+        """In Prometheus' own format."""
+        lines = []
+        for metric in self._metrics.values():
+            lines += [f"# HELP {metric.name} {metric.meaning}", f"# TYPE {metric.name} {metric.kind}"]
+            lines += [f"{name}{_braced(labels)} {_number(value)}" for name, labels, value in metric.samples()]
+        return "\n".join([*lines, ""]).encode()
+
+    def value(self, name: str, labels: Mapping[str, str] | None = None) -> float | None:
+        """Of one line of it; None if there is no such line."""
+        for metric in self._metrics.values():
+            for found, its_labels, value in metric.samples():
+                if found == name and its_labels == (labels or {}):
+                    return value
+        return None
+
+
+def _braced(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    written = repr(float(value))
+    return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(written, written)
+
+
+def counts(registry: Registry, name: str, meaning: str, labels: Sequence[str]) -> Family[Count]:
     family = Family(Count)
     counters_of(registry, name, meaning, labels, lambda: [(each, count.value) for each, count in family.items()])
     return family
 
 
 def histograms(
-    registry: CollectorRegistry, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float]
+    registry: Registry, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float]
 ) -> Family[Histogram]:
     family = Family(lambda: Histogram(bounds))
     histograms_of(registry, name, meaning, labels, family.items)
@@ -107,48 +147,64 @@ def histograms(
 # What is counted elsewhere is read when somebody looks, on the event loop.
 
 
-def gauge(registry: CollectorRegistry, name: str, meaning: str, read: Callable[[], float]) -> None:
+def gauge(registry: Registry, name: str, meaning: str, read: Callable[[], float]) -> None:
     gauges(registry, name, meaning, (), lambda: [((), read())])
 
 
-def gauges(
-    registry: CollectorRegistry,
-    name: str,
-    meaning: str,
-    labels: Sequence[str],
-    read: Readings,
-) -> None:
-    registry.register(_Reader(lambda: _filled(GaugeMetricFamily(name, meaning, labels=labels), read())))
+def gauges(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: Readings) -> None:
+    def samples() -> Iterator[tuple[str, Mapping[str, str], float]]:
+        for values, value in read():
+            yield name, dict(zip(labels, values, strict=True)), value
+
+    registry.add(_Metric(name, "gauge", meaning, samples))
 
 
-def counters_of(
-    registry: CollectorRegistry,
-    name: str,
-    meaning: str,
-    labels: Sequence[str],
-    read: Readings,
-) -> None:
-    """What only grows."""
-    registry.register(_Reader(lambda: _filled(CounterMetricFamily(name, meaning, labels=labels), read())))
+def counters_of(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: Readings) -> None:
+    """What only grows. `name` is without `_total`, which is put to it."""
+    told = f"{name}_total"
+
+    def samples() -> Iterator[tuple[str, Mapping[str, str], float]]:
+        for values, value in read():
+            yield told, dict(zip(labels, values, strict=True)), value
+
+    registry.add(_Metric(told, "counter", meaning, samples))
 
 
-def histograms_of(
-    registry: CollectorRegistry,
-    name: str,
-    meaning: str,
-    labels: Sequence[str],
-    read: Callable[[], Iterable[tuple[Sequence[str], Histogram]]],
-) -> None:
-    def collect() -> Metric:
-        metric = HistogramMetricFamily(name, meaning, labels=labels)
+def histograms_of(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: HistogramReadings) -> None:
+    def samples() -> Iterator[tuple[str, Mapping[str, str], float]]:
         for values, histogram in read():
-            metric.add_metric(values, histogram.buckets, histogram.total)
-        return metric
+            its_labels, observed = dict(zip(labels, values, strict=True)), 0
+            for bound, observed in histogram.buckets():
+                yield f"{name}_bucket", {**its_labels, "le": _number(bound)}, observed
+            yield f"{name}_count", its_labels, observed
+            yield f"{name}_sum", its_labels, histogram.total
 
-    registry.register(_Reader(collect))
+    registry.add(_Metric(name, "histogram", meaning, samples))
 
 
-def show_certificate(registry: CollectorRegistry, certificates: Certificates | None) -> None:
+def new_registry() -> Registry:
+    """With what the operating system knows about the process."""
+    registry = Registry()
+    counters_of(registry, "process_cpu_seconds", "Processor time.", (), lambda: [((), _processor_time_s())])
+    gauge(registry, "process_resident_memory_bytes", "Memory, pages that are shared included.", _resident_bytes)
+    gauge(registry, "process_open_fds", "Open files and connections.", _open_files)
+    return registry
+
+
+def _processor_time_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _resident_bytes() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _open_files() -> float:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
     """Where there is one."""
     if certificates is not None:
         gauge(
@@ -159,7 +215,7 @@ def show_certificate(registry: CollectorRegistry, certificates: Certificates | N
         )
 
 
-def show_exchanges(registry: CollectorRegistry, message_items: Mapping[str, Histogram]) -> None:
+def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -> None:
     """By whom they are kept with."""
     histograms_of(
         registry,
@@ -168,22 +224,3 @@ def show_exchanges(registry: CollectorRegistry, message_items: Mapping[str, Hist
         ["exchange"],
         lambda: [([name], histogram) for name, histogram in message_items.items()],
     )
-
-
-def _filled(
-    metric: GaugeMetricFamily | CounterMetricFamily, values: Iterable[tuple[Sequence[str], float]]
-) -> GaugeMetricFamily | CounterMetricFamily:
-    for labels, value in values:
-        metric.add_metric(labels, value)
-    return metric
-
-
-class _Reader(Collector):
-    def __init__(self, read: Callable[[], Metric]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._read()
-
-    def describe(self) -> Iterable[Metric]:
-        return []

@@ -6,51 +6,23 @@ else: no request ever waits for it, and what waits for it is bounded.
 Why not OpenTelemetry's own library: it takes ten times as long for a span, 18 MB in each process, and eight packages.
 """
 
-import contextlib
 import http.client
 import threading
 from collections import deque
-from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
-from services.chassis.clock import Clock
 from services.chassis.log import Log
-from services.chassis.metrics import counters_of
 from services.chassis.settings import SettingsError
-from services.chassis.tracing import Span, Tracer, Value
+from services.chassis.tracing import Span, Value
 
 PATH: Final = "/v1/traces"
 WAITING_MOST: Final = 4096
 BATCH_MOST: Final = 512
 EACH_S: Final = 1.0
 TIMEOUT_S: Final = 5.0
-
-
-@contextlib.contextmanager
-def tracing_to(
-    endpoint: str, service: str, clock: Clock, log: Log, registry: CollectorRegistry, ratio: float = 1.0
-) -> Iterator[Tracer | None]:
-    """`endpoint` is the collector's address, without the path; where it is empty nothing is traced."""
-    if not endpoint:
-        yield None
-        return
-    exporter = Exporter(endpoint, service, log)
-    counters_of(
-        registry,
-        "legato_spans",
-        "Spans that were brought to the collector, and those that were not.",
-        ["outcome"],
-        lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
-    )
-    exporter.start()
-    try:
-        yield Tracer(clock, exporter.put, ratio)
-    finally:
-        exporter.close()
 
 
 class Exporter:

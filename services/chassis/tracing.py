@@ -10,12 +10,15 @@ for words of ours. `otlp.py` takes the spans away.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
 from typing import Final
 
 from services.chassis.clock import Clock
+from services.chassis.log import Log
+from services.chassis.metrics import Registry, counters_of
 
 Value = str | int | float | bool | list[str]
 
@@ -130,3 +133,29 @@ def read_traceparent(header: str) -> tuple[str, str] | None:
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
         return None
     return match[1], match[2]
+
+
+@contextmanager
+def tracing_to(
+    endpoint: str, service: str, clock: Clock, log: Log, registry: Registry, ratio: float = 1.0
+) -> Iterator[Tracer | None]:
+    """`endpoint` is the collector's address, without the path; where it is empty nothing is traced."""
+    if not endpoint:
+        yield None
+        return
+    # What it takes to reach a collector is loaded only where there is one.
+    from services.chassis.otlp import Exporter
+
+    exporter = Exporter(endpoint, service, log)
+    counters_of(
+        registry,
+        "legato_spans",
+        "Spans that were brought to the collector, and those that were not.",
+        ["outcome"],
+        lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
+    )
+    exporter.start()
+    try:
+        yield Tracer(clock, exporter.put, ratio)
+    finally:
+        exporter.close()

@@ -12,10 +12,10 @@ from services.chassis.database import open_database
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
-from services.chassis.otlp import tracing_to
 from services.chassis.residency import keep_in_canada
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import load
+from services.chassis.tracing import tracing_to
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, LocalLimiter

@@ -6,11 +6,10 @@ import threading
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Gauge
-
 from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.log import Log
+from services.chassis.metrics import Registry, gauge
 from services.metering.audit import find_violations
 from services.metering.store.reports import HoldCounts, count_holds
 
@@ -26,25 +25,42 @@ class Findings(NamedTuple):
 
 
 class Auditor:
-    def __init__(
-        self, database: Database, interval_s: float, clock: Clock, log: Log, registry: CollectorRegistry
-    ) -> None:
+    def __init__(self, database: Database, interval_s: float, clock: Clock, log: Log, registry: Registry) -> None:
         """`interval_s` lies between the end of an audit and the beginning of the next."""
         self._database = database
         self._interval_s = interval_s
         self._clock = clock
         self._log = log
-        self._violations = Gauge(
-            "legato_audit_violations", "Contradictions that the last audit found in the books.", registry=registry
-        )
         # Nobody knows yet; 0 would say that the books are right.
-        self._violations.set(math.nan)
-        self._last_run = Gauge(
-            "legato_audit_last_run_timestamp_seconds", "When the last audit came to its end.", registry=registry
+        self._violations = math.nan
+        self._last_run_s = 0.0
+        self._holds = HoldCounts(0, 0)
+        self._show(registry)
+
+    def _show(self, registry: Registry) -> None:
+        gauge(
+            registry,
+            "legato_audit_violations",
+            "Contradictions that the last audit found in the books.",
+            lambda: self._violations,
         )
-        self._live = Gauge("legato_holds_live", "Requests for which credit was held at that time.", registry=registry)
-        self._overdue = Gauge(
-            "legato_holds_overdue", "Those of them that should have been swept by then.", registry=registry
+        gauge(
+            registry,
+            "legato_audit_last_run_timestamp_seconds",
+            "When the last audit came to its end.",
+            lambda: self._last_run_s,
+        )
+        gauge(
+            registry,
+            "legato_holds_live",
+            "Requests for which credit was held at that time.",
+            lambda: self._holds.live,
+        )
+        gauge(
+            registry,
+            "legato_holds_overdue",
+            "Those of them that should have been swept by then.",
+            lambda: self._holds.overdue,
         )
 
     async def run(self) -> None:
@@ -58,10 +74,9 @@ class Auditor:
             await asyncio.sleep(self._interval_s)
 
     def _tell(self, found: Findings) -> None:
-        self._violations.set(len(found.violations))
-        self._last_run.set(self._clock.now().timestamp())
-        self._live.set(found.holds.live)
-        self._overdue.set(found.holds.overdue)
+        self._violations = len(found.violations)
+        self._last_run_s = self._clock.now().timestamp()
+        self._holds = found.holds
         for violation in found.violations[:LOGGED_MOST]:
             self._log.warning("audit.violation", violation=violation, violations=len(found.violations))
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
-
-from services.chassis.metrics import counters_of, gauge, histograms_of
+from services.chassis.metrics import Registry, counters_of, gauge, histograms_of
 from services.metering.batch import Writer
 from services.metering.sweeper import Sweeper
 
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from services.metering.valkey import ValkeyLimiter
 
 
-def show_books(writer: Writer, sweeper: Sweeper, registry: CollectorRegistry) -> None:
+def show_books(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
     counters_of(
         registry,
         "legato_operations",
@@ -52,7 +50,7 @@ def show_books(writer: Writer, sweeper: Sweeper, registry: CollectorRegistry) ->
     )
 
 
-def show_shared_limits(limiter: "ValkeyLimiter", registry: CollectorRegistry) -> None:
+def show_shared_limits(limiter: "ValkeyLimiter", registry: Registry) -> None:
     gauge(
         registry,
         "legato_limits_shared",

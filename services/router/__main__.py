@@ -14,9 +14,9 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
-from services.chassis.otlp import tracing_to
 from services.chassis.server import Server, private_listen, wait_for_stop
 from services.chassis.settings import HostAndPort, load
+from services.chassis.tracing import tracing_to
 from services.router import routes
 from services.router.completion import Completions
 from services.router.grounding.opening import open_grounding

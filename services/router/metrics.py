@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry
-
-from services.chassis.metrics import Histogram, counters_of, gauges, histograms_of
+from services.chassis.metrics import Histogram, Registry, counters_of, gauges, histograms_of
 from services.router.completion import Completions
 from services.router.health import State
 from services.router.spans import OPERATION
@@ -17,7 +15,7 @@ MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 BREAKER_STATES: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 
 
-def show_stations(stations: Stations, registry: CollectorRegistry) -> None:
+def show_stations(stations: Stations, registry: Registry) -> None:
     """As the routes name them at this moment. Whatever leaves the routes is told no longer."""
 
     def read(value: Callable[[Station], float]) -> Iterator[tuple[tuple[str, str], float]]:
@@ -75,7 +73,7 @@ def show_stations(stations: Stations, registry: CollectorRegistry) -> None:
     )
 
 
-def show_chats(completions: Completions, registry: CollectorRegistry) -> None:
+def show_chats(completions: Completions, registry: Registry) -> None:
     histograms_of(
         registry,
         "legato_step_duration_seconds",

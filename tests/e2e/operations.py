@@ -36,8 +36,12 @@ def look_at(service: Service, process: str, path: str) -> Page:
 
 
 def metrics_of(service: Service, process: str) -> dict[str, Metric]:
-    text = look_at(service, process, "/metrics").text
-    return {family.name: family for family in text_string_to_metric_families(text)}
+    return {family.name: family for family in families_in(look_at(service, process, "/metrics").text)}
+
+
+def families_in(text: str) -> list[Metric]:
+    """As Prometheus reads it."""
+    return list(text_string_to_metric_families(text))
 
 
 def value_of(service: Service, process: str, name: str, /, **labels: str) -> float:

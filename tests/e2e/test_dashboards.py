@@ -11,18 +11,17 @@ from typing import Any
 
 import openai
 import pytest
-from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from services.chassis.errors import Reason
 from services.chassis.log import Log
-from services.chassis.metrics import show_certificate
+from services.chassis.metrics import Registry, show_certificate
 from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
 from tests.certificates import Authority
 from tests.e2e.chats import QUESTION
-from tests.e2e.operations import PROCESSES, metrics_of
+from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
 from tests.fakes import FakeClock
 from tests.service import Service, wait_until
@@ -106,10 +105,10 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 def _told_where_configured(folder: Path) -> list[Any]:
     """By processes that have certificates, and limits in Valkey."""
-    registry, log = CollectorRegistry(), Log("test")
+    registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
-    return list(registry.collect())
+    return families_in(registry.text().decode())
 
 
 def test_every_metric_and_label_that_somebody_looks_at_is_told(told: dict[str, set[str]]) -> None:

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from edge.auth import NAME, AuthReplica
 from edge.principals import Principals, Scope
@@ -20,6 +19,7 @@ from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.log import Log
+from services.chassis.metrics import Registry
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
 from tests.fault_proxy import FaultProxy
@@ -37,7 +37,7 @@ class AuthHouse:
         self.auth = Auth(self._database, Peppers({1: b"a pepper for tests, 32 bytes long"}), clock, log)
         self._servers: dict[int, Server] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]
-        self.registry = CollectorRegistry()
+        self.registry = Registry()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["AuthHouse"]:

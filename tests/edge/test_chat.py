@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
-from prometheus_client import CollectorRegistry
 
 from edge.chat import Chat, Surroundings
 from edge.entrance import Visit
@@ -30,6 +29,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.log import Log
+from services.chassis.metrics import Registry
 from services.chassis.replicas import Replicas
 from services.chassis.server import Server
 from tests.edge.metering_house import ANN, JOURNAL_SLOTS, MeteringHouse, cost
@@ -128,7 +128,7 @@ class Room:
             keepalive_s,
             clock,
             self._log,
-            ChatMetrics(CollectorRegistry()),
+            ChatMetrics(Registry()),
         )
         visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")

@@ -1,27 +1,24 @@
-from prometheus_client import CollectorRegistry
-
 from edge.laps import Laps
 from edge.metrics import ChatMetrics
+from services.chassis.metrics import Registry
 from services.chassis.tracing import Span, Tracer
 from tests.fakes import FakeClock
 
 
 def test_each_step_begins_where_the_last_one_ended(clock: FakeClock) -> None:
-    registry = CollectorRegistry()
+    registry = Registry()
     metrics = ChatMetrics(registry)
     laps = Laps(clock)
     clock.advance(0.25)
     laps.end(metrics.auth)
     clock.advance(0.5)
     assert laps.end(metrics.reserve) == clock.elapsed_s()
-    taken_s = [
-        registry.get_sample_value("legato_step_duration_seconds_sum", {"step": step}) for step in ("auth", "reserve")
-    ]
+    taken_s = [registry.value("legato_step_duration_seconds_sum", {"step": step}) for step in ("auth", "reserve")]
     assert taken_s == [0.25, 0.5]
 
 
 def test_steps_of_a_traced_chat_are_spans_of_its_own(clock: FakeClock) -> None:
-    metrics = ChatMetrics(CollectorRegistry())
+    metrics = ChatMetrics(Registry())
     ended: list[Span] = []
     chat = Tracer(clock, ended.append).begin("chat forte")
     assert chat is not None

@@ -1,61 +1,59 @@
 import pytest
-from prometheus_client import CollectorRegistry
 
 from edge.metrics import OPERATION, PROVIDER, ChatMetrics
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
+from services.chassis.metrics import Registry
 
 FORTE = {"gen_ai_operation_name": OPERATION, "gen_ai_provider_name": PROVIDER, "gen_ai_request_model": "forte"}
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
+def registry() -> Registry:
+    return Registry()
 
 
 @pytest.fixture
-def metrics(registry: CollectorRegistry) -> ChatMetrics:
+def metrics(registry: Registry) -> ChatMetrics:
     return ChatMetrics(registry)
 
 
-def test_served_chat_is_counted_with_its_times_and_tokens(registry: CollectorRegistry, metrics: ChatMetrics) -> None:
+def test_served_chat_is_counted_with_its_times_and_tokens(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("forte", pb.END_COMPLETE, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
-    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": "complete"}) == 1
-    assert registry.get_sample_value("gen_ai_server_request_duration_seconds_sum", FORTE) == 3.0
-    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_sum", FORTE) == 1.0
+    assert registry.value("legato_chats_total", {"class": "forte", "outcome": "complete"}) == 1
+    assert registry.value("gen_ai_server_request_duration_seconds_sum", FORTE) == 3.0
+    assert registry.value("gen_ai_server_time_to_first_token_seconds_sum", FORTE) == 1.0
     # Two seconds for four tokens.
-    assert registry.get_sample_value("gen_ai_server_time_per_output_token_seconds_sum", FORTE) == 0.5
+    assert registry.value("gen_ai_server_time_per_output_token_seconds_sum", FORTE) == 0.5
     tokens = [
-        registry.get_sample_value("legato_tokens_total", {"class": "forte", "gen_ai_token_type": kind})
+        registry.value("legato_tokens_total", {"class": "forte", "gen_ai_token_type": kind})
         for kind in ("input", "output")
     ]
     assert tokens == [11, 5]
 
 
-def test_chat_that_was_cut_says_nothing_about_how_long_answers_take(
-    registry: CollectorRegistry, metrics: ChatMetrics
-) -> None:
+def test_chat_that_was_cut_says_nothing_about_how_long_answers_take(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("forte", pb.END_UPSTREAM_CUT, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
-    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": "upstream_cut"}) == 1
-    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_count", FORTE) == 1
-    assert registry.get_sample_value("gen_ai_server_request_duration_seconds_count", FORTE) == 0
-    assert registry.get_sample_value("gen_ai_server_time_per_output_token_seconds_count", FORTE) == 0
+    assert registry.value("legato_chats_total", {"class": "forte", "outcome": "upstream_cut"}) == 1
+    assert registry.value("gen_ai_server_time_to_first_token_seconds_count", FORTE) == 1
+    assert registry.value("gen_ai_server_request_duration_seconds_count", FORTE) == 0
+    assert registry.value("gen_ai_server_time_per_output_token_seconds_count", FORTE) == 0
 
 
-def test_chat_that_was_refused_is_counted_and_nothing_else(registry: CollectorRegistry, metrics: ChatMetrics) -> None:
+def test_chat_that_was_refused_is_counted_and_nothing_else(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("mezzo", pb.END_REFUSED, 0.1, None, Usage())
     metrics.refused(Reason.CREDITS_EXHAUSTED)
-    assert registry.get_sample_value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
-    assert registry.get_sample_value("legato_refusals_total", {"reason": "CREDITS_EXHAUSTED"}) == 1
+    assert registry.value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
+    assert registry.value("legato_refusals_total", {"reason": "CREDITS_EXHAUSTED"}) == 1
     mezzo = {**FORTE, "gen_ai_request_model": "mezzo"}
-    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_count", mezzo) is None
+    assert registry.value("gen_ai_server_time_to_first_token_seconds_count", mezzo) is None
 
 
 @pytest.mark.parametrize("end", [end for end in pb.End.values() if end != pb.END_UNSPECIFIED])
 def test_every_end_that_a_chat_may_have_is_counted(
-    registry: CollectorRegistry, metrics: ChatMetrics, end: "pb.End.ValueType"
+    registry: Registry, metrics: ChatMetrics, end: "pb.End.ValueType"
 ) -> None:
     metrics.ended("forte", end, 1.0, None, Usage())
     outcome = pb.End.Name(end).removeprefix("END_").lower()
-    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": outcome}) == 1
+    assert registry.value("legato_chats_total", {"class": "forte", "outcome": outcome}) == 1

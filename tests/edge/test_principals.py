@@ -251,7 +251,7 @@ async def test_age_of_what_is_known_about_keys_is_told_to_prometheus(house: Auth
     await house.leased()
     await house.shut()
     clock.advance(7)
-    assert house.registry.get_sample_value("auth_revocation_lag_seconds") == 7
+    assert house.registry.value("auth_revocation_lag_seconds") == 7
 
 
 async def test_answer_from_before_a_change_is_not_believed(real_time_house: AuthHouse) -> None:

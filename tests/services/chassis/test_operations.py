@@ -3,17 +3,16 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from services.chassis.log import Log
-from services.chassis.metrics import gauge
+from services.chassis.metrics import Registry, gauge
 from services.chassis.operations import serve_operations
 from services.chassis.settings import SettingsError
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    registry = CollectorRegistry()
+def registry() -> Registry:
+    registry = Registry()
     gauge(registry, "legato_example", "An example.", lambda: 7)
     return registry
 
@@ -25,7 +24,7 @@ def missing() -> list[str]:
 
 
 @pytest.fixture
-async def address(registry: CollectorRegistry, log: Log, missing: list[str]) -> AsyncIterator[str]:
+async def address(registry: Registry, log: Log, missing: list[str]) -> AsyncIterator[str]:
     async with serve_operations("127.0.0.1:0", registry, log, lambda: missing) as address:
         yield address
 
@@ -48,9 +47,7 @@ async def get(address: str, path: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "[::1]:0"])
-async def test_what_is_in_the_registry_is_served_until_the_end(
-    listen: str, registry: CollectorRegistry, log: Log
-) -> None:
+async def test_what_is_in_the_registry_is_served_until_the_end(listen: str, registry: Registry, log: Log) -> None:
     async with serve_operations(listen, registry, log) as address:
         status, body = await get(address, "/metrics")
     assert status == "HTTP/1.1 200 OK"
@@ -84,7 +81,7 @@ async def test_visitor_that_says_too_much_is_let_go_and_others_are_answered(addr
     assert (await get(address, "/healthz"))[0] == "HTTP/1.1 200 OK"
 
 
-async def test_visitor_that_says_nothing_does_not_hold_up_the_end(registry: CollectorRegistry, log: Log) -> None:
+async def test_visitor_that_says_nothing_does_not_hold_up_the_end(registry: Registry, log: Log) -> None:
     async with serve_operations("127.0.0.1:0", registry, log) as address:
         reader, writer = await asyncio.open_connection(*address.split(":"))
         await get(address, "/healthz")
@@ -92,12 +89,12 @@ async def test_visitor_that_says_nothing_does_not_hold_up_the_end(registry: Coll
     writer.close()
 
 
-async def test_nothing_is_served_where_no_address_is_given(registry: CollectorRegistry, log: Log) -> None:
+async def test_nothing_is_served_where_no_address_is_given(registry: Registry, log: Log) -> None:
     async with serve_operations("", registry, log) as address:
         assert address == ""
 
 
-async def test_address_that_is_taken_is_named(registry: CollectorRegistry, log: Log) -> None:
+async def test_address_that_is_taken_is_named(registry: Registry, log: Log) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SettingsError, match=f"cannot listen on {listen}"):
@@ -106,7 +103,7 @@ async def test_address_that_is_taken_is_named(registry: CollectorRegistry, log: 
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:99999", "nowhere.invalid:0", "127.0.0.1:port"])
-async def test_address_that_is_none_is_named(listen: str, registry: CollectorRegistry, log: Log) -> None:
+async def test_address_that_is_none_is_named(listen: str, registry: Registry, log: Log) -> None:
     with pytest.raises(SettingsError, match=f"cannot listen on {listen}"):
         async with serve_operations(listen, registry, log):
             pass

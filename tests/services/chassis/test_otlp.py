@@ -1,13 +1,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from services.chassis import otlp
 from services.chassis.log import Log
-from services.chassis.otlp import tracing_to
+from services.chassis.metrics import Registry
 from services.chassis.settings import SettingsError
-from services.chassis.tracing import Tracer
+from services.chassis.tracing import Tracer, tracing_to
 from tests.collector import Collector
 from tests.fakes import FakeClock
 from tests.service import wait_until
@@ -20,12 +19,12 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
+def registry() -> Registry:
+    return Registry()
 
 
-def spans_of(registry: CollectorRegistry, outcome: str) -> float | None:
-    return registry.get_sample_value("legato_spans_total", {"outcome": outcome})
+def spans_of(registry: Registry, outcome: str) -> float | None:
+    return registry.value("legato_spans_total", {"outcome": outcome})
 
 
 def record(tracer: Tracer | None, number: int) -> None:
@@ -37,7 +36,7 @@ def record(tracer: Tracer | None, number: int) -> None:
 
 
 def test_spans_reach_the_collector_with_all_they_say(
-    collector: Collector, clock: FakeClock, log: Log, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "EACH_S", 0.01)
     with tracing_to(collector.endpoint, "edge", clock, log, registry) as tracer:
@@ -74,7 +73,7 @@ def test_spans_reach_the_collector_with_all_they_say(
 
 
 def test_what_is_left_at_the_end_is_brought_then(
-    collector: Collector, clock: FakeClock, log: Log, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "EACH_S", 3600.0)
     with tracing_to(collector.endpoint, "edge", clock, log, registry) as tracer:
@@ -89,7 +88,7 @@ def test_collector_that_does_not_take_spans_costs_nothing_but_those(
     clock: FakeClock,
     log: Log,
     log_text: Callable[[], str],
-    registry: CollectorRegistry,
+    registry: Registry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(otlp, "EACH_S", 0.01)
@@ -105,7 +104,7 @@ def test_collector_that_does_not_take_spans_costs_nothing_but_those(
 
 
 def test_no_more_spans_wait_than_there_is_room_for(
-    collector: Collector, clock: FakeClock, log: Log, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "EACH_S", 3600.0)
     monkeypatch.setattr(otlp, "WAITING_MOST", 10)
@@ -115,14 +114,14 @@ def test_no_more_spans_wait_than_there_is_room_for(
     assert len(collector.spans) == 10
 
 
-def test_without_a_collector_there_is_no_tracer(clock: FakeClock, log: Log, registry: CollectorRegistry) -> None:
+def test_without_a_collector_there_is_no_tracer(clock: FakeClock, log: Log, registry: Registry) -> None:
     with tracing_to("", "edge", clock, log, registry) as tracer:
         assert tracer is None
     assert spans_of(registry, "sent") is None
 
 
 @pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://"])
-def test_endpoint_that_is_none_is_named(endpoint: str, clock: FakeClock, log: Log, registry: CollectorRegistry) -> None:
+def test_endpoint_that_is_none_is_named(endpoint: str, clock: FakeClock, log: Log, registry: Registry) -> None:
     with (
         pytest.raises(SettingsError, match="LEGATO_OTLP_ENDPOINT"),
         tracing_to(endpoint, "edge", clock, log, registry),

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from services.chassis.database import Database
 from services.chassis.log import Log
+from services.chassis.metrics import Registry
 from services.metering.auditor import LOGGED_MOST, Auditor
 from services.metering.batch import Writer
 from services.metering.prices import Prices
@@ -22,12 +22,12 @@ INTERVAL_S = 0.01
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
+def registry() -> Registry:
+    return Registry()
 
 
 @asynccontextmanager
-async def auditing(database: Database, clock: FakeClock, log: Log, registry: CollectorRegistry) -> AsyncIterator[None]:
+async def auditing(database: Database, clock: FakeClock, log: Log, registry: Registry) -> AsyncIterator[None]:
     running = asyncio.create_task(Auditor(database, INTERVAL_S, clock, log, registry).run())
     yield
     running.cancel()
@@ -42,7 +42,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def test_books_are_audited_again_and_again(
-    database: Database, writer: Writer, prices: Prices, clock: FakeClock, log: Log, registry: CollectorRegistry
+    database: Database, writer: Writer, prices: Prices, clock: FakeClock, log: Log, registry: Registry
 ) -> None:
     """Two requests run; for one of them it is time to be swept."""
     await ask_each(writer, grant(1_000), reserve(1), settle(1, completion=3), reserve(2))
@@ -59,15 +59,15 @@ async def test_books_are_audited_again_and_again(
     assert value_of(registry, "legato_holds_overdue") == 1
 
 
-def value_of(registry: CollectorRegistry, name: str) -> float:
-    value = registry.get_sample_value(name)
+def value_of(registry: Registry, name: str) -> float:
+    value = registry.value(name)
     assert value is not None
     return value
 
 
 async def test_violations_are_counted_and_the_first_are_logged(
     database: Database, writer: Writer, clock: FakeClock, log: Log, log_text: Callable[[], str],
-    registry: CollectorRegistry,
+    registry: Registry,
 ) -> None:  # fmt: skip
     number = LOGGED_MOST + 2
     await ask_all(writer, *(grant(1_000, account=f"acct_{n:03}", grant_id=f"g{n}") for n in range(number)))
@@ -83,7 +83,7 @@ async def test_violations_are_counted_and_the_first_are_logged(
 
 
 async def test_audit_that_fails_is_logged_and_tried_again(
-    database: Database, clock: FakeClock, log: Log, log_text: Callable[[], str], registry: CollectorRegistry
+    database: Database, clock: FakeClock, log: Log, log_text: Callable[[], str], registry: Registry
 ) -> None:
     with database.transaction(writes=True) as connection:
         connection.exec_driver_sql("ALTER TABLE usage_hours RENAME TO elsewhere")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
@@ -17,6 +16,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
+from services.chassis.metrics import Registry
 from services.chassis.server import Server
 from services.router.completion import Completions
 from services.router.lines import Lines
@@ -108,7 +108,7 @@ async def running_router(
     log: Log,
     targets: dict[Target, Upstream],
     timeouts: Timeouts | None = None,
-    registry: CollectorRegistry | None = None,
+    registry: Registry | None = None,
     grounding: "Grounding | None" = None,
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)

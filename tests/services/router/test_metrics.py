@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from services.chassis.log import Log
+from services.chassis.metrics import Registry
 from services.router.health import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
 from tests.upstream import USAGE, Reply, Upstream
@@ -13,12 +13,12 @@ SECOND = {"gen_ai_provider_name": "second", "gen_ai_request_model": "second-mode
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
+def registry() -> Registry:
+    return Registry()
 
 
 async def test_models_that_fail_and_those_that_answer_are_told_apart(
-    socket_folder: Path, log: Log, registry: CollectorRegistry
+    socket_folder: Path, log: Log, registry: Registry
 ) -> None:
     async with (
         Upstream(Reply(status=500)) as first,
@@ -29,13 +29,13 @@ async def test_models_that_fail_and_those_that_answer_are_told_apart(
     ):
 
         def attempts(model: dict[str, str], outcome: str) -> float | None:
-            return registry.get_sample_value("legato_upstream_attempts_total", {**model, "outcome": outcome})
+            return registry.value("legato_upstream_attempts_total", {**model, "outcome": outcome})
 
-        assert registry.get_sample_value("legato_breaker_state", FIRST) == 0
+        assert registry.value("legato_breaker_state", FIRST) == 0
         for _ in range(FAILURES_IN_A_ROW):
             await router.ask()
-        assert registry.get_sample_value("legato_breaker_state", FIRST) == 2
-        assert registry.get_sample_value("legato_breaker_state", SECOND) == 0
+        assert registry.value("legato_breaker_state", FIRST) == 2
+        assert registry.value("legato_breaker_state", SECOND) == 0
         assert (attempts(FIRST, "failed"), attempts(FIRST, "answered")) == (FAILURES_IN_A_ROW, 0)
         assert (attempts(SECOND, "failed"), attempts(SECOND, "answered")) == (0, FAILURES_IN_A_ROW)
         second.default_reply = Reply(status=429)
@@ -43,11 +43,11 @@ async def test_models_that_fail_and_those_that_answer_are_told_apart(
             await router.ask()
         assert attempts(SECOND, "declined") == 1
         begun = "gen_ai_client_operation_time_to_first_chunk_seconds_count"
-        assert registry.get_sample_value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
+        assert registry.value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
 
 
 async def test_answers_are_told_with_their_length_and_their_tokens(
-    socket_folder: Path, log: Log, registry: CollectorRegistry
+    socket_folder: Path, log: Log, registry: Registry
 ) -> None:
     async with (
         Upstream() as upstream,
@@ -58,23 +58,21 @@ async def test_answers_are_told_with_their_length_and_their_tokens(
         with pytest.raises(Exception, match="broke off"):
             await router.ask()
     chat = {**FIRST, "gen_ai_operation_name": "chat"}
-    assert registry.get_sample_value("gen_ai_client_operation_duration_seconds_count", chat) == 1
+    assert registry.value("gen_ai_client_operation_duration_seconds_count", chat) == 1
     tokens = [
-        registry.get_sample_value("gen_ai_client_token_usage_sum", {**chat, "gen_ai_token_type": kind})
+        registry.value("gen_ai_client_token_usage_sum", {**chat, "gen_ai_token_type": kind})
         for kind in ("input", "output")
     ]
     assert tokens == [USAGE["prompt_tokens"], USAGE["completion_tokens"]]
-    assert registry.get_sample_value("legato_step_duration_seconds_count", {"step": "prepare"}) == 2
+    assert registry.value("legato_step_duration_seconds_count", {"step": "prepare"}) == 2
 
 
-async def test_chats_at_a_model_are_counted_while_they_run(
-    socket_folder: Path, log: Log, registry: CollectorRegistry
-) -> None:
+async def test_chats_at_a_model_are_counted_while_they_run(socket_folder: Path, log: Log, registry: Registry) -> None:
     async with (
         Upstream(Reply(stall_after=2)) as upstream,
         running_router(socket_folder, log, {target("first"): upstream}, registry=registry) as router,
     ):
         call = router.open()
         await call.receive()
-        assert registry.get_sample_value("legato_upstream_running", FIRST) == 1
+        assert registry.value("legato_upstream_running", FIRST) == 1
         call.cancel()
