@@ -7,6 +7,7 @@ outcomes, reasons, the models of the routes; never an account, a key or a reques
 Each process has one registry, made where it is put together, and served by `operations.py`.
 """
 
+import asyncio
 import resource
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -188,6 +189,7 @@ def new_registry() -> Registry:
     counters_of(registry, "process_cpu_seconds", "Processor time.", (), lambda: [((), _processor_time_s())])
     gauge(registry, "process_resident_memory_bytes", "Memory, pages that are shared included.", _resident_bytes)
     gauge(registry, "process_open_fds", "Open files and connections.", _open_files)
+    gauge(registry, "process_tasks", "Tasks that the event loop has to do with.", _tasks)
     return registry
 
 
@@ -202,6 +204,14 @@ def _resident_bytes() -> float:
 
 def _open_files() -> float:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _tasks() -> float:
+    """Of the event loop on which this is read; without one there are none."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 def show_certificate(registry: Registry, certificates: Certificates | None) -> None:

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -50,6 +52,16 @@ def test_every_process_tells_its_memory_and_processor_time() -> None:
     text = new_registry().text().decode()
     assert "process_resident_memory_bytes" in text
     assert "process_cpu_seconds_total" in text
+
+
+async def test_task_that_nobody_ends_is_seen() -> None:
+    registry = new_registry()
+    before = registry.value("process_tasks") or 0
+    forgotten = asyncio.create_task(asyncio.Event().wait())
+    assert registry.value("process_tasks") == before + 1
+    forgotten.cancel()
+    await asyncio.wait([forgotten])
+    assert registry.value("process_tasks") == before
 
 
 def test_what_is_told_is_understood_by_prometheus(registry: Registry) -> None:
