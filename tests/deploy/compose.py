@@ -5,8 +5,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -40,67 +39,99 @@ def make_key(legato: Callable[..., Any]) -> str:
     return key
 
 
-def wait_for_metrics(read: Callable[[str], str]) -> None:
+class Stack:
+    """The compose file, under a name and a port of its own."""
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._tool = ["docker", "compose"] if engine == "docker" else [str(ROOT / ".venv" / "bin" / "podman-compose")]
+        self._between_names = "-" if engine == "docker" else "_"
+        port = free_port()
+        os.environ |= {"LEGATO_PORT": str(port), "COMPOSE_PROFILES": "local-model"}
+        self.base_url = f"http://127.0.0.1:{port}/v1"
+
+    def compose(self, *arguments: str) -> str:
+        return run(*self._tool, "--project-name", PROJECT, *arguments)
+
+    def legato(self, *arguments: str) -> Any:
+        """One of the owner's commands."""
+        said = self.compose("--profile", "commands", "run", "--rm", "-T", "legato", *arguments, "--json")
+        return json.loads(said.strip().splitlines()[-1])
+
+    def container(self, command: str, service: str, *arguments: str, options: Sequence[str] = ()) -> str:
+        """Of two edges the first is stopped on the way, so the second is asked."""
+        number = "2" if service == "edge" and command == "exec" else "1"
+        name = self._between_names.join((PROJECT, service, number))
+        return run(self._engine, command, *options, name, *arguments)
+
+    def stop(self, service: str) -> None:
+        self.container("stop", service, options=("--time", STOP_S))
+
+    def remove(self) -> None:
+        self.compose("--profile", "commands", "--profile", "observability", "down", "--volumes")
+
+
+def greeted(stack: Stack) -> str:
+    while "To make a key" not in (hello := stack.container("logs", "hello")):
+        time.sleep(1)
+    return hello
+
+
+def use(stack: Stack) -> None:
+    """Chats before and after an edge has left, while metering is away, and when it is back."""
+    key = make_key(stack.legato)
+    visit(stack.base_url, key)
+    stack.stop("edge")
+    visit(stack.base_url, key)
+    stack.stop("metering")
+    # Longer than the balancer needs to find that no edge is ready.
+    time.sleep(10)
+    visit_while_a_service_is_away(stack.base_url, key)
+    stack.container("start", "metering")
+    visit(stack.base_url, key)
+    print("audit:", stack.legato("audit"))
+
+
+def look_inside(stack: Stack) -> None:
+    for service in ("edge", "auth", "router", "metering"):
+        assert stack.container("exec", service, "id", "-u").strip() == "10001"
+    for service, described in SERVICES.items():
+        # podman asks by itself only under systemd.
+        if "healthcheck" in described and set(described.get("profiles", [])) <= {"local-model"}:
+            stack.container("exec", service, *described["healthcheck"]["test"][1:])
+
+
+def wait_for_metrics(stack: Stack) -> None:
     """Until Prometheus has read the metrics of every process."""
+    stack.compose("--profile", "observability", "up", "--detach", "--no-deps", "prometheus")
+    question = "http://127.0.0.1:9090/api/v1/query?query=up==1"
     end = time.monotonic() + PATIENCE_S
     jobs: set[str] = set()
     while jobs != {"edge", "auth", "router", "metering"}:
         assert time.monotonic() < end, f"Prometheus sees {jobs}"
         time.sleep(5)
+        # It does not answer before it has read its files.
         with contextlib.suppress(SystemExit):
-            answer = json.loads(read("http://127.0.0.1:9090/api/v1/query?query=up==1"))
+            answer = json.loads(stack.container("exec", "prometheus", "wget", "-q", "-O", "-", question))
             jobs = {series["metric"]["job"] for series in answer["data"]["result"]}
+    print("Prometheus sees", ", ".join(sorted(jobs)))
 
 
 def main() -> None:
     engine = find_engine()
-    tool = ["docker", "compose"] if engine == "docker" else [str(Path(ROOT / ".venv" / "bin" / "podman-compose"))]
-    port = free_port()
-    os.environ |= {"LEGATO_PORT": str(port), "COMPOSE_PROFILES": "local-model"}
-    base_url = f"http://127.0.0.1:{port}/v1"
-
-    def compose(*arguments: str) -> str:
-        return run(*tool, "--project-name", PROJECT, *arguments)
-
-    def legato(*arguments: str) -> Any:
-        """One of the owner's commands."""
-        said = compose("--profile", "commands", "run", "--rm", "-T", "legato", *arguments, "--json")
-        return json.loads(said.strip().splitlines()[-1])
-
-    def container(service: str, number: int = 1) -> str:
-        return f"{PROJECT}{'-' if engine == 'docker' else '_'}{service}{'-' if engine == 'docker' else '_'}{number}"
-
     build_images(engine, BASES)
-    compose("down", "--volumes")
+    stack = Stack(engine)
+    stack.remove()
     try:
-        compose("up", "--detach")
-        wait_until_served(base_url)
-        print(run(engine, "logs", container("hello")))
-        key = make_key(legato)
-        visit(base_url, key)
-        # One of two edges leaves; the other serves.
-        run(engine, "stop", "--time", STOP_S, container("edge"))
-        visit(base_url, key)
-        run(engine, "stop", "--time", STOP_S, container("metering"))
-        # Longer than the balancer needs to find that no edge is ready.
-        time.sleep(10)
-        visit_while_a_service_is_away(base_url, key)
-        run(engine, "start", container("metering"))
-        visit(base_url, key)
-        print("audit:", legato("audit"))
-        for service in ("edge", "auth", "router", "metering"):
-            number = 2 if service == "edge" else 1
-            assert run(engine, "exec", container(service, number), "id", "-u").strip() == "10001"
-        # podman asks by itself only under systemd.
-        for service, described in SERVICES.items():
-            if "healthcheck" in described and set(described.get("profiles", [])) <= {"local-model"}:
-                number = 2 if service == "edge" else 1
-                run(engine, "exec", container(service, number), *described["healthcheck"]["test"][1:])
-        compose("--profile", "observability", "up", "--detach", "--no-deps", "prometheus")
-        wait_for_metrics(lambda url: run(engine, "exec", container("prometheus"), "wget", "-q", "-O", "-", url))
+        stack.compose("up", "--detach")
+        wait_until_served(stack.base_url)
+        print(greeted(stack))
+        use(stack)
+        look_inside(stack)
+        wait_for_metrics(stack)
         print(run(engine, "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))
     finally:
-        compose("down", "--volumes")
+        stack.remove()
     print("compose: all well")
 
 
