@@ -1,6 +1,7 @@
-"""What accounts keep, on a real database of each kind."""
+"""What accounts keep, on a real database."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,18 @@ from services.router.grounding.sealing import Sealer
 from tests.fakes import FakeClock
 
 KEY = b"a key for tests, of 32 bytes....."
+
+
+# For tests in which the database does more than to keep rows.
+ON_EACH_DATABASE = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return f"sqlite:///{tmp_path}/test.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 @pytest.fixture

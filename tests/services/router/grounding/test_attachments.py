@@ -12,7 +12,7 @@ from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.words import words_of
 from tests.fakes import FakeClock
-from tests.services.router.grounding.conftest import KEY
+from tests.services.router.grounding.conftest import KEY, ON_EACH_DATABASE
 
 MANUAL = [
     "The Zephyr pump is filled with 3.5 litres of oil. Its filter is changed every 400 hours.",
@@ -30,6 +30,7 @@ def words(question: str) -> list[str]:
     return list(words_of(question))
 
 
+@ON_EACH_DATABASE
 async def test_passage_that_answers_is_found_with_its_name_and_page(attachments: Attachments) -> None:
     kept = await keep(attachments)
     assert (kept.name, kept.kind, kept.pages, kept.passages) == ("manual.pdf", "pdf", 3, 3)
@@ -73,6 +74,7 @@ async def test_document_that_is_all_about_one_thing_is_found_by_it(attachments: 
     assert await attachments.matching("acct_1", words("Tell me about the pump!"), 1000)
 
 
+@ON_EACH_DATABASE
 async def test_removed_document_is_found_no_more(attachments: Attachments) -> None:
     kept = await keep(attachments)
     await attachments.remove("acct_1", kept.attachment_id)
@@ -102,7 +104,6 @@ async def test_progress_is_told_up_to_the_end(attachments: Attachments) -> None:
     assert told[-1] == (120, 120)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_file_holds_no_word_in_clear_and_nothing_of_what_was_deleted(
     attachments: Attachments, database: Database, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from services.chassis.database import Database
 from services.router.grounding.holdings import BELIEVED_S, Holding, Holdings
 from services.router.grounding.notes import Notes
 from tests.fakes import FakeClock
+from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 
 
 class Counting(Database):
@@ -27,6 +28,7 @@ async def test_database_is_asked_once_for_many_chats_of_an_account(
     counting.close()
 
 
+@ON_EACH_DATABASE
 async def test_first_note_counts_at_once_here_and_soon_elsewhere(
     database: Database, notes: Notes, clock: FakeClock
 ) -> None:

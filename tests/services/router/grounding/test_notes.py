@@ -8,8 +8,10 @@ from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.notes import LONGEST_NOTE, Notes
 from tests.fakes import FakeClock
+from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 
 
+@ON_EACH_DATABASE
 async def test_notes_are_kept_until_they_are_removed_and_belong_to_their_account(notes: Notes) -> None:
     cat = await notes.add("acct_1", " My cat is called Mitzi. ")
     tea = await notes.add("acct_1", "I drink tea.")
