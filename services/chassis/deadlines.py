@@ -16,9 +16,10 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._running: set[Deadline] = set()
+        # For deadlines alone, which are set and cleared too often for a call each.
+        self.running: set[Deadline] = set()
+        self.timer_at_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_s = math.inf
 
     def new(self, on_passed: Callable[[], None]) -> "Deadline":
         """One that is not set yet; it may be set and cleared any number of times."""
@@ -31,28 +32,19 @@ class Deadlines:
     def now_s(self) -> float:
         return self._loop.time()
 
-    def add(self, deadline: "Deadline") -> None:
-        self._running.add(deadline)
-        if deadline.at_s < self._timer_at_s:
-            self._wake_at(deadline.at_s)
-
-    def discard(self, deadline: "Deadline") -> None:
-        # The timer stays as it is: it is moved less often than limits are set and cleared.
-        self._running.discard(deadline)
-
-    def _wake_at(self, at_s: float) -> None:
+    def wake_at(self, at_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at_s = at_s
+        self.timer_at_s = at_s
         self._timer = self._loop.call_at(at_s, self._wake)
 
     def _wake(self) -> None:
-        self._timer, self._timer_at_s = None, math.inf
+        self._timer, self.timer_at_s = None, math.inf
         now_s = self._loop.time()
-        passed = [deadline for deadline in self._running if deadline.at_s <= now_s]
-        self._running.difference_update(passed)
-        if self._running:
-            self._wake_at(min(deadline.at_s for deadline in self._running))
+        passed = [deadline for deadline in self.running if deadline.at_s <= now_s]
+        self.running.difference_update(passed)
+        if self.running:
+            self.wake_at(min(deadline.at_s for deadline in self.running))
         for deadline in passed:
             deadline.on_passed()
 
@@ -68,13 +60,17 @@ class Deadline:
     def set(self, at_s: float) -> None:
         """To a moment of `Deadlines.now_s`; in place of the one before."""
         self.at_s = at_s
-        self._deadlines.add(self)
+        deadlines = self._deadlines
+        deadlines.running.add(self)
+        if at_s < deadlines.timer_at_s:
+            deadlines.wake_at(at_s)
 
     def set_within(self, limit_s: float) -> None:
         self.set(self._deadlines.now_s() + limit_s)
 
     def clear(self) -> None:
-        self._deadlines.discard(self)
+        # The timer stays as it is: it is moved less often than limits are set and cleared.
+        self._deadlines.running.discard(self)
 
 
 class Limit:

@@ -58,13 +58,13 @@ class Allowance:
             wanted_tokens = max(least_output_tokens, self._grant.output_tokens)
             await self._wait_for(self._answer or await self._ask(wanted_tokens))
 
-    def covers_output(self, output_tokens: int) -> bool:
-        """Whether so many are paid for already."""
-        return self._grant is None or output_tokens <= self._grant.output_tokens
+    def is_ample_for(self, output_tokens: int) -> bool:
+        """Whether so many are paid for, and as many again, so that it is too early to ask for more."""
+        return self._grant is None or 2 * output_tokens < self._grant.output_tokens
 
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """How much of this many tokens of output may be passed on. Asks ahead, and waits only at the grant's end."""
-        if self._grant is None or 2 * output_tokens < self._grant.output_tokens:
+        if self._grant is None or self.is_ample_for(output_tokens):
             return output_tokens
         if self._answer is not None and self._answer.done():
             self._take(self._answer.result())

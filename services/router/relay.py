@@ -53,28 +53,33 @@ class Relay:
     async def pass_on(self, piece: Piece) -> bool:
         """Whether there is any use in reading on."""
         contents = piece.contents
-        deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+        deltas: list[ToolCallDelta] = []
+        if piece.tool_calls:
+            deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
         is_cut = False
-        if self._allowance is not None:
-            # Most pieces are far from the end of the grant: for them nothing is kept to cut them by.
-            text = "".join(contents)
-            is_safe = self._allowance.covers_output(self._count.tokens + _most_tokens(text, deltas, piece.hidden))
-            before = self._count if is_safe else self._count.copy()
+        text = "".join(contents)
+        if (counted_tokens := self._counted_by_provider(piece)) is not None:
+            self._count.tokens = counted_tokens
+        elif self._allowance is None or self._allowance.is_ample_for(
+            self._count.tokens + _most_tokens(text, deltas, piece.hidden)
+        ):
+            # As it is for most pieces: there is nothing to ask for, and nothing to cut.
+            if len(text) <= tokens.SLICE_CHARACTERS:
+                self._count.add(text, deltas, piece.hidden)
+            else:
+                await self._count.add_all(text, deltas, piece.hidden)
+        else:
+            before = self._count.copy()
             await self._count.add_all(text, deltas, piece.hidden)
             allowed_tokens = await self._allowance.cover_output(self._count.tokens, self._max_tokens)
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
-        elif self._started is not None and piece.last and piece.usage is not None and piece.usage.completion_tokens:
-            # Nothing was passed on yet, and the provider has counted all there is.
-            self._count.tokens = piece.usage.completion_tokens
-        else:
-            await self._count.add_all("".join(contents), deltas, piece.hidden)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
-            await self._send(contents, deltas)
+            await self._conversation.send(self._response(contents, deltas))
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
@@ -85,9 +90,15 @@ class Relay:
     async def cut_short(self) -> None:
         """Between two rounds: there is no credit for another, or no room in what the client wants to have."""
         self.finished = self._finish(None, is_cut=True)
-        await self._send([], [])
+        await self._conversation.send(self._response([], []))
 
-    async def _send(self, contents: list[str], deltas: list[ToolCallDelta]) -> None:
+    def _counted_by_provider(self, piece: Piece) -> int | None:
+        """How much the answer is, where it is whole, paid for, and the provider has said so."""
+        if self._started is None or not piece.last or self._allowance is not None or piece.usage is None:
+            return None
+        return piece.usage.completion_tokens or None
+
+    def _response(self, contents: list[str], deltas: list[ToolCallDelta]) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
         if deltas:
             response.tool_calls.extend(deltas)
@@ -96,7 +107,7 @@ class Relay:
             self._started = None
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
-        await self._conversation.send(response)
+        return response
 
     def _cut(
         self,
@@ -172,17 +183,20 @@ class _OutputCount:
         self._hidden = RunningCount()
         self._arguments: dict[int, RunningCount] = {}
 
-    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """What one read brought; where that is much, others run in between."""
-        if len(content) <= tokens.SLICE_CHARACTERS:
-            self.add_content(content)
-        else:
-            for piece in tokens.slices_of(content):
-                self.add_content(piece)
-                await asyncio.sleep(0)
+    def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
+        """What one read brought."""
+        self.add_content(content)
         self.add_hidden(hidden)
         for delta in deltas:
             self.add_delta(delta)
+
+    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
+        """The same where it may be much: others run in between."""
+        *slices, last = tokens.slices_of(content)
+        for piece in slices:
+            self.add_content(piece)
+            await asyncio.sleep(0)
+        self.add(last, deltas, hidden)
 
     def add_content(self, content: str) -> None:
         if content:

@@ -81,14 +81,14 @@ class Connection(asyncio.Protocol):
         else:
             await self._write(transport, head, memoryview(body))
         while not self.status:
-            await self._wait()
+            await self._change()
 
     async def read(self) -> bytes:
         """What has come; nothing at the end."""
         while not self._received:
             if self.is_whole:
                 return b""
-            await self._wait()
+            await self._change()
         received = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
         self._received_bytes = 0
@@ -140,23 +140,20 @@ class Connection(asyncio.Protocol):
         for start in range(0, len(body), BODY_SLICE_BYTES):
             transport.write(body[start : start + BODY_SLICE_BYTES])
             while self._is_writing_paused and not self.status:
-                await self._wait()
+                await self._change()
             if self.status:
                 # It has made up its mind without the rest of it.
                 return
         self._is_written = True
 
-    async def _wait(self) -> None:
+    def _change(self) -> "asyncio.Future[None]":
+        """To be waited for by one at a time, while the deadline runs. Whoever is cancelled meanwhile lets it go."""
         if self._failure is not None:
             raise self._failure
         answer_by_s = self._answer_by_s
         self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            self._deadline.clear()
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
 
     # What the event loop tells.
 
@@ -218,8 +215,12 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            self._deadline.clear()
+            if not waiter.done():
+                waiter.set_result(None)
 
     # What the parser tells.
 
