@@ -16,6 +16,7 @@ from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
+from services.router.providers.base import Timeouts
 from services.router.routes import Target
 from tests.searx import Searx
 from tests.services.router.grounding.conftest import KEY
@@ -75,6 +76,7 @@ async def running_house(
     searx: Searx | None = None,
     served_by: Target | None = None,
     search_timeout_s: float = 5,
+    timeouts: Timeouts | None = None,
 ) -> AsyncIterator[House]:
     database = Database(f"sqlite:///{folder}/router.db", "router")
     database.migrate(MIGRATIONS)
@@ -84,7 +86,7 @@ async def running_house(
     grounding = Grounding(library, search, SEARCHES_MOST, Budgets(notes=100, passages=300), log)
     try:
         targets = {served_by or target("main"): upstream}
-        async with running_router(folder, log, targets, grounding=grounding) as router:
+        async with running_router(folder, log, targets, timeouts, grounding=grounding) as router:
             yield House(router, upstream, database, library)
     finally:
         if search is not None:

@@ -13,6 +13,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.router.grounding.search_tool import NAME
+from services.router.providers.base import Timeouts
 from tests.searx import Searx, page
 from tests.services.router.grounding.house import ACCOUNT, SEARCHES_MOST, House, running_house
 from tests.services.router.harness import QUESTION, as_json, read, target
@@ -242,6 +243,22 @@ async def test_model_that_fails_in_a_later_round_is_told_as_such(house: House) -
     with pytest.raises(LegatoError) as refusal:
         await house.ask("Which?")
     assert refusal.value.reason is Reason.UPSTREAM_FAILED
+
+
+async def test_all_rounds_and_searches_together_take_no_longer_than_an_answer_may(
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    searx.delay_s = 60
+    upstream.default_reply = searching("pump")
+    limited = Timeouts(total_s=0.5)
+    async with (
+        running_house(socket_folder, log, upstream, searx=searx, search_timeout_s=60, timeouts=limited) as house,
+        asyncio.timeout(30),
+    ):
+        with pytest.raises(LegatoError) as refusal:
+            await house.ask("Which?")
+    assert refusal.value.reason is Reason.UPSTREAM_FAILED
+    assert len(upstream.requests) == 1
 
 
 async def test_client_that_leaves_during_a_search_leaves_nothing_running(house: House, searx: Searx) -> None:
