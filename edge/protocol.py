@@ -28,6 +28,8 @@ PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
 # What one read brings at most.
 READ_BYTES = 256 * 1024
 
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
 # The status, headers and body of an answer.
 Answer = tuple[int, Headers, bytes]
 RefuseAtOnce = Callable[[HttpScope], Answer | None]
@@ -57,6 +59,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._started: Cycle | None = None
         self._headers_begun = False
         self._headers_bytes = 0
+        self._parsed_url = b""
         self._unread_bytes = 0
         self._unread_due: asyncio.TimerHandle | None = None
         self._reader_due: asyncio.TimerHandle | None = None
@@ -90,7 +93,10 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_header(len(name) + len(value))
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect":
+            self.expect_100_continue = value.lower() == b"100-continue"
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._headers_begun = False
@@ -104,20 +110,22 @@ class EdgeProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, self.app))
 
     def _scope(self) -> HttpScope:
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
+        if self.url != self._parsed_url:
+            # Most connections are for one address.
+            self._parsed_url = self.url
+            self._path, self._raw_path, self._query = _parts(self.url)
         return {
             "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "asgi": _ASGI,
             "http_version": self.parser.get_http_version(),
             "server": self.server,
             "client": self.client,
             "scheme": self.scheme,
             "method": self.parser.get_method().decode("ascii"),
             "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
+            "path": self._path,
+            "raw_path": self._raw_path,
+            "query_string": self._query,
             "headers": self.headers,
             "state": {},
         }
@@ -255,6 +263,13 @@ class EdgeProtocol(HttpToolsProtocol):
     def _refuse(self, error: LegatoError) -> None:
         headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
         self.transport.write(_response(error.wire.http_status, headers, error_body(error)))
+
+
+def _parts(url: bytes) -> tuple[str, bytes, bytes]:
+    """Its path, that as it was sent, and its query."""
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
 def _response(status: int, headers: Headers, body: bytes) -> bytes:
