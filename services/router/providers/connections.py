@@ -15,6 +15,10 @@ from services.router.providers.origin import Origin
 RECEIVE_BUFFER_BYTES = 32 * 1024
 # A host with several addresses is asked at the next one when the last has not answered for so long.
 NEXT_ADDRESS_AFTER_S = 0.25
+# How long its addresses are believed, so that many who connect at once do not all ask for them.
+ADDRESSES_FOR_S = 10.0
+
+_Addresses = list[tuple[Any, Any, int, str, Any]]
 
 
 class Connections:
@@ -27,6 +31,8 @@ class Connections:
         # The one that was used last is last, and taken first: so those that are too many grow old.
         self._idle: dict[Connection, None] = {}
         self._open: set[Connection] = set()
+        self._addresses: asyncio.Task[_Addresses] | None = None
+        self._addresses_until_s = 0.0
 
     async def take(self) -> Connection:
         """One that is free, or a new one."""
@@ -41,6 +47,8 @@ class Connections:
         (await self._connect()).let_go()
 
     async def aclose(self) -> None:
+        if self._addresses is not None:
+            self._addresses.cancel()
         for connection in list(self._open):
             connection.abort()
         # So long it takes until the event loop has closed them.
@@ -79,11 +87,23 @@ class Connections:
         return Connection(self, self._deadlines)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        origin = self._origin
-        addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        if self._addresses is None or loop.time() >= self._addresses_until_s:
+            self._addresses = loop.create_task(self._look_up(loop))
+            self._addresses_until_s = loop.time() + ADDRESSES_FOR_S
+        # Others may wait for them too, so whoever leaves does not end it.
+        addresses = await asyncio.shield(self._addresses)
         return await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, socket_factory=_new_socket
         )
+
+    async def _look_up(self, loop: asyncio.AbstractEventLoop) -> _Addresses:
+        addresses: _Addresses = []
+        try:
+            addresses = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        finally:
+            if not addresses:
+                self._addresses = None
+        return addresses
 
 
 def _new_socket(address: Any) -> socket.socket:
