@@ -111,7 +111,10 @@ def test_socket_is_for_its_owner_alone(socket_folder: Path) -> None:
     [
         ({"LEGATO_KEY_PEPPERS": "1:abcd"}, "LEGATO_KEY_PEPPERS: version 1 has fewer than 32 bytes"),
         ({"LEGATO_AUTH_LISTEN": "127.0.0.1:0"}, "LEGATO_INSECURE_TCP=1"),
-        ({"LEGATO_DATABASE_URL": "mysql://x"}, "LEGATO_DATABASE_URL must be a PostgreSQL address"),
+        (
+            {"LEGATO_DATABASE_URL": "mysql://x", "LEGATO_DATABASE_REGION": "local"},
+            "LEGATO_DATABASE_URL must be a PostgreSQL address",
+        ),
     ],
 )
 def test_wrong_setting_is_named_and_ends_the_process(socket_folder: Path, settings: dict[str, str], line: str) -> None:

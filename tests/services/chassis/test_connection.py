@@ -155,6 +155,18 @@ async def test_stream_goes_on_while_both_ends_get_new_certificates(authority: Au
         await connection.close()
 
 
+async def test_service_that_comes_back_is_reached_with_the_new_certificate(authority: Authority, log: Log) -> None:
+    service = authority.certificates("auth", log)
+    async with serving(service, log) as (address, _):
+        connection = connect(address, authority.certificates("edge", log))
+        assert await verify_by(connection) == 7
+    authority.replace()
+    async with serving(service, log, listen=address):
+        request = auth_pb2.VerifyRequest(api_key="good")
+        assert (await connection.stub.Verify(request, wait_for_ready=True, timeout=10)).epoch == 7
+        await connection.close()
+
+
 async def test_both_authorities_are_believed_while_one_replaces_the_other(authority: Authority, log: Log) -> None:
     own, service = authority.certificates("edge", log), authority.certificates("auth", log)
     async with serving(service, log) as (address, _):
