@@ -1,0 +1,86 @@
+"""Copies what a service has in SQLite files into an empty PostgreSQL: accounts, keys, the ledger, notes and documents.
+
+    legato migrate                                                    # with LEGATO_DATABASE_URL: makes the tables
+    python -m deploy.sqlite_to_postgresql .legato "$LEGATO_DATABASE_URL"
+
+Both must be of one version, and nothing may run on either. docs/runbooks/scale-out.md tells the rest.
+"""
+
+import sys
+from pathlib import Path
+
+from sqlalchemy import Connection, MetaData, Table, create_engine, delete, func, insert, select, text
+
+SCHEMAS = ("auth", "metering", "router")
+ROWS_AT_ONCE = 1000
+# Which version the tables are of: each database has its own, and they must be the same.
+VERSION_TABLE = "alembic_version"
+# They hold something from the beginning, which is replaced.
+FILLED_TABLES = ("epoch",)
+
+
+class CannotCopy(Exception):
+    pass
+
+
+def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
+    """All of it or nothing. Gives how many rows each table has."""
+    source = create_engine(f"sqlite:///{file}")
+    destination = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://", 1))
+    try:
+        with source.connect() as reading, destination.begin() as writing:
+            found, wanted = MetaData(), MetaData(schema=schema)
+            found.reflect(reading)
+            wanted.reflect(writing)
+            if not wanted.tables or _version(reading, found.tables) != _version(writing, wanted.tables, f"{schema}."):
+                raise CannotCopy(f"{schema} is not of the version of {file}: run `legato migrate` on both")
+            tables = [table for table in wanted.sorted_tables if table.name != VERSION_TABLE]
+            copied = {table.name: _copy(reading, found.tables[table.name], writing, table) for table in tables}
+            _go_on_counting(writing, schema)
+            return copied
+    finally:
+        source.dispose()
+        destination.dispose()
+
+
+def _version(connection: Connection, tables: "dict[str, Table]", prefix: str = "") -> object:
+    return connection.execute(select(tables[prefix + VERSION_TABLE])).all()
+
+
+def _copy(reading: Connection, source: Table, writing: Connection, destination: Table) -> int:
+    if destination.name in FILLED_TABLES:
+        writing.execute(delete(destination))
+    elif writing.execute(select(func.count()).select_from(destination)).scalar():
+        raise CannotCopy(f"{destination.fullname} is not empty")
+    copied = 0
+    for rows in reading.execute(select(source)).yield_per(ROWS_AT_ONCE).partitions():
+        writing.execute(insert(destination), [dict(row._mapping) for row in rows])
+        copied += len(rows)
+    return copied
+
+
+def _go_on_counting(writing: Connection, schema: str) -> None:
+    """Numbers that the database gives go on after the last one that was copied."""
+    numbered = text(
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = :schema AND (is_identity = 'YES' OR column_default LIKE 'nextval%')"
+    )
+    for table, column in writing.execute(numbered, {"schema": schema}).all():
+        sequence = f"pg_get_serial_sequence('{schema}.{table}', '{column}')"
+        last = f"(SELECT max({column}) FROM {schema}.{table})"  # noqa: S608 - names from the database's own catalogue
+        writing.execute(text(f"SELECT setval({sequence}, {last}) WHERE {last} IS NOT NULL"))
+
+
+def main(folder: Path, database_url: str) -> None:
+    for schema in SCHEMAS:
+        file = folder / f"{schema}.db"
+        if file.exists():
+            for table, rows in copy_schema(file, database_url, schema).items():
+                sys.stdout.write(f"{schema}.{table}: {rows}\n")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), sys.argv[2])
+    except CannotCopy as error:
+        sys.exit(str(error))

@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+
+from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
+from services.chassis.database import Database
+from services.chassis.log import Log
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.store.price_versions import adopt_prices
+from services.metering.store.reports import read_balances
+from tests.services.metering.conftest import MIGRATIONS
+from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle
+
+
+def open_migrated(url: str) -> Database:
+    database = Database(url, "metering")
+    database.migrate(MIGRATIONS)
+    return database
+
+
+async def test_books_go_on_in_postgresql_where_they_ended_in_sqlite(
+    tmp_path: Path, postgres_url: str, log: Log
+) -> None:
+    file = tmp_path / "metering.db"
+    before = open_migrated(f"sqlite:///{file}")
+    with before.transaction(writes=True) as connection:
+        prices = adopt_prices(connection, PRICES)
+    await ask_each(Writer(before, prices, LIFE_S, log), grant(1_000), reserve(1), settle(1), reserve(2))
+    [account] = await before.read(lambda connection: read_balances(connection, [ACCOUNT]))
+    before.close()
+    after = open_migrated(postgres_url)
+    try:
+        copied = copy_schema(file, postgres_url, "metering")
+        assert copied["holds"] == 2
+        assert await after.read(lambda connection: read_balances(connection, [ACCOUNT])) == [account]
+        assert await audit(after) == []
+        # What was held goes on, and new entries get numbers of their own.
+        with after.transaction(writes=True) as connection:
+            prices = adopt_prices(connection, PRICES)
+        await ask_each(Writer(after, prices, LIFE_S, log), settle(2), grant(1_000, grant_id="grant-2"))
+        assert await audit(after) == []
+        with pytest.raises(CannotCopy, match="not empty"):
+            copy_schema(file, postgres_url, "metering")
+    finally:
+        after.close()
+
+
+def test_database_without_tables_is_named(tmp_path: Path, postgres_url: str) -> None:
+    file = tmp_path / "metering.db"
+    open_migrated(f"sqlite:///{file}").close()
+    with pytest.raises(CannotCopy, match="legato migrate"):
+        copy_schema(file, postgres_url, "metering")
