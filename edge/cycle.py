@@ -54,6 +54,7 @@ class Cycle(RequestResponseCycle):
             self.disconnected = True
             if self._tell_gone is not None:
                 self._tell_gone()
+            self._let_go()
 
     def lay_open(self) -> None:
         """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
@@ -117,8 +118,14 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("The body is not as long as announced.")
         return body
 
+    def _let_go(self) -> None:
+        """There is nothing to be told any more. What refers to itself in a circle would wait for the collector."""
+        self._tell_gone = None
+        self.scope.pop(WHEN_GONE, None)
+
     def _complete(self) -> None:
         self.response_complete = True
+        self._let_go()
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()

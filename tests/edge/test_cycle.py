@@ -1,7 +1,9 @@
 """One request and its answer, over a real socket."""
 
 import asyncio
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +20,7 @@ class App:
         self.bodies: list[bytes | None] = []
         self.received: list[bytes] = []
         self.gone = asyncio.Event()
+        self.listeners: list[weakref.ref[Listener]] = []
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.bodies.append(scope.get(BODY))
@@ -25,6 +28,10 @@ class App:
             scope[WHEN_GONE](self.gone.set)
             await self.gone.wait()
             return
+        if scope["path"] == "/listen":
+            listener = Listener(scope)
+            self.listeners.append(weakref.ref(listener))
+            scope[WHEN_GONE](listener.hear)
         if scope["path"] == "/read":
             await self._read(receive)
         headers = [(b"x-split", b"one\r\nx-two: two")] if scope["path"] == "/split" else []
@@ -39,6 +46,15 @@ class App:
             message = await receive()
             self.received.append(message["body"])
             more = message["more_body"]
+
+
+class Listener:
+    """Knows its request, as a chat does."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+
+    def hear(self) -> None: ...
 
 
 @pytest.fixture
@@ -121,3 +137,13 @@ async def test_client_that_has_asked_twice_may_leave_too(port: int, app: App) ->
     writer.transport.abort()
     async with asyncio.timeout(10):
         await app.gone.wait()
+
+
+async def test_answered_request_leaves_nothing_to_the_collector(port: int, app: App) -> None:
+    """Its objects would else live on until there are twenty thousand of them, and are then looked through together."""
+    gc.disable()
+    try:
+        await exchange(port, b"GET /listen HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert [listener() for listener in app.listeners] == [None]
+    finally:
+        gc.enable()
