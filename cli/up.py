@@ -102,7 +102,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         workers=workers,
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(data_folder.key_peppers, data),
-        grounding_key=_grounding_key(settings, data),
+        grounding_key=grounding_key_for(settings, data),
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
@@ -198,7 +198,7 @@ def _wait_for_leftovers(data: Path) -> FolderLock:
         raise CannotStart(f"processes of an earlier start on {data} do not end: end them by hand") from None
 
 
-def _grounding_key(settings: UpSettings, data: Path) -> str:
+def grounding_key_for(settings: UpSettings, data: Path) -> str:
     if settings.grounding_key or not (settings.memory or settings.attachments):
         return settings.grounding_key
     return _kept(data_folder.grounding_key, data)

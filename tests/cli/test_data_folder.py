@@ -106,6 +106,12 @@ def test_the_pepper_is_made_once_and_private(tmp_path: Path) -> None:
     assert mode(tmp_path / "key-peppers") == 0o600
 
 
+def test_the_grounding_key_is_made_once_and_private_and_is_no_pepper(tmp_path: Path) -> None:
+    first = data_folder.grounding_key(tmp_path)
+    assert data_folder.grounding_key(tmp_path) == first != data_folder.key_peppers(tmp_path)
+    assert mode(tmp_path / "grounding-key") == 0o600
+
+
 def test_peppers_of_two_folders_differ(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli.data_folder import sockets_folder
@@ -47,6 +48,14 @@ def test_only_auth_is_told_the_pepper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEGATO_KEY_PEPPERS", PEPPER)
     specs = by_name(installation())
     assert {name for name, spec in specs.items() if PEPPER in spec.environ.values()} == {"auth"}
+
+
+def test_only_the_router_is_told_the_grounding_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "1:" + "cd" * 32
+    monkeypatch.setenv("LEGATO_GROUNDING_KEY", key)
+    given = msgspec.structs.replace(installation(), grounding_key=key)
+    assert {name for name, spec in by_name(given).items() if key in spec.environ.values()} == {"router"}
+    assert not [spec for spec in by_name(installation()).values() if key in spec.environ.values()]
 
 
 def test_only_edges_get_the_public_socket_and_all_hold_the_lock() -> None:

@@ -1,4 +1,4 @@
-"""Start, keep and end the whole service; each test pays for a start of its own."""
+"""Start, keep and end the whole service; nearly each test pays for a start of its own."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli.data_folder import sockets_folder
+from cli.up import UpSettings, grounding_key_for
 from tests.cli.service import LEGATO, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
@@ -187,3 +188,11 @@ def test_a_service_that_cannot_start_is_quoted_on_one_line(data: Path) -> None:
     assert last.startswith("legato: auth did not start: LEGATO_KEY_PEPPERS")
     assert str(data / "logs" / "auth.log") in last
     assert "no pepper at all" not in said
+
+
+def test_grounding_key_is_made_only_where_something_is_to_be_kept(tmp_path: Path) -> None:
+    assert grounding_key_for(UpSettings(), tmp_path) == ""
+    assert not (tmp_path / "grounding-key").exists()
+    assert grounding_key_for(UpSettings(grounding_key="1:given", memory=True), tmp_path) == "1:given"
+    made = grounding_key_for(UpSettings(attachments=True), tmp_path)
+    assert made == (tmp_path / "grounding-key").read_text().strip()
