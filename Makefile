@@ -82,6 +82,10 @@ bench: .venv/dev ## Measure the service on this machine (nine minutes). Options:
 bench-peers: .venv/dev ## The same beside LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
+.PHONY: soak
+soak: .venv/dev ## Look for what is never given back, while half of the clients leave (half an hour). Options: make soak ARGS="--minutes 3"
+	@$(BIN)/python -m bench.soak $(ARGS)
+
 .PHONY: faults
 faults: .venv/dev ## Kill every process at every step, and compare the books (an hour). Options: make faults ARGS="--kills 5 --points edge"
 	@$(BIN)/python -m tests.faults $(ARGS)

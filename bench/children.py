@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,13 +34,17 @@ def started_provider(module_and_arguments: Sequence[str], folder: Path, name: st
         process.wait()
 
 
-def result_of(module: str, order: bytes, folder: Path, progress: Progress) -> bytes:
-    """What a module makes of an order. Both go by way of files: no key belongs into a list of processes."""
+def result_of(
+    module: str, order: bytes, folder: Path, progress: Progress, meanwhile: Callable[[], None] = lambda: None
+) -> bytes:
+    """What a module makes of an order. Both go by way of files: no key belongs into a list of processes. `meanwhile` is
+    called again and again until then."""
     order_file, result_file, output = folder / "order.json", folder / "result.json", folder / "load.log"
     order_file.write_bytes(order)
     load = _start([module, str(order_file), str(result_file)], output)
     while load.poll() is None:
         progress.show()
+        meanwhile()
         time.sleep(0.1)
     if load.returncode != 0:
         raise RuntimeError(f"The load did not come to its end:\n{output.read_text()}")

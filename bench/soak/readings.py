@@ -1,0 +1,122 @@
+"""What each process has at a moment: memory from the kernel, the rest from the kernel and from its own metrics."""
+
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.e2e.operations import lines_of
+from tests.service import PATIENCE_S, Service
+
+SUPERVISOR: Final = "supervisor"
+
+# Of the metrics: what must be as it was when nobody asks for anything.
+TOLD: Final = {
+    "tasks": "process_tasks",
+    "chats": "legato_live_streams",
+    "journal slots": "legato_journal_depth",
+    "settlements": "legato_settlements_pending",
+    "chats at models": "legato_upstream_running",
+    "operations": "legato_operations_waiting",
+}
+CONNECTIONS: Final = "connections"
+FILES: Final = "files"
+THREADS: Final = "threads"
+
+# Looked at so often, nothing must change any more.
+STILL_LOOKS: Final = 3
+LOOK_EVERY_S: Final = 0.3
+
+
+class Memory(msgspec.Struct, frozen=True):
+    # What the process has for itself alone.
+    private_mib: float
+    # And its share of what it has in common with others.
+    proportional_mib: float
+
+
+class House:
+    """The processes of a service, found once: their logs become long."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.process_ids = self._find_process_ids()
+        self._operations = {
+            name: line["listen"]
+            for name in self.process_ids
+            for line in lines_of(service, name.partition("-")[0])
+            if line["event"] == "operations.started"
+        }
+
+    def is_the_same(self) -> bool:
+        """No process has ended and was started again."""
+        return self._find_process_ids() == self.process_ids
+
+    def memory(self) -> dict[str, Memory]:
+        return {name: _memory_of(process_id) for name, process_id in self.process_ids.items()}
+
+    def possessions(self) -> dict[str, dict[str, int]]:
+        """Of each process, by name."""
+        told = {name: self._told(name) for name in self.process_ids}
+        return {name: told[name] | _opened_by(process_id) for name, process_id in self.process_ids.items()}
+
+    def possessions_at_rest(self) -> dict[str, dict[str, int]]:
+        looks = [self.possessions()]
+        give_up_at_s = time.monotonic() + PATIENCE_S
+        while len(looks) < STILL_LOOKS or any(look != looks[-1] for look in looks[-STILL_LOOKS:]):
+            if time.monotonic() > give_up_at_s:
+                raise AssertionError(f"nothing is asked for, and still there is no rest: {looks[-2]} {looks[-1]}")
+            time.sleep(LOOK_EVERY_S)
+            looks.append(self.possessions())
+        return looks[-1]
+
+    def _find_process_ids(self) -> dict[str, int]:
+        found = {name: state["pid"] for name, state in self._service.states().items()}
+        return {**found, SUPERVISOR: self._service.supervisor_id}
+
+    def _told(self, process: str) -> dict[str, int]:
+        if process not in self._operations:
+            return {}
+        with urllib.request.urlopen(f"http://{self._operations[process]}/metrics", timeout=PATIENCE_S) as response:
+            text = response.read().decode()
+        return {
+            name: sum(int(float(value)) for value in re.findall(rf"^{metric}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE))
+            for name, metric in TOLD.items()
+            if f"\n{metric}" in text
+        }
+
+
+def wait_for_rest(
+    house: House, is_enough: Callable[[Mapping[str, Mapping[str, int]]], bool]
+) -> dict[str, dict[str, int]]:
+    """Until it is enough, or for as long as anybody waits."""
+    give_up_at_s = time.monotonic() + PATIENCE_S
+    while not is_enough(found := house.possessions()) and time.monotonic() < give_up_at_s:
+        time.sleep(LOOK_EVERY_S)
+    return found
+
+
+def _memory_of(process_id: int) -> Memory:
+    kib = {
+        fields[0]: int(fields[1])
+        for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines()[1:]
+        if (fields := line.split())
+    }
+    return Memory((kib["Private_Clean:"] + kib["Private_Dirty:"]) / 1024, kib["Pss:"] / 1024)
+
+
+def _opened_by(process_id: int) -> dict[str, int]:
+    targets = []
+    for descriptor in Path(f"/proc/{process_id}/fd").iterdir():
+        try:
+            targets.append(str(descriptor.readlink()))
+        except FileNotFoundError:
+            # It was closed since.
+            continue
+    sockets = sum(target.startswith("socket:") for target in targets)
+    threads = sum(1 for _ in Path(f"/proc/{process_id}/task").iterdir())
+    return {CONNECTIONS: sockets, FILES: len(targets) - sockets, THREADS: threads}
