@@ -10,7 +10,7 @@ import grpc.aio
 from grpc_status import rpc_status
 
 from services.chassis.errors import LegatoError, internal_error, to_status
-from services.chassis.identity import may_call, not_allowed
+from services.chassis.identity import may_call, names_of, not_allowed
 from services.chassis.log import Log
 
 
@@ -59,7 +59,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def _check(self, context: Any, method: str) -> None:
         if not may_call(context, method):
-            self._log.warning("caller.not_allowed", name=method)
+            self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
             raise not_allowed()
 
     async def _abort(self, error: BaseException, context: Any) -> None:

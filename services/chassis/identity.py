@@ -86,11 +86,16 @@ def role_of(names: Iterable[str]) -> Role | None:
 
 def may_call(context: Any, method: str) -> bool:
     """Whether the caller of an RPC may ask for a method, which need not be that RPC. `context` is gRPC's."""
-    shown = context.auth_context()
-    if shown.get("transport_security_type") != [b"ssl"]:
+    if context.auth_context().get("transport_security_type") != [b"ssl"]:
         return True
-    role = role_of(name.decode("utf-8", "replace") for name in shown.get("x509_subject_alternative_name", ()))
+    role = role_of(names_of(context))
     return role is not None and method in ALLOWED[role]
+
+
+def names_of(context: Any) -> list[str]:
+    """What the caller's certificate calls it."""
+    names = context.auth_context().get("x509_subject_alternative_name", ())
+    return [name.decode("utf-8", "replace") for name in names]
 
 
 def not_allowed() -> LegatoError:

@@ -202,6 +202,16 @@ async def test_each_identity_may_call_what_is_its_own_and_nothing_else(
                 assert await ask(channel, service, method) is expected, f"{service}/{method}"
 
 
+async def test_whoever_asked_for_what_is_not_its_own_is_named(
+    authority: Authority, address: str, log: Log, log_text: Callable[[], str]
+) -> None:
+    async with open_channel(address, authority.certificates(CALLER, log).current(), "auth") as channel:
+        await ask(channel, "legato.metering.v1.CreditAdminService", "GrantCredits")
+    [line] = [line for line in log_text().splitlines() if "caller.not_allowed" in line]
+    assert '"name":"spiffe://legato/caller/reports"' in line
+    assert '"reason":"/legato.metering.v1.CreditAdminService/GrantCredits"' in line
+
+
 @pytest.mark.parametrize("name", sorted(CHATTERS))
 async def test_items_of_an_exchange_are_allowed_like_the_calls_they_stand_for(
     authority: Authority, address: str, log: Log, name: str
