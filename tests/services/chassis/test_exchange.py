@@ -26,6 +26,7 @@ from services.chassis.exchange import (
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.log import Log
 from services.chassis.server import Server
+from services.chassis.tracing import Span, Tracer, work_on
 
 Chat = Conversation[router.ChatRequest, router.ChatResponse]
 
@@ -33,7 +34,9 @@ Chat = Conversation[router.ChatRequest, router.ChatResponse]
 class Talker(router_pb2_grpc.RouterServiceServicer):
     """A router that says what the test wants, and remembers who left."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, spans: list[Span]) -> None:
+        """`spans` is given those of the calls that are traced."""
+        self.is_mute = False
         self.sent = 0
         self.left = asyncio.Event()
         self.grants: list[int] = []
@@ -44,6 +47,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             {"Chat": self.chat, "GetBalance": UnaryMethod(metering.GetBalanceRequest, self.get_balance)},
             router.ExchangeResponse,
             log,
+            Tracer(SystemClock(), spans.append),
         )
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:
@@ -80,6 +84,8 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             yield response
 
     async def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[router.ExchangeResponse]:
+        if self.is_mute:
+            await self.release.wait()
         async for response in self.exchange.serve(request_iterator, context):
             yield response
 
@@ -98,8 +104,13 @@ def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.Ch
 
 
 @pytest.fixture
-async def talker(log: Log) -> Talker:
-    return Talker(log)
+def spans() -> list[Span]:
+    return []
+
+
+@pytest.fixture
+async def talker(log: Log, spans: list[Span]) -> Talker:
+    return Talker(log, spans)
 
 
 class Serve:
@@ -370,3 +381,36 @@ async def test_ordinary_call_that_is_cancelled_ends_its_handler(
             async with asyncio.timeout(5):
                 await talker.left.wait()
         assert talker.left.is_set()
+
+
+async def test_process_that_stands_still_gets_no_calls_though_it_can_be_connected_to(
+    socket_folder: Path, serve: Serve, talker: Talker, log: Log
+) -> None:
+    talker.is_mute = True
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(5):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client.start()
+        await client.connected()
+        assert not client.usable
+        talker.release.set()
+        while not client.usable:
+            await asyncio.sleep(0.01)
+        await client.close()
+
+
+async def test_calls_of_a_trace_are_spans_of_it(client: ExchangeClient, spans: list[Span]) -> None:
+    assert await ask(client, "untraced") == "untraced"
+    parent = Tracer(SystemClock(), lambda span: None).begin("chat")
+    assert parent is not None
+    work_on(parent)
+    with contextlib.suppress(LegatoError):
+        await ask(client, "poor")
+    call = client.open("Chat", opening(pieces=1), router.ChatResponse)
+    while await call.receive() is not None:
+        pass
+    assert [(span.name, span.parent_id, span.trace_id) for span in spans] == [
+        (f"legato.router.v1.RouterService/{method}", parent.span_id, parent.trace_id)
+        for method in ("GetBalance", "Chat")
+    ]
+    assert [span.attributes.get("error.type") for span in spans] == ["CREDITS_EXHAUSTED", None]
