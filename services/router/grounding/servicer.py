@@ -92,9 +92,10 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
             if extraction is None:
                 raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
             first, body = await self._receive(requests, tell)
+            account_id = _account_id(first)
             document = await extraction.read(body, lambda done, total: tell(pb.ATTACHMENT_STAGE_READING, done, total))
             attachment = await attachments.add(
-                _account_id(first),
+                account_id,
                 first.name,
                 document,
                 lambda done, total: tell(pb.ATTACHMENT_STAGE_INDEXING, done, total),

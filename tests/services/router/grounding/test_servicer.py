@@ -1,0 +1,71 @@
+"""The owner's RPCs, beyond what the command line asks of them (tests/cli/test_memory.py, test_attachments.py)."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from protos.router.v1.grounding_pb2 import (
+    ATTACHMENT_STAGE_INDEXING,
+    ATTACHMENT_STAGE_READING,
+    ATTACHMENT_STAGE_RECEIVING,
+    AddAttachmentRequest,
+    AddAttachmentResponse,
+    AddNoteRequest,
+)
+from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from services.chassis.channel import from_rpc_error, open_channel
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from tests.cli.grounding_house import ACCOUNT, GroundingHouse, grounding_house
+
+
+@pytest.fixture
+async def house(tmp_path: Path, log: Log) -> AsyncIterator[GroundingHouse]:
+    async with grounding_house(tmp_path, log, attachment_bytes=1_000) as house:
+        yield house
+
+
+async def attach(house: GroundingHouse, *requests: AddAttachmentRequest) -> list[AddAttachmentResponse]:
+    async with open_channel(house.address) as channel:
+        try:
+            return [response async for response in GroundingAdminServiceStub(channel).AddAttachment(each(requests))]
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, "The router") from None
+
+
+def each(requests: tuple[AddAttachmentRequest, ...]) -> Iterator[AddAttachmentRequest]:
+    yield from requests
+
+
+async def test_document_is_told_of_from_the_first_byte_to_the_last_passage(house: GroundingHouse) -> None:
+    head = AddAttachmentRequest(account_id=ACCOUNT, name="a.txt", size_bytes=12, piece=b"Hello ")
+    *told, last = await attach(house, head, AddAttachmentRequest(piece=b"world!"))
+    assert [(response.progress.stage, response.progress.done, response.progress.total) for response in told] == [
+        (ATTACHMENT_STAGE_RECEIVING, 6, 12),
+        (ATTACHMENT_STAGE_RECEIVING, 12, 12),
+        (ATTACHMENT_STAGE_READING, 1, 1),
+        (ATTACHMENT_STAGE_INDEXING, 1, 1),
+    ]
+    assert (last.attachment.name, last.attachment.passages) == ("a.txt", 1)
+
+
+async def test_document_that_says_it_is_too_large_is_refused_before_it_has_come(house: GroundingHouse) -> None:
+    for head in (
+        AddAttachmentRequest(account_id=ACCOUNT, size_bytes=1_001, piece=b"x"),
+        AddAttachmentRequest(account_id=ACCOUNT, size_bytes=1, piece=b"x" * 1_001),
+    ):
+        with pytest.raises(LegatoError) as refusal:
+            await attach(house, head)
+        assert refusal.value.reason is Reason.BODY_TOO_LARGE
+
+
+async def test_document_or_note_of_nobody_is_refused(house: GroundingHouse) -> None:
+    for requests in ((), (AddAttachmentRequest(name="a.txt", size_bytes=2, piece=b"Hi"),)):
+        with pytest.raises(LegatoError) as refusal:
+            await attach(house, *requests)
+        assert refusal.value.reason is Reason.REQUEST_INVALID
+    async with open_channel(house.address) as channel:
+        with pytest.raises(grpc.RpcError):
+            await GroundingAdminServiceStub(channel).AddNote(AddNoteRequest(text="x"))
