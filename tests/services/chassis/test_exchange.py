@@ -392,11 +392,12 @@ async def test_process_that_stands_still_gets_no_calls_though_it_can_be_connecte
         client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
         client.start()
         await client.connected()
-        assert not client.usable
+        was_usable = client.usable
         talker.release.set()
         while not client.usable:
             await asyncio.sleep(0.01)
         await client.close()
+    assert not was_usable
 
 
 async def test_calls_of_a_trace_are_spans_of_it(client: ExchangeClient, spans: list[Span]) -> None:
