@@ -233,11 +233,11 @@ class Chat:
     def _tell(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
         """Whoever looks: the log, Prometheus and, if it is traced, the trace."""
         surroundings, laps, principal = self._surroundings, self._visit.laps, self._visit.principal
-        first_piece_s = None
-        if self._first_piece_at_s is not None:
-            laps.end(surroundings.metrics.relay)
-            first_piece_s = self._first_piece_at_s - laps.began_s
-        took_s = surroundings.clock.elapsed_s() - laps.began_s
+        if self._first_piece_at_s is None:
+            first_piece_s, ended_at_s = None, surroundings.clock.elapsed_s()
+        else:
+            first_piece_s, ended_at_s = self._first_piece_at_s - laps.began_s, laps.end(surroundings.metrics.relay)
+        took_s = ended_at_s - laps.began_s
         surroundings.metrics.ended(self._class_id, end, took_s, first_piece_s, counted)
         surroundings.log.info(
             "chat.ended",
