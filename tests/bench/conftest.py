@@ -7,13 +7,14 @@ import pytest
 
 from bench.cancellation import SETTINGS
 from bench.progress import Progress
+from tests.e2e.operations import LISTENING
 from tests.service import ROUTES, Addressed, Service, UpstreamThread
 from tests.upstream import Upstream
 
 
 @pytest.fixture(scope="session")
 def shared_service() -> Iterator[tuple[Service, Upstream]]:
-    with UpstreamThread() as upstream, Service(upstream, SETTINGS) as service:
+    with UpstreamThread() as upstream, Service(upstream, {**SETTINGS, **LISTENING}) as service:
         yield service, upstream
 
 
