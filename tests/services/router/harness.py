@@ -18,6 +18,7 @@ from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
 from services.chassis.metrics import Registry
 from services.chassis.server import Server
+from services.chassis.tracing import Tracer
 from services.router.completion import Completions
 from services.router.lines import Lines
 from services.router.metrics import show_chats, show_stations
@@ -110,6 +111,9 @@ async def running_router(
     timeouts: Timeouts | None = None,
     registry: Registry | None = None,
     grounding: "Grounding | None" = None,
+    tracer: Tracer | None = None,
+    *,
+    tells_traces: bool = False,
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
     routes = Routes(
@@ -118,11 +122,11 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
-    completions = Completions(stations, Targets(stations), clock, log, grounding)
+    completions = Completions(stations, Targets(stations, tells_traces=tells_traces), clock, log, grounding)
     if registry is not None:
         show_stations(stations, registry)
         show_chats(completions, registry)
-    servicer = RouterServicer(completions, log)
+    servicer = RouterServicer(completions, log, tracer)
     server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()
     try:

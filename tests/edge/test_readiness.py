@@ -1,0 +1,14 @@
+from edge.readiness import Readiness
+from edge.services import Services
+from services.chassis.log import Log
+from tests.fakes import FakeClock
+
+
+def test_all_that_keeps_an_edge_from_serving_is_named(clock: FakeClock, log: Log) -> None:
+    readiness = Readiness(Services("", "", "", clock, log, None))
+    assert readiness.missing() == ["starting", "auth", "router", "metering"]
+    readiness.is_complete = True
+    assert readiness.missing() == ["auth", "router", "metering"]
+    readiness.is_leaving = True
+    assert readiness.missing() == ["leaving", "auth", "router", "metering"]
+    assert readiness.usable_replicas() == {"auth": 0, "router": 0, "metering": 0}
