@@ -17,7 +17,7 @@ from services.router.providers.sse import EventReader, EventTooLong
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 LARGEST_FAILURE_BYTES = 16 * 1024
 # Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
-MOST_EVENTS_A_PIECE = 32
+MOST_EVENTS_A_PIECE = 128
 # How long to wait for the usage that follows the answer, and for the end of the response after that.
 AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
