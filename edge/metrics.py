@@ -137,7 +137,7 @@ def show_edge(
         registry,
         "legato_replicas_usable",
         "Processes of each service that would be asked now.",
-        ["service"],
+        ["peer"],
         lambda: [([service], usable) for service, usable in readiness.usable_replicas().items()],
     )
     gauge(registry, "legato_live_streams", "Chats that are under way, streamed or not.", lambda: saturation.running)

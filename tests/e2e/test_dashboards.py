@@ -30,9 +30,10 @@ from tests.upstream import Upstream
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "observability"
 
-# What Prometheus knows by itself.
+# What Prometheus knows by itself. On Kubernetes it gives each line more labels, in place of ours of the same name.
 OWN_METRICS = {"up": set[str]()}
 OWN_LABELS = {"job", "instance"}
+OWN_LABELS_ON_KUBERNETES = {"container", "endpoint", "namespace", "node", "pod", "prometheus", "service"}
 
 _MATCHERS = re.compile(r"\{([^}]*)\}")
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
@@ -133,6 +134,11 @@ def test_everything_of_ours_that_is_told_is_looked_at(told: dict[str, set[str]])
         if name.startswith(("legato_", "gen_ai_", "auth_")) and not name.endswith("_created")
     }
     assert ours - families == set()
+
+
+def test_no_label_of_ours_is_taken_by_prometheus(told: dict[str, set[str]]) -> None:
+    taken = OWN_LABELS | OWN_LABELS_ON_KUBERNETES
+    assert {name: labels & taken for name, labels in told.items() if labels & taken} == {}
 
 
 def test_reasons_that_alerts_go_by_exist() -> None:

@@ -173,7 +173,7 @@ def test_edge_is_ready_only_while_every_service_answers(service: Service) -> Non
         page = wait_until(lambda: (page := look_at(service, "edge", "/readyz")).status == 503 and page)
         assert page
         assert page.text == "not ready: metering\n"
-        assert value_of(service, "edge", "legato_replicas_usable", service="metering") == 0
+        assert value_of(service, "edge", "legato_replicas_usable", peer="metering") == 0
     finally:
         service.signal("metering", signal.SIGCONT)
     wait_until(lambda: look_at(service, "edge", "/readyz").status == 200)
