@@ -38,7 +38,7 @@ class Clients:
         self.running: set[Chat] = set()
         # Of requests that are not chats.
         self.statuses: Counter[str] = Counter()
-        self._ready = list(EDGES)
+        self._ready: list[str] = []
         self._turns = itertools.count()
         self._is_over = False
 
@@ -48,6 +48,7 @@ class Clients:
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=CLIENT_PATIENCE_S),
         )
+        await self._look_at_edges()
         self._watching = asyncio.create_task(self._watch_edges())
         self._tasks = [asyncio.create_task(self._ask_on(number)) for number in range(self._count)]
         return self
@@ -71,9 +72,12 @@ class Clients:
 
     async def _watch_edges(self) -> None:
         while True:
-            serving = [edge for edge in EDGES if await self._house.is_serving(edge)]
-            self._ready = serving or self._ready
             await asyncio.sleep(POLL_S)
+            await self._look_at_edges()
+
+    async def _look_at_edges(self) -> None:
+        serving = [edge for edge in EDGES if await self._house.is_serving(edge)]
+        self._ready = serving or self._ready
 
     def _next_edge(self) -> str:
         return self._ready[next(self._turns) % len(self._ready)]
