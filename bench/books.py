@@ -22,23 +22,28 @@ class Books:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._account_id = service.new_account(CREDITS)
-        self._granted_nanos = service.settled_balance_nanos(self._account_id)
+        self.account_id = service.new_account(CREDITS)
+        self._granted_nanos = service.settled_balance_nanos(self.account_id)
         self._used = Usage()
-        self.api_key = service.new_key(self._account_id)
+        self.api_key = service.new_key(self.account_id)
 
     def add(self, outcome: Outcome) -> None:
+        self.add_usage(outcome.prompt_tokens, outcome.completion_tokens)
+
+    def add_usage(self, prompt_tokens: int, completion_tokens: int) -> None:
         self._used = Usage(
-            prompt_tokens=self._used.prompt_tokens + outcome.prompt_tokens,
-            completion_tokens=self._used.completion_tokens + outcome.completion_tokens,
+            prompt_tokens=self._used.prompt_tokens + prompt_tokens,
+            completion_tokens=self._used.completion_tokens + completion_tokens,
         )
 
     def check(self) -> None:
+        self.check_charges()
+        if violations := self._service.audit():
+            raise BooksWrong(f"The audit objects: {violations}")
+
+    def check_charges(self) -> None:
         # A token of this class costs whole nanos, so what all chats cost is what all their tokens cost.
         price_nanos = read_prices(PRICES)[CLASS].cost_nanos(self._used)
-        charged_nanos = self._granted_nanos - self._service.settled_balance_nanos(self._account_id)
-        violations = self._service.audit()
-        if charged_nanos != price_nanos or violations:
-            raise BooksWrong(
-                f"The answers were worth {price_nanos} nanos, and {charged_nanos} were charged; audit: {violations}"
-            )
+        charged_nanos = self._granted_nanos - self._service.settled_balance_nanos(self.account_id)
+        if charged_nanos != price_nanos:
+            raise BooksWrong(f"The answers were worth {price_nanos} nanos, and {charged_nanos} were charged.")

@@ -1,0 +1,56 @@
+"""`python -m bench.scale`: how cost and memory behave where there is more of everything."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from bench.books import BooksWrong
+from bench.chats import AnswersWrong
+from bench.compiled import CompilerMissing
+from bench.figures import present
+from bench.progress import Progress
+from bench.report import Row
+from bench.scale import flatness
+
+SECONDS: Final = 3.0
+
+
+class Section(NamedTuple):
+    steps: int
+    measure: Callable[[Progress, float], Iterator[Row]]
+    verdict: Callable[[list[Row]], str]
+
+
+SECTIONS: Final = {
+    "flatness": Section(flatness.steps(), flatness.measure, flatness.verdict),
+}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seconds", default=SECONDS, show_default=True, help="How long each case is measured each time.")
+@click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="Measure this section; repeat for more.")
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
+)
+def scale(seconds: float, only: tuple[str, ...], json_file: Path | None) -> None:
+    """More processes, more streams, longer streams, and more accounts, keys and bookings."""
+    sections = [SECTIONS[name] for name in only or SECTIONS]
+    progress = Progress(sys.stderr, steps=sum(section.steps for section in sections))
+    rows, said = [], []
+    try:
+        for section in sections:
+            of_section = list(section.measure(progress, seconds))
+            rows += of_section
+            said.append(section.verdict(of_section))
+    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+        raise click.ClickException(str(wrong)) from None
+    finally:
+        progress.clear()
+    present(rows, said, json_file)
+
+
+if __name__ == "__main__":
+    scale()

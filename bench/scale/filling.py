@@ -1,0 +1,152 @@
+"""Accounts, keys and a past, by the million, straight into the databases: as if all of it had been asked for.
+
+Everything that the audit compares is made of the holds, by the database itself. The service must not be running.
+"""
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.books import CLASS, PRICES
+from services.chassis.database import Database, open_database
+from services.metering.prices import read_prices
+from services.metering.records import HOUR_US, Usage
+
+USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
+GRANT_NANOS: Final = 10**12
+# Some hour of the past.
+HOUR: Final = 490_000 * HOUR_US
+# Whose names begin so was made here.
+ACCOUNT: Final = "acct_filled"
+
+
+class Size(NamedTuple):
+    name: str
+    accounts: int
+    keys: int
+    # A grant for each account; what is beyond are chats.
+    ledger_rows: int
+
+    @property
+    def chats(self) -> int:
+        return max(0, self.ledger_rows - self.accounts)
+
+
+FEW: Final = Size("few", accounts=10, keys=10, ledger_rows=10)
+MANY: Final = Size("many", accounts=100_000, keys=1_000_000, ledger_rows=2_000_000)
+
+
+class _Dialect(NamedTuple):
+    # The numbers from 1 on, as `n`.
+    numbers: str
+    # As requests are named: by the time they came, so the next one comes after all of them.
+    request_id: str
+    # Evenly spread, as the names of keys are, and as many bits as a digest has.
+    random_id: str
+    random_bytes: str
+    # So that the planner knows what is there, and all of it is on disk.
+    afterwards: tuple[str, ...]
+
+
+_SQLITE: Final = _Dialect(
+    numbers="(WITH RECURSIVE counting(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counting WHERE n < {most})"
+    " SELECT n FROM counting) AS numbers",
+    request_id="printf('%032d', n)",
+    random_id="lower(hex(randomblob(8)))",
+    random_bytes="randomblob(32)",
+    afterwards=("PRAGMA wal_checkpoint(TRUNCATE)",),
+)
+_POSTGRESQL: Final = _Dialect(
+    numbers="generate_series(1, {most}) AS numbers(n)",
+    request_id="lpad(n::text, 32, '0')",
+    random_id="substr(md5(random()::text), 1, 16)",
+    random_bytes="sha256(random()::text::bytea)",
+    afterwards=("VACUUM ANALYZE", "CHECKPOINT"),
+)
+
+
+def fill(size: Size, data: Path, database_url: str) -> None:
+    dialect = _POSTGRESQL if database_url else _SQLITE
+    for service, statements in (("auth", _auth(size, dialect)), ("metering", _metering(size, dialect))):
+        database = open_database(service, database_url, data)
+        try:
+            _run(database, statements, dialect)
+        finally:
+            database.close()
+
+
+def _run(database: Database, statements: list[str], dialect: _Dialect) -> None:
+    with database.engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        if database.is_sqlite:
+            # Large trees are written in any order: with less, every row would be a walk to the disk.
+            driver.execute("PRAGMA cache_size = -500000")
+            driver.execute("BEGIN IMMEDIATE")
+        for statement in statements:
+            driver.execute(statement)
+        driver.commit()
+        if not database.is_sqlite:
+            driver.autocommit = True
+        for statement in dialect.afterwards:
+            driver.execute(statement)
+
+
+def _auth(size: Size, dialect: _Dialect) -> list[str]:
+    accounts = f"""
+        INSERT INTO accounts (account_id, name, created_at_us, preferred_class)
+        SELECT '{ACCOUNT}' || n, 'filled', n, '{CLASS}' FROM {dialect.numbers.format(most=size.accounts)}
+    """
+    keys = f"""
+        INSERT INTO api_keys (key_id, account_id, name, scopes, digest, pepper_version, created_at_us)
+        SELECT 'key_' || {dialect.random_id}, '{ACCOUNT}' || (1 + n % {size.accounts}), 'filled', '',
+            {dialect.random_bytes}, 1, n
+        FROM {dialect.numbers.format(most=size.keys)}
+    """
+    return [accounts, keys]
+
+
+def _metering(size: Size, dialect: _Dialect) -> list[str]:
+    grants = f"""
+        INSERT INTO ledger (kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos,
+            external_nanos, key_id, class_id, price_version, hour_us, requests, prompt_tokens, cached_tokens,
+            completion_tokens)
+        SELECT 'grant', 'filled' || n, '{ACCOUNT}' || n, {GRANT_NANOS}, {HOUR}, 0, 0,
+            -{GRANT_NANOS}, '', '', 0, 0, 0, 0, 0,
+            0
+        FROM {dialect.numbers.format(most=size.accounts)}
+    """
+    balances = f"""
+        INSERT INTO accounts (account_id, balance_nanos, held_nanos)
+        SELECT account_id, sum(customer_nanos), 0 FROM ledger WHERE account_id LIKE '{ACCOUNT}%' GROUP BY account_id
+    """
+    return [grants, *(_chats(size, dialect) if size.chats else ()), balances]
+
+
+def _chats(size: Size, dialect: _Dialect) -> list[str]:
+    cost_nanos = read_prices(PRICES)[CLASS].cost_nanos(USAGE)
+    holds = f"""
+        INSERT INTO holds (request_id, account_id, key_id,
+            class_id, state, amount_nanos, price_version, prompt_tokens, cached_tokens, completion_tokens,
+            charged_nanos, loss_nanos, loss_bound_nanos, basis, "end", counted_hour_us, reserved_at_us, resolved_at_us)
+        SELECT {dialect.request_id}, '{ACCOUNT}' || (1 + n % {size.accounts}), 'key_filled' || (1 + n % {size.keys}),
+            '{CLASS}', 'settled', 0, 1, {USAGE.prompt_tokens}, 0, {USAGE.completion_tokens},
+            {cost_nanos}, 0, 0, 'provider', 'complete', {HOUR}, {HOUR}, {HOUR}
+        FROM {dialect.numbers.format(most=size.chats)}
+    """
+    charges = f"""
+        INSERT INTO ledger (kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos,
+            external_nanos, key_id, class_id, price_version, hour_us, requests, prompt_tokens, cached_tokens,
+            completion_tokens, basis, "end")
+        SELECT 'charge', request_id, account_id, -charged_nanos, resolved_at_us, charged_nanos, 0,
+            0, key_id, class_id, price_version, counted_hour_us, 1, prompt_tokens, cached_tokens,
+            completion_tokens, basis, "end"
+        FROM holds WHERE account_id LIKE '{ACCOUNT}%'
+    """
+    counters = f"""
+        INSERT INTO usage_hours (account_id, hour_us, key_id, class_id, requests, prompt_tokens, cached_tokens,
+            completion_tokens, cost_nanos, loss_nanos)
+        SELECT account_id, hour_us, key_id, class_id, sum(requests), sum(prompt_tokens), sum(cached_tokens),
+            sum(completion_tokens), -sum(customer_nanos), sum(loss_nanos)
+        FROM ledger WHERE kind = 'charge' AND account_id LIKE '{ACCOUNT}%'
+        GROUP BY account_id, hour_us, key_id, class_id
+    """
+    return [holds, charges, counters]

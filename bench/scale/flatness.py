@@ -1,0 +1,214 @@
+"""Whether a chat costs the same among few accounts, keys and bookings as among very many: in turns, in one go."""
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bench.beside_relay import MANY as CASE
+from bench.books import Books
+from bench.chats import AnswersWrong, Upstream, encode_request, started_upstream
+from bench.connections import Connections
+from bench.processors import Spent, Watch
+from bench.progress import Progress
+from bench.report import Row
+from bench.runs import SETTLE_S, run, warm_up
+from bench.scale.filling import FEW, MANY, Size, fill
+from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, SETTINGS, SUPERVISOR, Target, legato_target
+from tests.postgres import Postgres
+from tests.service import Service
+
+SAME_KEY: Final = "the same key"
+NEW_KEYS: Final = "a new key each"
+PROMISED_MOST: Final = 1.15
+ROUNDS: Final = 5
+NEW_KEYS_A_ROUND: Final = 200
+STORES: Final = (ON_SQLITE, ON_POSTGRESQL)
+SIZES: Final = (FEW, MANY)
+
+
+class House(NamedTuple):
+    """One service with its databases filled, and an account for each round."""
+
+    size: Size
+    target: Target
+    service: Service
+    books: list[Books]
+    new_keys: list[list[str]]
+    fill_s: float
+
+
+class Cost(NamedTuple):
+    """Of a chat."""
+
+    ours_ms: float
+    database_ms: float
+    others_share: float
+
+
+def steps(rounds: int = ROUNDS, stores: Sequence[str] = STORES) -> int:
+    return len(stores) * (len(SIZES) + 2 * rounds * len(SIZES) + len(SIZES))
+
+
+def measure(
+    progress: Progress,
+    seconds: float,
+    rounds: int = ROUNDS,
+    stores: Sequence[str] = STORES,
+    sizes: Sequence[Size] = SIZES,
+    new_keys_a_round: int = NEW_KEYS_A_ROUND,
+) -> Iterator[Row]:
+    for store in stores:
+        with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name, ExitStack() as opened:
+            folder = Path(name)
+            upstream = opened.enter_context(started_upstream(folder))
+            houses = [
+                opened.enter_context(_filled(store, size, upstream, folder, progress, rounds, new_keys_a_round))
+                for size in sizes
+            ]
+            costs: dict[tuple[str, str], list[Cost]] = {}
+            for number in range(rounds):
+                # Each is the first as often as the other: what is warm then helps both.
+                for house in houses if number % 2 else houses[::-1]:
+                    progress.step(f"{store}, {house.size.name}: {SAME_KEY}", seconds + SETTLE_S)
+                    target = house.target._replace(api_key=house.books[number].api_key, books=house.books[number])
+                    seen = run(target, CASE, upstream, folder, progress, seconds)
+                    spent = Spent(seen.cpu_s, seen.others_share)
+                    costs.setdefault((SAME_KEY, house.size.name), []).append(_cost(spent, seen.outcome.answered))
+                    progress.step(f"{store}, {house.size.name}: {NEW_KEYS}", new_keys_a_round / 100)
+                    costs.setdefault((NEW_KEYS, house.size.name), []).append(_ask_with_new_keys(house, number))
+            audits_s = [_audit_s(house, progress) for house in houses]
+        for case in (SAME_KEY, NEW_KEYS):
+            yield from _rows(case, store, [costs[case, size.name] for size in sizes], sizes)
+        for house, audit_s in zip(houses, audits_s, strict=True):
+            figures: dict[str, float | None] = {
+                "accounts": house.size.accounts,
+                "keys": house.size.keys,
+                "ledger rows": house.size.ledger_rows,
+                "to fill s": house.fill_s,
+                "first answer s": house.target.first_answer_s,
+                "audit s": audit_s,
+            }
+            yield Row("databases", f"{store}, {house.size.name}", figures, 0.0)
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    worst = max((row.figures["of few"] or 0.0 for row in rows if "of few" in row.figures), default=0.0)
+    kept = "kept" if worst <= PROMISED_MOST else "BROKEN"
+    return f"Among very many a chat costs up to {worst:.2f} times as much; promised are {PROMISED_MOST:g}: {kept}."
+
+
+@contextmanager
+def _filled(
+    store: str, size: Size, upstream: Upstream, folder: Path, progress: Progress, rounds: int, new_keys: int
+) -> Iterator[House]:
+    progress.step(f"{store}: filling in {size.ledger_rows:,} bookings", size.ledger_rows / 50_000)
+    with ExitStack() as opened:
+        # What the auditor takes is no matter of a chat; it is timed by itself.
+        settings = {**SETTINGS, "LEGATO_AUDIT_INTERVAL_S": "0"}
+        database: dict[str, int] = {}
+        if store == ON_POSTGRESQL:
+            postgres = Postgres(durable=True)
+            postgres.start()
+            opened.callback(postgres.stop)
+            settings["LEGATO_DATABASE_URL"] = postgres.create_database()
+            database[DATABASE] = postgres.process_id
+        service = opened.enter_context(Service(upstream, settings))
+        # The first start makes the tables.
+        books = [Books(service) for _ in range(rounds)]
+        service.stop()
+        began_at_s = time.monotonic()
+        fill(size, service.data, settings.get("LEGATO_DATABASE_URL", ""))
+        fill_s, began_at_s = time.monotonic() - began_at_s, time.monotonic()
+        service.start()
+        target = legato_target(f"{store}, {size.name}", service, books[0])
+        target = target._replace(processes={**target.processes, **database})
+        target.put_load(CASE, folder, progress, chats=1)
+        target = target._replace(first_answer_s=time.monotonic() - began_at_s)
+        warm_up(target, folder, progress)
+        keys = [[service.new_key(book.account_id) for _ in range(new_keys)] for book in books]
+        yield House(size, target, service, books, keys, fill_s)
+
+
+def _ask_with_new_keys(house: House, number: int) -> Cost:
+    """Each is asked about at auth, where it is found among all others."""
+    keys = house.new_keys[number]
+    target = house.target
+    requests = [encode_request(CASE, key, target.model, target.path, target.headers) for key in keys]
+    watch = Watch(target.processes, family=os.getpid())
+    answers = asyncio.run(_ask_all(target.port, requests))
+    time.sleep(SETTLE_S)
+    spent = watch.spent()
+    for answer in answers:
+        house.books[number].add_usage(*_tokens(answer))
+    return _cost(spent, len(keys))
+
+
+async def _ask_all(port: int, requests: Sequence[bytes]) -> list[bytes]:
+    """Eight at once."""
+    connections = Connections("127.0.0.1", port)
+    waiting = list(requests)
+    answers: list[bytes] = []
+
+    async def ask() -> None:
+        while waiting:
+            answers.append((await connections.ask(waiting.pop())).received)
+
+    await asyncio.gather(*(ask() for _ in range(8)))
+    connections.close()
+    return answers
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Body(msgspec.Struct):
+    usage: _Usage
+
+
+def _tokens(answer: bytes) -> tuple[int, int]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise AnswersWrong(f"{NEW_KEYS}: {answer[-300:]!r}")
+    usage = msgspec.json.decode(body, type=_Body).usage
+    return usage.prompt_tokens, usage.completion_tokens
+
+
+def _cost(spent: Spent, chats: int) -> Cost:
+    ours_s = sum(cpu_s for process, cpu_s in spent.cpu_s.items() if process not in (DATABASE, SUPERVISOR))
+    return Cost(1000 * ours_s / chats, 1000 * spent.cpu_s.get(DATABASE, 0.0) / chats, spent.others_share)
+
+
+def _audit_s(house: House, progress: Progress) -> float:
+    """With what all accounts were charged, to the last nano."""
+    progress.step(f"auditing {house.target.name}", house.size.ledger_rows / 50_000)
+    for books in house.books[1:]:
+        books.check_charges()
+    began_at_s = time.monotonic()
+    house.books[0].check()
+    return time.monotonic() - began_at_s
+
+
+def _rows(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Sequence[Size]) -> Iterator[Row]:
+    first_ms = median(cost.ours_ms for cost in by_size[0])
+    first_database_ms = median(cost.database_ms for cost in by_size[0])
+    for size, costs in zip(sizes, by_size, strict=True):
+        ours_ms, database_ms = median(cost.ours_ms for cost in costs), median(cost.database_ms for cost in costs)
+        figures: dict[str, float | None] = {
+            "CPU ms a chat": ours_ms,
+            "of few": ours_ms / first_ms,
+            "least ms": min(cost.ours_ms for cost in costs),
+            "most ms": max(cost.ours_ms for cost in costs),
+            "database ms": database_ms or None,
+            "database's of few": database_ms / first_database_ms if first_database_ms else None,
+        }
+        yield Row(f"flat: {case}", f"{store}, {size.name}", figures, median(cost.others_share for cost in costs))
