@@ -65,7 +65,7 @@ class ExchangeClient:
 
     @property
     def usable(self) -> bool:
-        """Whether new calls may be opened. A process that stands still can be connected to, so it has to have spoken."""
+        """Whether new calls may be opened. A process that stands still can be connected to, so it must have spoken."""
         return self._outbox is not None and self._has_spoken and not self._going_away
 
     @property
