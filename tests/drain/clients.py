@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import time
 from collections import Counter
 from contextlib import suppress
@@ -117,7 +118,8 @@ class Clients:
 
 def flaw_of(status: int, text: str, words: int, *, stream: bool) -> str:
     if status != 200:
-        return str(status)
+        # Our own words: they tell which service was missed.
+        return f"{status} {json.loads(text)['error']['message']}"
     if text.count(WORD) != words:
         return "not whole"
     if stream and not text.endswith("data: [DONE]\n\n"):

@@ -33,7 +33,7 @@ async def test_nobody_notices_when_processes_are_restarted(postgres_url: str, va
         (200, '{"content":"rain rain "}', False, ""),
         (200, f"rain {DONE}", True, "not whole"),
         (200, 'rain rain data: {"error":{}}\n\n', True, "no [DONE]"),
-        (503, '{"error":{}}', True, "503"),
+        (503, '{"error":{"message":"Later."}}', True, "503 Later."),
     ],
 )
 def test_only_a_whole_answer_is_good(status: int, text: str, stream: bool, flaw: str) -> None:
