@@ -82,6 +82,10 @@ bench: .venv/dev ## Measure the service on this machine (nine minutes). Options:
 bench-peers: .venv/dev ## The same beside LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: .venv/dev ## The same with more processes, streams, accounts, keys and bookings (fifteen minutes)
+	@$(BIN)/python -m bench.scale $(ARGS)
+
 .PHONY: soak
 soak: .venv/dev ## Look for what is never given back, while half of the clients leave (half an hour). Options: make soak ARGS="--minutes 3"
 	@$(BIN)/python -m bench.soak $(ARGS)

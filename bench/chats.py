@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -123,9 +123,17 @@ def encode_request(case: Case, api_key: str, model: str, path: str, headers: Map
 
 
 def put_load(
-    case: Case, port: int, request: bytes, folder: Path, progress: Progress, *, seconds: float, chats: int = 0
+    case: Case,
+    port: int,
+    request: bytes,
+    folder: Path,
+    progress: Progress,
+    *,
+    seconds: float,
+    chats: int = 0,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """For so long, or until so many chats were asked for."""
+    """For so long, or until so many chats were asked for. `meanwhile` is called again and again until then."""
     request_file, output = folder / "request", folder / "load.json"
     # The request has a key in it.
     request_file.touch(mode=0o600)
@@ -145,6 +153,7 @@ def put_load(
     load = start_child([program("load"), *arguments], output, last_signal=signal.SIGKILL, environ=dict(os.environ))
     while load.poll() is None:
         progress.show()
+        meanwhile()
         time.sleep(0.05)
     if load.returncode != 0:
         raise RuntimeError(f"The load did not come to its end:\n{output.read_text()}")

@@ -122,8 +122,10 @@ class Service:
         *,
         workers: int = 1,
         routes: str = ROUTES,
+        legato: Sequence[str] | None = None,
     ) -> None:
-        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has."""
+        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has;
+        `legato` is a command to use in place of the usual one."""
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
@@ -135,7 +137,8 @@ class Service:
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
-        self._legato = ["/usr/bin/env", *foreign, *(f"{name}={value}" for name, value in settings.items()), str(LEGATO)]
+        assigned = [f"{name}={value}" for name, value in settings.items()]
+        self._legato = ["/usr/bin/env", *foreign, *assigned, *(legato or [str(LEGATO)])]
         self._workers = workers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None

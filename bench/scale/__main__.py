@@ -13,7 +13,7 @@ from bench.compiled import CompilerMissing
 from bench.figures import present
 from bench.progress import Progress
 from bench.report import Row
-from bench.scale import flatness
+from bench.scale import chunks, flatness, streams, workers
 
 SECONDS: Final = 3.0
 
@@ -25,6 +25,9 @@ class Section(NamedTuple):
 
 
 SECTIONS: Final = {
+    "workers": Section(workers.steps(), workers.measure, workers.verdict),
+    "streams": Section(streams.steps(), streams.measure, streams.verdict),
+    "chunks": Section(chunks.steps(), chunks.measure, chunks.verdict),
     "flatness": Section(flatness.steps(), flatness.measure, flatness.verdict),
 }
 

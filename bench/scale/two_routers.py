@@ -1,0 +1,32 @@
+"""`legato up` with two routers, among which the edges divide their chats: otherwise the same processes."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+from unittest.mock import patch
+
+from cli import up
+from cli.data_folder import socket_of
+from cli.health import Health
+from cli.main import main
+from cli.processes import Installation, process_groups
+from cli.supervisor import ProcessSpec
+
+SECOND: Final = "router-2"
+
+
+def groups_with_second(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
+    *services, [router], edges = process_groups(installation)
+    socket = socket_of(SECOND, installation.data)
+    listen = {"LEGATO_ROUTER_LISTEN": f"unix:{socket}"}
+    second = dataclasses.replace(
+        router, name=SECOND, environ={**router.environ, **listen}, health=Health("grpc", str(socket))
+    )
+    both = {"LEGATO_ROUTER_ADDRESS": f"{router.environ['LEGATO_ROUTER_LISTEN']},unix:{socket}"}
+    told = [dataclasses.replace(edge, environ={**edge.environ, **both}) for edge in edges]
+    return [*services, [router, second], told]
+
+
+if __name__ == "__main__":
+    with patch.object(up, "process_groups", groups_with_second):
+        main()

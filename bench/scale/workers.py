@@ -1,0 +1,94 @@
+"""What a chat costs with more edges and with two routers: in turns, in one go, all on the same processors."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from bench.beside_relay import BURST, MANY
+from bench.books import CLASS, Books
+from bench.chats import Case, Upstream, started_upstream
+from bench.children import ROOT
+from bench.progress import Progress
+from bench.report import Row
+from bench.runs import SETTLE_S, Run, run, warm_up
+from bench.targets import OURS, SETTINGS, Target
+from tests.service import Service
+
+CASES: Final = (MANY, BURST)
+ROUNDS: Final = 3
+
+
+class Crew(NamedTuple):
+    edges: int
+    routers: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.edges} edge{'s' * (self.edges > 1)}, {self.routers} router{'s' * (self.routers > 1)}"
+
+
+CREWS: Final = tuple(Crew(edges, routers) for routers, edges in product((1, 2), (1, 2, 4)))
+
+
+def steps(rounds: int = ROUNDS, crews: Sequence[Crew] = CREWS) -> int:
+    return len(crews) * (1 + rounds * len(CASES))
+
+
+def measure(progress: Progress, seconds: float, rounds: int = ROUNDS, crews: Sequence[Crew] = CREWS) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name, ExitStack() as opened:
+        folder = Path(name)
+        upstream = opened.enter_context(started_upstream(folder))
+        targets = {}
+        for crew in crews:
+            progress.step(f"starting {crew.name}", expected_s=5)
+            targets[crew] = opened.enter_context(_started(crew, upstream))
+            warm_up(targets[crew], folder, progress)
+        runs: dict[tuple[Case, Crew], list[Run]] = {key: [] for key in product(CASES, crews)}
+        for _ in range(rounds):
+            for (case, crew), of_crew in runs.items():
+                progress.step(f"{case.name}: {crew.name}", seconds + SETTLE_S)
+                of_crew.append(run(targets[crew], case, upstream, folder, progress, seconds))
+        for target in targets.values():
+            assert target.books is not None
+            target.books.check()
+    for (case, crew), of_crew in runs.items():
+        yield _row(case, crew, of_crew, runs[case, crews[0]])
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    most = max(row.figures["of the first's"] or 0.0 for row in rows)
+    return f"With more edges and routers a chat or a chunk costs up to {most:.2f} times as much as with one of each."
+
+
+@contextmanager
+def _started(crew: Crew, upstream: Upstream) -> Iterator[Target]:
+    legato = [sys.executable, "-m", "bench.scale.two_routers"] if crew.routers > 1 else None
+    with Service(upstream, {**SETTINGS, "PYTHONPATH": str(ROOT)}, workers=crew.edges, legato=legato) as service:
+        books = Books(service)
+        processes = {name: state["pid"] for name, state in service.states().items()}
+        yield Target(crew.name, service.address[1], processes, books.api_key, CLASS, books=books)
+
+
+def _row(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run]) -> Row:
+    cost, first_cost = (median(one.whole_cost() or 0.0 for one in several) for several in (runs, of_first))
+    speeds = [one.outcome.chunks_per_s if case.chunks else one.outcome.chats_per_s for one in runs]
+    first_ms = [times.p99 for one in runs if (times := one.outcome.first_ms or one.outcome.whole_ms)]
+    figures: dict[str, float | None] = {
+        "CPU µs a chunk" if case.chunks else "CPU ms a chat": cost,
+        "of the first's": cost / first_cost,
+        **{kind: median(_cost_of_kind(one, kind) for one in runs) for kind in OURS},
+        "chunks/s" if case.chunks else "chats/s": median(speeds),
+        "first token p99 ms" if case.chunks else "p99 ms": median(first_ms),
+        "refused": float(sum(one.outcome.refused for one in runs)),
+    }
+    return Row(case.name, crew.name, figures, median(one.others_share for one in runs))
+
+
+def _cost_of_kind(one: Run, kind: str) -> float:
+    """Of all processes of the kind together."""
+    return one.cost([name for name in one.cpu_s if name.partition("-")[0] == kind]) or 0.0
