@@ -68,7 +68,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         """Ask every edge to go elsewhere, then wait until nothing of theirs is under way. Callers who cannot be asked
         may come until the delay is over."""
         await self._exchange.drain(delay_s)
-        self._exchange.close()
+        await self._exchange.close()
 
     # Futures, not coroutines: on the exchange an operation costs no task of its own.
 

@@ -54,7 +54,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         cannot be asked may come until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._completions.drain()
-        self._exchange.close()
+        await self._exchange.close()
 
     def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
         span = None if self._spans is None else self._spans.begin_rpc("Chat", context)

@@ -122,10 +122,13 @@ class ExchangeServer:
         while any(session.calls for session in self._sessions):
             await asyncio.sleep(POLL_S)
 
-    def close(self) -> None:
-        """Let the clients go; by themselves they stay for as long as they can."""
-        for session in self._sessions:
-            session.outbox.close()
+    async def close(self) -> None:
+        """Let the clients go, who stay by themselves for as long as they can, and wait until all that was said to them
+        is written."""
+        while self._sessions:
+            for session in self._sessions:
+                session.outbox.close()
+            await asyncio.sleep(POLL_S)
 
 
 class _Session:

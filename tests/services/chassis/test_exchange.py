@@ -358,6 +358,20 @@ async def test_drain_waits_until_every_client_has_heard_of_it(client: ExchangeCl
     assert not client.usable
 
 
+async def test_all_that_was_said_arrives_before_an_exchange_is_closed(client: ExchangeClient, talker: Talker) -> None:
+    """More than its reader has room for at once, so that some of it still waits when the call has ended."""
+    call = client.open("Chat", opening(pieces=200), router.ChatResponse)
+    async with asyncio.timeout(20):
+        assert await call.receive() is not None
+        draining = asyncio.create_task(talker.exchange.drain())
+        pieces = 1
+        while await call.receive() is not None:
+            pieces += 1
+        await draining
+        await talker.exchange.close()
+    assert pieces == 200
+
+
 async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, client: ExchangeClient) -> None:
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
