@@ -86,7 +86,7 @@ def measure(
                     costs.setdefault((NEW_KEYS, house.size.name), []).append(_ask_with_new_keys(house, number))
             audits_s = [_audit_s(house, progress) for house in houses]
         for case in (SAME_KEY, NEW_KEYS):
-            yield from _rows(case, store, [costs[case, size.name] for size in sizes], sizes)
+            yield from rows_of(case, store, [costs[case, size.name] for size in sizes], sizes)
         for house, audit_s in zip(houses, audits_s, strict=True):
             figures: dict[str, float | None] = {
                 "accounts": house.size.accounts,
@@ -198,7 +198,7 @@ def _audit_s(house: House, progress: Progress) -> float:
     return time.monotonic() - began_at_s
 
 
-def _rows(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Sequence[Size]) -> Iterator[Row]:
+def rows_of(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Sequence[Size]) -> Iterator[Row]:
     first_ms = median(cost.ours_ms for cost in by_size[0])
     first_database_ms = median(cost.database_ms for cost in by_size[0])
     for size, costs in zip(sizes, by_size, strict=True):

@@ -57,7 +57,7 @@ def measure(progress: Progress, seconds: float, rounds: int = ROUNDS, crews: Seq
             assert target.books is not None
             target.books.check()
     for (case, crew), of_crew in runs.items():
-        yield _row(case, crew, of_crew, runs[case, crews[0]])
+        yield row_of(case, crew, of_crew, runs[case, crews[0]])
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -74,7 +74,7 @@ def _started(crew: Crew, upstream: Upstream) -> Iterator[Target]:
         yield Target(crew.name, service.address[1], processes, books.api_key, CLASS, books=books)
 
 
-def _row(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run]) -> Row:
+def row_of(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run]) -> Row:
     cost, first_cost = (median(one.whole_cost() or 0.0 for one in several) for several in (runs, of_first))
     speeds = [one.outcome.chunks_per_s if case.chunks else one.outcome.chats_per_s for one in runs]
     first_ms = [times.p99 for one in runs if (times := one.outcome.first_ms or one.outcome.whole_ms)]

@@ -1,0 +1,96 @@
+"""What `make bench-scale` puts into databases is as real as what chats leave there, and how it judges."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.beside_relay import MANY
+from bench.books import PRICES
+from bench.report import Row
+from bench.scale import chunks, flatness, streams, workers
+from bench.scale.filling import Size, fill
+from bench.scale.flatness import Cost
+from bench.scale.streams import slow_streams
+from bench.scale.two_routers import groups_with_second
+from bench.scale.workers import Crew
+from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
+from services.chassis.database import open_database
+from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
+from services.metering.audit import find_violations
+from services.metering.prices import read_prices
+from services.metering.store.price_versions import adopt_prices
+from tests.bench.test_runs import run_of
+from tests.cli.test_processes import installation
+
+SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url: str = "" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    counts = {}
+    for service, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
+        database = open_database(service, url, tmp_path)
+        database.migrate(migrations)
+        if service == "metering":
+            with database.transaction(writes=True) as connection:
+                adopt_prices(connection, read_prices(PRICES))
+        database.close()
+    fill(SOME, tmp_path, url)
+    for service, tables in (("auth", ("accounts", "api_keys")), ("metering", ("ledger", "holds", "usage_hours"))):
+        database = open_database(service, url, tmp_path)
+        with database.transaction(writes=False) as connection:
+            for table in tables:
+                counts[table] = connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
+            if service == "metering":
+                assert find_violations(connection) == []
+        database.close()
+    assert counts == {"accounts": 7, "api_keys": 21, "ledger": 100, "holds": 93, "usage_hours": 21}
+
+
+def test_second_router_listens_by_itself_and_every_edge_knows_both() -> None:
+    *_, routers, edges = groups_with_second(installation(workers=2))
+    first, second = (router.environ["LEGATO_ROUTER_LISTEN"] for router in routers)
+    assert first != second
+    assert [edge.environ["LEGATO_ROUTER_ADDRESS"] for edge in edges] == [f"{first},{second}"] * 2
+    assert [f"unix:{router.health.socket}" for router in routers] == [first, second]
+
+
+def test_costs_of_all_processes_of_a_kind_are_added_up() -> None:
+    cpu_s = {"edge-1": 0.1, "edge-2": 0.3, "router": 0.2, "metering": 0.1, "auth": 0.0}
+    runs = [msgspec.structs.replace(run_of(), cpu_s=cpu_s)]
+    row = workers.row_of(MANY, Crew(2, 1), runs, runs)
+    assert row.case == "2 edges, 1 router"
+    assert row.figures["edge"] == pytest.approx(0.4)
+    assert row.figures["CPU ms a chat"] == pytest.approx(0.7)
+
+
+def test_medians_among_few_and_among_many_are_held_against_each_other() -> None:
+    few = [Cost(ours_ms, 0.1, 0.0) for ours_ms in (1.0, 9.0, 1.1)]
+    many = [Cost(ours_ms, 0.2, 0.0) for ours_ms in (1.3, 1.2, 1.32)]
+    rows = list(flatness.rows_of("the same key", "SQLite", [few, many], flatness.SIZES))
+    assert rows[1].figures["of few"] == pytest.approx(1.3 / 1.1)
+    assert rows[1].figures["database's of few"] == pytest.approx(2)
+    assert flatness.verdict(rows).endswith("1.18 times as much; promised are 1.15: BROKEN.")
+
+
+def test_further_chunk_is_told_without_what_the_stream_itself_costs() -> None:
+    runs = {case: [run_of(case.chunks, edge=1.0 + 0.01 * case.chunks)] for case in chunks.CASES}
+    rows = list(chunks.rows_of(runs))
+    # A run has a thousand answers.
+    assert [row.figures[chunks.FURTHER] for row in rows] == [None, pytest.approx(10), pytest.approx(10)]
+    assert "10.0 µs among a thousand, and 10.0 µs among a hundred" in chunks.verdict(rows)
+
+
+def test_streams_last_until_the_last_of_them_was_watched() -> None:
+    case = slow_streams(5000, watched_s=60)
+    assert case.chunks * case.pause_us / 1e6 > case.ramp_us / 1e6 + 60
+
+
+@pytest.mark.parametrize(("stream_kb", "growth_kb", "kept"), [(60, 0, True), (61, 0, False), (10, 3, False)])
+def test_memory_of_a_stream_is_promised_and_that_it_does_not_grow(stream_kb: int, growth_kb: int, kept: bool) -> None:
+    row = Row(streams.MEASUREMENT, "1,000 streams", {"KB a stream": stream_kb, "grew by KB": growth_kb}, 0.0)
+    assert streams.verdict([row]).endswith("kept." if kept else "BROKEN.")
