@@ -1,15 +1,19 @@
 """Copies what a service has in SQLite files into an empty PostgreSQL: accounts, keys, the ledger, notes and documents.
 
-    legato migrate                                                    # with LEGATO_DATABASE_URL: makes the tables
-    python -m deploy.sqlite_to_postgresql .legato "$LEGATO_DATABASE_URL"
+    legato migrate                                      # makes the tables
+    python -m deploy.sqlite_to_postgresql .legato
 
-Both must be of one version, and nothing may run on either. docs/runbooks/scale-out.md tells the rest.
+PostgreSQL is where `LEGATO_DATABASE_URL`, or the file that `LEGATO_DATABASE_URL_FILE` names, says. Both must be of one
+version, and nothing may run on either. docs/runbooks/scale-out.md tells the rest.
 """
 
+import os
 import sys
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, Table, create_engine, delete, func, insert, select, text
+
+from services.chassis.settings import SettingsError, read_variable
 
 SCHEMAS = ("auth", "metering", "router")
 ROWS_AT_ONCE = 1000
@@ -71,7 +75,10 @@ def _go_on_counting(writing: Connection, schema: str) -> None:
         writing.execute(text(f"SELECT setval({sequence}, {last}) WHERE {last} IS NOT NULL"))
 
 
-def main(folder: Path, database_url: str) -> None:
+def main(folder: Path) -> None:
+    database_url = read_variable("LEGATO_DATABASE_URL", os.environ)
+    if not database_url:
+        raise CannotCopy("LEGATO_DATABASE_URL is not set")
     for schema in SCHEMAS:
         file = folder / f"{schema}.db"
         if file.exists():
@@ -81,6 +88,6 @@ def main(folder: Path, database_url: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
-    except CannotCopy as error:
+        main(Path(sys.argv[1]))
+    except (CannotCopy, SettingsError) as error:
         sys.exit(str(error))
