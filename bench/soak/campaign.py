@@ -82,26 +82,32 @@ class Campaign:
 
     def run(self, seconds: float, warm_up_s: float, first_s: float = FIRST_S) -> Soak:
         self._progress.step("everything once", first_s)
-        first = self._put_load(first_s, lambda: None)
+        with self._provider() as folder:
+            first = self._put_load(folder, first_s, lambda: None)
         before = self._house.possessions_at_rest()
         samples: list[Sample] = []
         self._progress.step("soak", seconds)
-        outcome = self._put_load(seconds, self._sampler(samples))
-        after = wait_for_rest(self._house, lambda now: is_back(before, now))
-        faults = self._faults(first, outcome)
-        return Soak(seconds, warm_up_s, outcome, samples, before, after, faults)
+        with self._provider() as folder:
+            outcome = self._put_load(folder, seconds, self._sampler(samples))
+            # While the provider is there: connections to it that nobody closes would end with it.
+            after = wait_for_rest(self._house, lambda now: is_back(before, now))
+        return Soak(seconds, warm_up_s, outcome, samples, before, after, self._faults(first, outcome))
 
-    def _put_load(self, seconds: float, meanwhile: Callable[[], None]) -> Outcome:
-        """The provider ends with it, so that no connection to it is left that waits to be used again."""
-        order = Order(*self._service.address, self._staying.api_key, self._leaving.api_key, self._chats_per_s, seconds)
+    @contextmanager
+    def _provider(self) -> Iterator[Path]:
+        """One that the routes name; and a folder for what belongs to it."""
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         with started_upstream(folder) as upstream:
             self._service.follow_routes(ROUTES.format(base_url=upstream.base_url))
-            encoded = msgspec.json.encode(order)
-            result = result_of("bench.soak.clients", encoded, folder, self._progress, meanwhile)
-            # Whatever its client has left is settled, too.
-            for account in (self._staying, self._leaving):
-                self._service.settled_balance_nanos(account.account_id)
+            yield folder
+
+    def _put_load(self, folder: Path, seconds: float, meanwhile: Callable[[], None]) -> Outcome:
+        order = Order(*self._service.address, self._staying.api_key, self._leaving.api_key, self._chats_per_s, seconds)
+        encoded = msgspec.json.encode(order)
+        result = result_of("bench.soak.clients", encoded, folder, self._progress, meanwhile)
+        # Whatever its client has left is settled, too.
+        for account in (self._staying, self._leaving):
+            self._service.settled_balance_nanos(account.account_id)
         return msgspec.json.decode(result, type=Outcome)
 
     def _sampler(self, samples: list[Sample]) -> Callable[[], None]:
