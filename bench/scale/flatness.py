@@ -21,12 +21,13 @@ from bench.progress import Progress
 from bench.report import Row
 from bench.runs import SETTLE_S, run, warm_up
 from bench.scale.filling import FEW, MANY, Size, fill
-from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, SETTINGS, SUPERVISOR, Target, legato_target
+from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, Target, legato_target
 from tests.postgres import Postgres
 from tests.service import Service
 
 SAME_KEY: Final = "the same key"
 NEW_KEYS: Final = "a new key each"
+OF_FEW: Final = "of few"
 PROMISED_MOST: Final = 1.15
 ROUNDS: Final = 5
 NEW_KEYS_A_ROUND: Final = 200
@@ -46,11 +47,14 @@ class House(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of a chat."""
+    """Of a chat, by process."""
 
-    ours_ms: float
-    database_ms: float
+    cpu_ms: dict[str, float]
     others_share: float
+
+    @property
+    def ours_ms(self) -> float:
+        return sum(self.cpu_ms.get(process, 0.0) for process in OURS)
 
 
 def steps(rounds: int = ROUNDS, stores: Sequence[str] = STORES) -> int:
@@ -100,7 +104,7 @@ def measure(
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    worst = max((row.figures["of few"] or 0.0 for row in rows if "of few" in row.figures), default=0.0)
+    worst = max((row.figures[OF_FEW] or 0.0 for row in rows if OF_FEW in row.figures), default=0.0)
     kept = "kept" if worst <= PROMISED_MOST else "BROKEN"
     return f"Among very many a chat costs up to {worst:.2f} times as much; promised are {PROMISED_MOST:g}: {kept}."
 
@@ -184,8 +188,7 @@ def _tokens(answer: bytes) -> tuple[int, int]:
 
 
 def _cost(spent: Spent, chats: int) -> Cost:
-    ours_s = sum(cpu_s for process, cpu_s in spent.cpu_s.items() if process not in (DATABASE, SUPERVISOR))
-    return Cost(1000 * ours_s / chats, 1000 * spent.cpu_s.get(DATABASE, 0.0) / chats, spent.others_share)
+    return Cost({process: 1000 * cpu_s / chats for process, cpu_s in spent.cpu_s.items()}, spent.others_share)
 
 
 def _audit_s(house: House, progress: Progress) -> float:
@@ -199,16 +202,21 @@ def _audit_s(house: House, progress: Progress) -> float:
 
 
 def rows_of(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Sequence[Size]) -> Iterator[Row]:
-    first_ms = median(cost.ours_ms for cost in by_size[0])
-    first_database_ms = median(cost.database_ms for cost in by_size[0])
+    few_ms, few_database_ms = _median_ms(by_size[0]), _median_ms(by_size[0], DATABASE)
     for size, costs in zip(sizes, by_size, strict=True):
-        ours_ms, database_ms = median(cost.ours_ms for cost in costs), median(cost.database_ms for cost in costs)
+        ours_ms, database_ms = _median_ms(costs), _median_ms(costs, DATABASE)
         figures: dict[str, float | None] = {
             "CPU ms a chat": ours_ms,
-            "of few": ours_ms / first_ms,
-            "least ms": min(cost.ours_ms for cost in costs),
-            "most ms": max(cost.ours_ms for cost in costs),
-            "database ms": database_ms or None,
-            "database's of few": database_ms / first_database_ms if first_database_ms else None,
+            OF_FEW: ours_ms / few_ms,
+            "least": min(cost.ours_ms for cost in costs),
+            "most": max(cost.ours_ms for cost in costs),
+            **{process: _median_ms(costs, process) for process in OURS},
+            DATABASE: database_ms or None,
+            "database's of few": database_ms / few_database_ms if few_database_ms else None,
         }
         yield Row(f"flat: {case}", f"{store}, {size.name}", figures, median(cost.others_share for cost in costs))
+
+
+def _median_ms(costs: Sequence[Cost], process: str = "") -> float:
+    """Of all that is ours, or of one process."""
+    return median(cost.cpu_ms.get(process, 0.0) if process else cost.ours_ms for cost in costs)

@@ -14,6 +14,7 @@ from bench.scale.flatness import Cost
 from bench.scale.streams import slow_streams
 from bench.scale.two_routers import groups_with_second
 from bench.scale.workers import Crew
+from bench.targets import DATABASE
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
@@ -69,8 +70,8 @@ def test_costs_of_all_processes_of_a_kind_are_added_up() -> None:
 
 
 def test_medians_among_few_and_among_many_are_held_against_each_other() -> None:
-    few = [Cost(ours_ms, 0.1, 0.0) for ours_ms in (1.0, 9.0, 1.1)]
-    many = [Cost(ours_ms, 0.2, 0.0) for ours_ms in (1.3, 1.2, 1.32)]
+    few = [Cost({"edge": edge_ms, "auth": 0.1, DATABASE: 0.1}, 0.0) for edge_ms in (0.9, 9.0, 1.0)]
+    many = [Cost({"edge": edge_ms, "auth": 0.1, DATABASE: 0.2}, 0.0) for edge_ms in (1.2, 1.1, 1.22)]
     rows = list(flatness.rows_of("the same key", "SQLite", [few, many], flatness.SIZES))
     assert rows[1].figures["of few"] == pytest.approx(1.3 / 1.1)
     assert rows[1].figures["database's of few"] == pytest.approx(2)
