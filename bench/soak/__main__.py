@@ -45,7 +45,8 @@ def _summary(seen: Soak) -> str:
     judged = f"at most {PROMISED_MIB_PER_H:g} MiB an hour" if seen.is_judged else "too short to judge memory by"
     return (
         f"{outcome.chats:,} chats in {seen.seconds / 60:.0f} minutes: {outcome.answered:,} answered,"
-        f" {outcome.left:,} left by their clients, {outcome.refused:,} refused as they should be."
+        f" {outcome.left:,} left by their clients, {outcome.refused:,} refused as they should be,"
+        f" {outcome.turned_away:,} told to come again."
         f" Warm-up {seen.warm_up_s / 60:.0f} minutes; {judged}."
     )
 

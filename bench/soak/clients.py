@@ -49,6 +49,8 @@ class Outcome(msgspec.Struct):
     answered: int = 0
     refused: int = 0
     left: int = 0
+    # Told to come again, as happens on a machine that is too busy to answer in time.
+    turned_away: int = 0
     # What the answers cost of those who stayed, by what they say they used.
     worth_nanos: int = 0
     # At most so much may be charged to those who left.
@@ -108,6 +110,9 @@ class _Clients:
         status = int(found[1]) if (found := _STATUS.match(received)) else 0
         if kind.is_refused and 400 <= status < 500:
             self.outcome.refused += 1
+            return
+        if status == 503:
+            self.outcome.turned_away += 1
             return
         prompt, completion = _PROMPT_TOKENS.findall(received), _COMPLETION_TOKENS.findall(received)
         is_whole = answer.is_done or not kind.chunks

@@ -14,6 +14,8 @@ from services.chassis.database import READERS
 PROMISED_MIB_PER_H: Final = 5.0
 # In less time, what a process takes for a moment looks like growth.
 SHORTEST_JUDGED_S: Final = 600.0
+# More than so many in a hundred are not the machine's fault alone.
+TURNED_AWAY_MOST_PERCENT: Final = 1
 # Samples that a median is taken of: about a minute, so that what is taken and given back does not count.
 FILTER_SAMPLES: Final = 13
 # Threads that read a database come when they are first needed, with a connection: SQLite's has three files.
@@ -62,6 +64,8 @@ class Soak(msgspec.Struct, frozen=True):
         found = [*self.faults, *self.leftovers()]
         if self.outcome.wrong:
             found.append(f"{self.outcome.wrong} chats went wrong: {'; '.join(self.outcome.wrongs)}")
+        if 100 * self.outcome.turned_away > TURNED_AWAY_MOST_PERCENT * self.outcome.chats:
+            found.append(f"{self.outcome.turned_away} of {self.outcome.chats} chats were told to come again")
         if self.is_judged:
             found += [
                 f"{process}: its memory grows by {growth:.1f} MiB an hour"

@@ -75,6 +75,13 @@ def test_books_that_are_wrong_and_answers_that_are_wrong_are_told() -> None:
     ]
 
 
+def test_busy_machine_may_turn_some_away_but_not_many() -> None:
+    few, many = (Outcome(chats=1000, turned_away=turned_away) for turned_away in (10, 11))
+    assert msgspec.structs.replace(soak_of(), outcome=few).violations() == []
+    told = msgspec.structs.replace(soak_of(), outcome=many).violations()
+    assert told == ["11 of 1000 chats were told to come again"]
+
+
 def test_table_has_a_line_for_each_process() -> None:
     lines = table(soak_of(after={CONNECTIONS: 7, FILES: 20, "tasks": 25})).splitlines()
     assert [line.split()[0] for line in lines if line] == ["private", "edge", "before,", "edge"]
