@@ -55,7 +55,9 @@ def value_of(service: Service, process: str, name: str, /, **labels: str) -> flo
 
 def lines_of(service: Service, process: str) -> list[dict[str, str]]:
     """What it has logged."""
-    lines = [json.loads(line) for line in service.log_text().splitlines() if line.startswith("{")]
+    # A process that was killed may have left half a line.
+    whole = [line for line in service.log_text().splitlines() if line.startswith("{") and line.endswith("}")]
+    lines = [json.loads(line) for line in whole]
     return [line for line in lines if line["service"] == process]
 
 
