@@ -11,10 +11,10 @@ from tests.edge.metering_house import ANN, MeteringHouse
 
 
 def left(headers: Headers) -> tuple[int, int]:
-    """Requests and tokens, these to the hundred: sixteen come back in a second."""
+    """Requests and tokens, these to the ten: sixteen come back in a second."""
     figures = dict(headers)
     tokens = int(figures[b"x-ratelimit-remaining-tokens"])
-    return int(figures[b"x-ratelimit-remaining-requests"]), tokens - tokens % 100
+    return int(figures[b"x-ratelimit-remaining-requests"]), tokens - tokens % 10
 
 
 async def refusal_of(house: MeteringHouse, tokens: int) -> LegatoError:
