@@ -84,8 +84,9 @@ async def main() -> None:
         memory.settle()
         await wait_for_stop()
         await server.leave()
-        auth.watches.end()
         await asyncio.sleep(settings.drain_delay_s)
+        # Until now edges could find another: without a watch they would have to ask about every single request.
+        auth.watches.end()
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
         log.info("service.stopped")
