@@ -62,7 +62,7 @@ def summary(figures: Figures) -> str:
     targets = list(
         dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
     )
-    lines = [["", *targets, "Promised"]]
+    lines = [["", *targets, "Aim"]]
     for promise in PROMISES:
         seen = [found.get((promise.measurement, target), {}).get(promise.figure) for target in targets]
         bound = f"≤ {promise.most:g}" + (" + a disk sync" if promise.beside_disk_sync else "")

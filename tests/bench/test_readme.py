@@ -43,7 +43,7 @@ def test_documents_get_tables_and_a_chart_of_every_target(tmp_path: Path) -> Non
     assert "\nafter\n" in once
     assert "old" not in once
     head, _, first = once.split("<!-- figures: summary -->\n")[1].splitlines()[:3]
-    assert head == f"|  | {' | '.join(TARGETS)} | Promised |"
+    assert head == f"|  | {' | '.join(TARGETS)} | Aim |"
     assert first == "| CPU a chat, 64 at once, ms | 0.225 | 0.225 | 0.225 | 0.225 | ≤ 0.45 |"
     for case in (MANY, BURST, PACED):
         assert case.name.capitalize() in page.read_text()
