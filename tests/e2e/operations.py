@@ -55,9 +55,11 @@ def value_of(service: Service, process: str, name: str, /, **labels: str) -> flo
 
 def lines_of(service: Service, process: str) -> list[dict[str, str]]:
     """What it has logged."""
-    # A process that was killed may have left half a line.
-    whole = [line for line in service.log_text().splitlines() if line.startswith("{") and line.endswith("}")]
-    lines = [json.loads(line) for line in whole]
+    lines = []
+    for path in sorted((service.data / "logs").glob("*")):
+        # The last may be half written, or never be finished where a process was killed; no other may.
+        *whole, _ = path.read_text(errors="replace").split("\n")
+        lines += [json.loads(line) for line in whole if line.startswith("{")]
     return [line for line in lines if line["service"] == process]
 
 

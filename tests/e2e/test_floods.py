@@ -15,7 +15,7 @@ from tests.e2e.raw_http import ask
 from tests.service import PATIENCE_S, Service
 from tests.upstream import Upstream
 
-FLOODING = 30
+FLOODING = 60
 SILENT = 2000
 WRONG_KEYS = 5
 # What thousands of connections need by themselves; a flood's bodies would be many times that.

@@ -28,12 +28,13 @@ from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
+from tests.fakes import FakeClock
 
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
 # Forte's prices: what a million tokens cost, in nano-dollars.
 INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
 JOURNAL_SLOTS = 64
-# So slow that no time passes while a test runs.
+# By a clock that stands still.
 LIMITS = Limits(Rate(1, 3), token_rate(1_000))
 
 
@@ -52,7 +53,7 @@ class MeteringHouse:
         self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:
-        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(SystemClock()), LIMITS, self._log)
+        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(FakeClock()), LIMITS, self._log)
         self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
         await self._server.start()
 
