@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal
 
 from edge.assembly import assembled
 from edge.http import HttpServer
@@ -15,7 +15,7 @@ from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
 from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
-from services.chassis.server import HealthServer, private_listen, wait_for_stop
+from services.chassis.server import HealthServer, private_listen, stop_asked
 from services.chassis.settings import SettingsError, load
 from services.chassis.tracing import tracing_to
 
@@ -24,7 +24,7 @@ async def main() -> None:
     settings = load(EdgeSettings)
     keep_in_canada([Store("DATA", settings.data_region)])
     log = open_log("edge", debug=settings.debug)
-    stop = asyncio.create_task(wait_for_stop())
+    stop = asyncio.create_task(stop_asked().wait())
     listener = open_listener(settings)
     health = HealthServer(settings.edge_health_listen or private_listen(settings.data, "edge"))
     clock, registry = SystemClock(), new_registry()
@@ -54,7 +54,7 @@ async def main() -> None:
             await health.stop()
 
 
-async def _done_before(stop: "asyncio.Task[None]", work: Coroutine[Any, Any, None]) -> bool:
+async def _done_before(stop: "asyncio.Task[Literal[True]]", work: Coroutine[Any, Any, None]) -> bool:
     """Whether the work was done before the process was asked to end; else it is broken off."""
     task = asyncio.create_task(work)
     await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate
 from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
-from services.chassis.server import Server, private_listen, wait_for_stop
+from services.chassis.server import Server, private_listen, stop_asked
 from services.chassis.settings import HostAndPort, load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
@@ -79,10 +79,11 @@ async def main() -> None:
             health_listen=settings.auth_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )
+        stop = stop_asked()
         await server.start()
         log.info("service.started", listen=listen)
         memory.settle()
-        await wait_for_stop()
+        await stop.wait()
         await server.leave()
         await asyncio.sleep(settings.drain_delay_s)
         # Until now edges could find another: without a watch they would have to ask about every single request.

@@ -133,10 +133,11 @@ def private_listen(data: Path, service: str) -> str:
     return f"unix:{folder / service}.sock"
 
 
-async def wait_for_stop() -> None:
-    """Returns when the process is asked to end."""
-    stop = asyncio.Event()
+def stop_asked() -> asyncio.Event:
+    """Set when the process is asked to end. Called before the process serves: who is served must be let go in order,
+    also when the end is asked for at once."""
+    asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+        loop.add_signal_handler(number, asked.set)
+    return asked

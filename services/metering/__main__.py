@@ -13,7 +13,7 @@ from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
 from services.chassis.residency import keep_in_canada
-from services.chassis.server import Server, private_listen, wait_for_stop
+from services.chassis.server import Server, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.tracing import tracing_to
 from services.metering.auditor import Auditor
@@ -88,6 +88,7 @@ async def main() -> None:
             health_listen=settings.metering_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )
+        stop = stop_asked()
         await server.start()
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_books(writer, sweeper, registry)
@@ -99,7 +100,7 @@ async def main() -> None:
             opened.callback(auditing.cancel)
         log.info("service.started", listen=listen, price_version=prices.current_version)
         memory.settle()
-        await wait_for_stop()
+        await stop.wait()
         await server.leave()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + DRAIN_S):

@@ -14,7 +14,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
-from services.chassis.server import Server, private_listen, wait_for_stop
+from services.chassis.server import Server, private_listen, stop_asked
 from services.chassis.settings import HostAndPort, load
 from services.chassis.tracing import tracing_to
 from services.router import routes
@@ -118,10 +118,11 @@ async def main() -> None:
             health_listen=settings.router_health_listen,
             insecure_tcp=settings.insecure_tcp,
         )
+        stop = stop_asked()
         await server.start()
         log.info("service.started", listen=listen)
         memory.settle()
-        await wait_for_stop()
+        await stop.wait()
         await server.leave()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + settings.drain_s):

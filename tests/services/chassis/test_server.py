@@ -1,4 +1,6 @@
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.channel import errors_of, open_channel
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
-from services.chassis.server import Server
+from services.chassis.server import Server, stop_asked
 from services.chassis.settings import SettingsError
 
 CANARY = "what-somebody-said"
@@ -250,3 +252,12 @@ async def test_an_address_that_cannot_be_listened_on_is_named(socket_folder: Pat
 
     with pytest.raises(SettingsError, match=r"missing/auth\.sock"):
         await server.start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_end_that_is_asked_for_before_anybody_waits_for_it_is_not_lost(number: signal.Signals) -> None:
+    asked = stop_asked()
+    os.kill(os.getpid(), number)
+    async with asyncio.timeout(10):
+        await asked.wait()
+    asyncio.get_running_loop().remove_signal_handler(number)
