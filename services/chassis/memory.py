@@ -1,10 +1,11 @@
 """What a process needs no longer, once it serves."""
 
+import contextlib
 import ctypes
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 # A request makes hundreds that live until it ends: who looks after every 700, as is usual, hardly ever finds garbage.
 _OBJECTS_BEFORE_A_LOOK: Final = 20_000
@@ -18,33 +19,48 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_A_LOOK, *gc.get_threshold()[1:])
+    _let_go_of_libraries()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     # Other C libraries give back by themselves.
     if trim is not None:
         trim(0)
 
 
-def let_go_of_file(path: str) -> None:
-    """Of a library's pages that were read at its start and hardly will be again; the kernel brings those that are.
-
-    Only where they are as they are in the file: a loader writes to some of them before it makes them read-only."""
+def _let_go_of_libraries() -> None:
+    """Of their code and constants, most of which only the start has read. The kernel keeps them in its cache of files
+    for as long as it has room: what is used comes back from there, some pages at a time."""
     advise = ctypes.CDLL(None).madvise
-    for addresses in _unchanged_mappings(path):
-        begin, end = (int(address, 16) for address in addresses.split("-"))
+    for part in _unchanged_parts():
+        begin, end = (int(address, 16) for address in part.addresses.split("-"))
         advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
 
 
-def _unchanged_mappings(path: str) -> Iterator[str]:
-    try:
-        described = Path("/proc/self/smaps").read_text()
-    except OSError:
-        # Not on Linux.
-        return
-    addresses = None
-    for line in described.splitlines():
-        head, *words = line.split(maxsplit=5)
-        if not head.endswith(":"):
-            is_wanted = words[0] == "r--p" and words[-1] == path
-            addresses = head if is_wanted else None
-        elif head == "Anonymous:" and words[0] == "0" and addresses is not None:
-            yield addresses
+class _Mapping(NamedTuple):
+    addresses: str
+    permissions: str
+    file: str
+    # Whether any of it is not as it is in the file.
+    is_changed: bool
+
+
+def _unchanged_parts() -> Iterator[_Mapping]:
+    """Nothing that was ever written to, or what was written would be lost. A loader writes to some parts of a library
+    before it makes them read-only. And it maps the part that stays writable last: until then, what looks like a part
+    that is only read may be about to give way to it."""
+    mappings = list(_mappings_of_files())
+    loaded = {mapping.file for mapping in mappings if mapping.permissions == "rw-p"}
+    for mapping in mappings:
+        if mapping.permissions in ("r--p", "r-xp") and mapping.file in loaded and not mapping.is_changed:
+            yield mapping
+
+
+def _mappings_of_files() -> Iterator[_Mapping]:
+    addresses = permissions = file = ""
+    # Not on Linux: none are told.
+    with contextlib.suppress(OSError), Path("/proc/self/smaps").open() as described:
+        for line in described:
+            head, *words = line.split(maxsplit=5)
+            if not head.endswith(":"):
+                addresses, permissions, file = head, words[0], words[-1]
+            elif head == "Anonymous:" and file.startswith("/"):
+                yield _Mapping(addresses, permissions, file, is_changed=words[0] != "0")

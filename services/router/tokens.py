@@ -9,7 +9,6 @@ from functools import cache
 
 from rs_bpe import bpe
 
-from services.chassis.memory import let_go_of_file
 from services.chassis.turns import Turns
 
 # The tokenizer holds the interpreter while it counts: about a millisecond for this much.
@@ -20,8 +19,6 @@ CHARACTERS_PER_TEXT = 32
 LONGEST_WORD_CHARACTERS = 64
 
 _vocabulary = bpe.openai.o200k_base()
-# It has a form of its own now. What it was made from lies in the library, and takes 31 MB of memory while it is there.
-let_go_of_file(bpe.__file__)
 
 
 def count(text: str) -> int:
