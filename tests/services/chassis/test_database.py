@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ import sqlalchemy as sa
 from services.chassis.database import Database, DatabaseAway, open_database
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
+
+SERVICES = Path(__file__).parents[3] / "services"
 
 ENVIRONMENT = """
 from alembic import context
@@ -178,6 +181,26 @@ def test_migrations_are_applied_once(database: Database, migrations: Path) -> No
 
     with database.transaction(writes=False) as connection:
         assert note_ids(connection) == [1]
+
+
+def test_a_database_that_is_up_to_date_does_without_alembic(
+    database: Database, migrations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To import it fails from here on.
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+
+
+@pytest.mark.parametrize("folder", sorted(SERVICES.glob("*/migrations")), ids=lambda folder: folder.parent.name)
+def test_database_of_each_service_is_up_to_date_once_its_scripts_were_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database("example", "", tmp_path)
+    database.migrate(folder)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(folder)
+    database.close()
 
 
 def test_two_replicas_that_start_at_once_take_turns(postgres_url: str, migrations: Path) -> None:
