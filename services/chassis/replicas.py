@@ -61,6 +61,10 @@ class Replicas(Generic[ReplicaT]):
             raise unavailable(self._service)
         return usable[0] if len(usable) == 1 else min(usable, key=lambda replica: replica.load)
 
+    @property
+    def load(self) -> int:
+        return sum(replica.load for replica in self._replicas.values())
+
     def count_usable(self) -> int:
         return sum(replica.usable for replica in self._replicas.values())
 

@@ -26,6 +26,12 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 SILENCE_S = 2.0
 ALIVE_EVERY_S = 0.5
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# A rest that is shorter is not worth its timer, which counts milliseconds.
+SHORTEST_REST_S = 0.001
+
+
+def no_rest() -> float:
+    return 0.0
 
 
 class ExchangeBroken(LegatoError):
@@ -46,9 +52,12 @@ class ExchangeClient:
         clock: Clock,
         log: Log,
         message_items: Histogram | None = None,
+        rest_s: Callable[[], float] = no_rest,
     ) -> None:
-        """`message_items` is told how many items each message has."""
+        """`message_items` is told how many items each message has. `rest_s` tells for how long after a message what is
+        put gathers for the next one."""
         self._service = service
+        self._rest_s = rest_s
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
@@ -174,6 +183,9 @@ class ExchangeClient:
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.take()) is not None:
             await stream.write(message)
+            rest_s = self._rest_s()
+            if rest_s >= SHORTEST_REST_S:
+                await asyncio.sleep(rest_s)
 
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""

@@ -10,6 +10,7 @@ import httptools
 
 from services.chassis.deadlines import Deadlines
 from services.router.providers.base import ProviderError
+from services.router.providers.tempo import Tempo
 
 # Written at once; of a larger body slice by slice, each when there is room for it.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
@@ -38,8 +39,9 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Whoever takes it posts one request, reads as much of the answer as he likes, and lets it go."""
 
-    def __init__(self, owner: Owner, deadlines: Deadlines) -> None:
+    def __init__(self, owner: Owner, deadlines: Deadlines, tempo: Tempo) -> None:
         self._owner = owner
+        self._tempo = tempo
         self._loop = asyncio.get_running_loop()
         self._deadline = deadlines.new(self._on_deadline)
         self._parser = httptools.HttpResponseParser(self)
@@ -52,6 +54,8 @@ class Connection(asyncio.Protocol):
         # When the answer must be there that is waited for, or how long it may be silent.
         self._answer_by_s: float | None = None
         self._silence_s = 0.0
+        # A piece was handed on a moment ago: what comes now is left to the kernel to gather.
+        self._is_resting = False
         self._begin(is_asked=False)
 
     def _begin(self, *, is_asked: bool) -> None:
@@ -92,17 +96,18 @@ class Connection(asyncio.Protocol):
         received = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
         self._received_bytes = 0
-        if self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        if self._answer_by_s is None and not self.is_whole and not self._is_resting:
+            self._is_resting = self._tempo.rest(self._end_rest)
+        self._read_or_pause()
         return received
 
     def answer_within(self, limit_s: float) -> None:
         """From now on: whatever is waited for must be there until then."""
         self._answer_by_s = self._loop.time() + limit_s
+        self._end_rest()
 
     def limit_silence(self, silence_s: float) -> None:
-        """In place of that: every byte that comes starts the time anew."""
+        """In place of that: every byte that comes starts the time anew. Of such an answer, pieces leave in tempo."""
         self._answer_by_s = None
         self._silence_s = silence_s
 
@@ -175,9 +180,7 @@ class Connection(asyncio.Protocol):
             if self._head_bytes > LARGEST_HEAD_BYTES:
                 self._fail("sent an endless head")
             return
-        if self._received_bytes > READ_AHEAD_BYTES and not self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
+        self._read_or_pause()
         self._wake()
 
     def eof_received(self) -> bool:
@@ -206,6 +209,20 @@ class Connection(asyncio.Protocol):
             self.abort()
         else:
             self._fail("did not answer in time")
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        is_paused = self._is_resting or self._received_bytes > READ_AHEAD_BYTES
+        if is_paused is self._is_reading_paused or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _has_length(self) -> bool:
         return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)

@@ -9,6 +9,7 @@ import aiohappyeyeballs
 from services.chassis.deadlines import Deadlines
 from services.router.providers.connection import Connection, Interrupted
 from services.router.providers.origin import Origin
+from services.router.providers.tempo import Tempo
 
 # How much of an answer may wait in the kernel for a client that does not read: one read brings all that it has, and
 # would have it grow to megabytes. It is still far more than a model writes in a round trip.
@@ -31,6 +32,7 @@ class Connections:
         # The one that was used last is last, and taken first: so those that are too many grow old.
         self._idle: dict[Connection, None] = {}
         self._open: set[Connection] = set()
+        self._tempo = Tempo(lambda: len(self._open) - len(self._idle))
         self._addresses: asyncio.Task[_Addresses] | None = None
         self._addresses_until_s = 0.0
 
@@ -84,7 +86,7 @@ class Connections:
         return connection
 
     def _new(self) -> Connection:
-        return Connection(self, self._deadlines)
+        return Connection(self, self._deadlines, self._tempo)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:
