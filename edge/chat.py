@@ -183,11 +183,12 @@ class Chat:
         call.send(router.ChatRequest(grant=grant))
 
     async def _is_covered(self, response: router.ChatResponse) -> bool:
-        """The router asks for credit ahead of time; what it sends beyond that must not be given away either."""
+        """The router asks for credit ahead of time; what it sends beyond that, as where it counts more than the model
+        did, must not be given away either. Twice as much is held, or every further piece would have to wait for it."""
         if response.HasField("finished"):
             return True
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
-        await self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
+        await self._hold.grow(prompt_tokens, 2 * output_tokens, self._delivery.delivered)
         return self._hold.covers(prompt_tokens, output_tokens)
 
     async def _end_early(self) -> "metering_pb.End.ValueType":

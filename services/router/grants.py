@@ -58,13 +58,17 @@ class Allowance:
             wanted_tokens = max(least_output_tokens, self._grant.output_tokens)
             await self._wait_for(self._answer or await self._ask(wanted_tokens))
 
-    def is_ample_for(self, output_tokens: int) -> bool:
-        """Whether so many are paid for, and as many again, so that it is too early to ask for more."""
-        return self._grant is None or 2 * output_tokens < self._grant.output_tokens
+    def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
+        """Whether there is nothing to ask for: so many are paid for and as many again, or the longest answer is."""
+        if self._grant is None:
+            return True
+        granted_tokens = self._grant.output_tokens
+        return 2 * output_tokens < granted_tokens or granted_tokens >= max_tokens
 
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """How much of this many tokens of output may be passed on. Asks ahead, and waits only at the grant's end."""
-        if self._grant is None or self.is_ample_for(output_tokens):
+        if self._grant is None or self.is_ample_for(output_tokens, max_tokens):
+            # The model keeps to max_tokens by its own count, which may be a little below ours.
             return output_tokens
         if self._answer is not None and self._answer.done():
             self._take(self._answer.result())
@@ -78,7 +82,6 @@ class Allowance:
                 break
             await self._wait_for(answer)
         if self._grant.output_tokens >= max_tokens:
-            # The model keeps to max_tokens by its own count, which may be a little below ours.
             return output_tokens
         return min(output_tokens, self._grant.output_tokens)
 

@@ -61,7 +61,7 @@ class Relay:
         if (counted_tokens := self._counted_by_provider(piece)) is not None:
             self._count.tokens = counted_tokens
         elif self._allowance is None or self._allowance.is_ample_for(
-            self._count.tokens + _most_tokens(text, deltas, piece.hidden)
+            self._count.tokens + _most_tokens(text, deltas, piece.hidden), self._max_tokens
         ):
             # As it is for most pieces: there is nothing to ask for, and nothing to cut.
             if len(text) <= tokens.SLICE_CHARACTERS:

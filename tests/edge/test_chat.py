@@ -11,6 +11,7 @@ import pytest
 
 from edge.chat import Chat, Surroundings
 from edge.entrance import Visit
+from edge.hold import FIRST_SLICE_TOKENS
 from edge.journal import OPEN, SEAL
 from edge.laps import Laps
 from edge.metrics import ChatMetrics
@@ -21,7 +22,15 @@ from edge.saturation import Saturation
 from edge.services import SHARED_STREAM_BYTES, RouterReplica
 from edge.sse import COMMENT
 from edge.standing import Standings
-from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, Balance, CorrectRequest, IdempotencyClaim
+from protos.metering.v1.metering_pb2 import (
+    AdmitRequest,
+    AdmitResponse,
+    Balance,
+    CorrectRequest,
+    ExtendRequest,
+    ExtendResponse,
+    IdempotencyClaim,
+)
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
@@ -455,6 +464,25 @@ async def test_router_that_sends_more_than_the_credit_covers_is_cut_with_length(
         choice = json.loads(room.received)["choices"][0]
         assert (choice["message"]["content"], choice["finish_reason"]) == ("Hel", "length")
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_router_that_sends_ever_more_than_is_held_has_the_hold_doubled(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend = room.metering.metering.extend
+    extended: list[ExtendRequest] = []
+
+    async def noted(request: ExtendRequest) -> ExtendResponse:
+        extended.append(request)
+        return await extend(request)
+
+    monkeypatch.setattr(room.metering.metering, "extend", noted)
+    most_tokens = 3 * FIRST_SLICE_TOKENS
+    await room.add_routers(saying(*(piece("x", tokens) for tokens in range(1, most_tokens, 100)), end(most_tokens)))
+    await room.chat().run()
+    # To twice the first slice and to twice that, though many pieces were beyond what was held.
+    assert len(extended) == 2
+    assert await charged(room) == cost(PROMPT_TOKENS, most_tokens)
 
 
 async def test_answer_ends_with_its_time(room: Room) -> None:
