@@ -4,6 +4,8 @@
 LONGEST_EVENT_BYTES = 4 * 1024 * 1024
 LONGEST_EVENT_LINES = 1024
 
+_ONE_LINE = b"data: "
+
 
 class EventTooLong(Exception):
     pass
@@ -32,6 +34,11 @@ class EventReader:
                 self._hold(b"\r")
                 received = received[:-1]
             received = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._data is None and received.startswith(_ONE_LINE) and received.endswith(b"\n\n"):
+            events = received[len(_ONE_LINE) : -2].split(b"\n\n" + _ONE_LINE)
+            if received.count(b"\n") == 2 * len(events):
+                # As nearly all servers write nearly all of them: whole, and each on one line.
+                return events
         lines = received.split(b"\n")
         rest = lines.pop()
         if rest:

@@ -52,6 +52,23 @@ def test_events_that_arrive_together_come_out_together() -> None:
     assert EventReader().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "data: 1\n\ndata: 2\n\n",
+        "data: \n\ndata: \n\n",
+        "data: 1\n\n\n\ndata: 2\n\n",
+        "data: 1\n\n\ndata: 2\n\n\n",
+        "data: 1\ndata: 2\n\ndata: 3\n\n",
+        "data: 1\n\n: a comment\n\ndata: 2\n\n",
+        "data: 1\n\ndata:2\n\n",
+        "data: data: \n\n",
+    ],
+)
+def test_stream_in_one_piece_gives_the_same_events_as_in_single_bytes(stream: str) -> None:
+    assert read_all([stream.encode()]) == read_all([bytes([byte]) for byte in stream.encode()])
+
+
 def test_last_event_may_lack_its_blank_line() -> None:
     assert read_all([b"data: 1\n\ndata: 2"]) == ["1", "2"]
 
