@@ -14,7 +14,7 @@ from collections.abc import Callable
 REST_PER_ANSWER_S = 0.0001
 LONGEST_REST_S = 0.02
 # Rests end together, so often; one that would be shorter is not worth its timer.
-BEAT_S = 0.002
+BEAT_S = 0.005
 
 
 class Tempo:
