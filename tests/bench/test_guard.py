@@ -20,8 +20,9 @@ from tests.service import Service
 
 ROUNDS: Final = 3
 RUN_S: Final = 0.3
-# Half above what `make bench-peers` showed on an idle machine: 2.27 and 2.49. These runs are short, and CI is not idle.
-MOST_OF_THE_RELAYS: Final = {MANY: 3.4, BURST: 3.8}
+# `make bench-peers` showed 2.06 and 1.83 on an idle machine, these short runs up to 2.4 and 2.6 beside other work, and CI is
+# not idle either.
+MOST_OF_THE_RELAYS: Final = {MANY: 3.1, BURST: 3.3}
 
 
 def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: Progress, tmp_path: Path) -> None:
