@@ -20,6 +20,11 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_A_LOOK, *gc.get_threshold()[1:])
     _let_go_of_libraries()
+    give_back()
+
+
+def give_back() -> None:
+    """After something that took much and comes seldom: what is free goes back to the kernel."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     # Other C libraries give back by themselves.
     if trim is not None:

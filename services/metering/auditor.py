@@ -6,11 +6,13 @@ import threading
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
+from services.chassis import memory
 from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.log import Log
 from services.chassis.metrics import Registry, gauge
 from services.metering.audit import find_violations
+from services.metering.store.checks import forget_pages
 from services.metering.store.reports import HoldCounts, count_holds
 
 # Soon, but not while whoever has just been started is asked for the first time.
@@ -91,6 +93,9 @@ class Auditor:
         try:
             with self._database.transaction(writes=False) as connection:
                 findings = Findings(find_violations(connection), count_holds(connection))
+                forget_pages(connection)
+            # Else every audit of a larger ledger would leave metering a little larger.
+            memory.give_back()
         except Exception as error:
             looking.set_exception(error)
         else:

@@ -185,3 +185,9 @@ WRONG_COSTS: Final = _wrong_costs()
 def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """In portions: the ledger need not fit into memory."""
     return iter(connection.execution_options(yield_per=1000).execute(check))
+
+
+def forget_pages(connection: sa.Connection) -> None:
+    """SQLite keeps what it has read for the next who asks, and nobody asks for as much again for minutes."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA shrink_memory")

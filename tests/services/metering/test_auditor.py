@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from services.chassis import memory
 from services.chassis.database import Database
 from services.chassis.log import Log
 from services.chassis.metrics import Registry
@@ -57,6 +58,19 @@ async def test_books_are_audited_again_and_again(
     assert value_of(registry, "legato_audit_violations") == 0
     assert value_of(registry, "legato_holds_live") == 2
     assert value_of(registry, "legato_holds_overdue") == 1
+
+
+async def test_what_an_audit_took_is_given_back_before_it_is_told(
+    database: Database, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the ledger passes through memory, which would stay with metering."""
+    told_before: list[float] = []
+    monkeypatch.setattr(
+        memory, "give_back", lambda: told_before.append(value_of(registry, "legato_audit_last_run_timestamp_seconds"))
+    )
+    async with auditing(database, clock, log, registry):
+        await until(lambda: value_of(registry, "legato_audit_last_run_timestamp_seconds") > 0)
+    assert told_before[0] == 0
 
 
 def value_of(registry: Registry, name: str) -> float:
