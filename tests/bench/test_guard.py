@@ -20,8 +20,8 @@ from tests.service import Service
 
 ROUNDS: Final = 3
 RUN_S: Final = 0.3
-# `make bench-peers` showed 2.06 and 1.83 on an idle machine, these short runs up to 2.4 and 2.6 beside other work; and CI
-# is not idle either.
+# `make bench-peers` showed 2.06 and 1.83 on an idle machine, these short runs up to 2.4 and 2.6 beside other work; and
+# CI is not idle either.
 MOST_OF_THE_RELAYS: Final = {MANY: 3.1, BURST: 3.3}
 
 
