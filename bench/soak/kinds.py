@@ -12,6 +12,9 @@ UNSTEADY_CLASS: Final = "mezzo"
 
 # As many as the played provider tells for an answer that is wanted whole.
 WHOLE_ANSWER_TOKENS: Final = 45
+# Of what it writes in a chunk, for which it tells one token. Who leaves is charged by our own count, and a token is one
+# character at least.
+CHUNK_CHARACTERS: Final = 5
 # About as long as a whole answer takes.
 WHOLE_ANSWER_S: Final = 0.03
 
@@ -49,6 +52,10 @@ class Kind(NamedTuple):
     @property
     def completion_tokens(self) -> int:
         return self.chunks or WHOLE_ANSWER_TOKENS
+
+    @property
+    def most_counted_tokens(self) -> int:
+        return self.chunks * CHUNK_CHARACTERS or WHOLE_ANSWER_TOKENS
 
 
 KINDS: Final = (
