@@ -131,16 +131,30 @@ async def test_allowance_tells_limit_remaining_and_reset(limiter: ValkeyLimiter)
     assert (allowance.limit_tokens, allowance.remaining_tokens, allowance.reset_tokens_ms) == (1, 40, 20 * 60_000)
 
 
-async def test_refused_request_takes_nothing_and_time_gives_back(limiter: ValkeyLimiter) -> None:
-    limits = Limits(Rate(120, 1), token_rate(10**9))
+async def test_refused_request_takes_nothing(limiter: ValkeyLimiter) -> None:
+    limits = Limits(Rate(1, 1), Rate(1, 60))
+    await admit(limiter, limits, 7)
+    told = await asyncio.gather(*(admit(limiter, limits, 1) for _ in range(200)), return_exceptions=True)
+    refusals = [each for each in told if isinstance(each, LegatoError)]
+    assert [each.figures["remaining_tokens"] for each in refusals] == [53] * 200
+
+
+async def test_time_gives_back(limiter: ValkeyLimiter) -> None:
+    limits = Limits(Rate(120, 1))
+    refusal = await refused(limiter, limits)
+    assert refusal.retry_after_s is not None
+    assert refusal.retry_after_s <= 0.5
+    await asyncio.sleep(refusal.retry_after_s)
     await admit(limiter, limits)
-    with pytest.raises(LegatoError) as refusal:
-        await asyncio.gather(*(admit(limiter, limits, 1) for _ in range(200)))
-    assert refusal.value.retry_after_s is not None
-    assert refusal.value.retry_after_s <= 0.5
-    assert refusal.value.figures["remaining_tokens"] == 10**9
-    await asyncio.sleep(refusal.value.retry_after_s)
-    await admit(limiter, limits)
+
+
+async def refused(limiter: ValkeyLimiter, limits: Limits) -> LegatoError:
+    """On a machine that stalls, time gives back between two calls, and more than the burst is let in."""
+    while True:
+        try:
+            await admit(limiter, limits)
+        except LegatoError as refusal:
+            return refusal
 
 
 async def test_correction_takes_and_gives_back_and_is_never_refused(limiter: ValkeyLimiter) -> None:
