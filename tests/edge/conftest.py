@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.log import Log
+from tests.edge.chat_room import Room
 from tests.edge.metering_house import MeteringHouse
 
 
@@ -13,3 +14,11 @@ async def metering_house(socket_folder: Path, tmp_path: Path, log: Log) -> Async
     await house.start()
     yield house
     await house.close()
+
+
+@pytest.fixture
+async def room(socket_folder: Path, metering_house: MeteringHouse, log: Log) -> AsyncIterator[Room]:
+    await metering_house.give(10**9)
+    room = Room(socket_folder, metering_house, log)
+    yield room
+    await room.close()
