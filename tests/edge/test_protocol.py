@@ -11,40 +11,8 @@ import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
 from edge.http import HttpServer
-from edge.protocol import (
-    LARGEST_HEADERS_BYTES,
-    READ_BYTES,
-    Answer,
-    EdgeProtocol,
-    RefuseAtOnce,
-    refuse_nobody,
-)
-
-PIECE = bytes(1000)
-PIECES = 20_000
-# Several times what the network between takes.
-BIG_PIECE = bytes(30_000_000)
-
-
-async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    if scope["path"] == "/much":
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(PIECES):
-            await asyncio.sleep(0)
-            await send({"type": "http.response.body", "body": PIECE, "more_body": True})
-    if scope["path"] == "/big":
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": BIG_PIECE})
-        return
-    if scope["path"] == "/slow":
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for _ in range(5):
-            await asyncio.sleep(0.05)
-            await send({"type": "http.response.body", "body": b"still here ", "more_body": True})
-        await send({"type": "http.response.body", "body": b"hello"})
-        return
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
-    await send({"type": "http.response.body", "body": b"hello"})
+from edge.protocol import LARGEST_HEADERS_BYTES, READ_BYTES, Answer, EdgeProtocol, RefuseAtOnce, refuse_nobody
+from tests.edge.hello import BIG_PIECE, PIECE, PIECES, hello
 
 
 @asynccontextmanager
@@ -308,76 +276,3 @@ class NotedTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
-
-
-REQUEST = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-
-class Client:
-    """One connection, for one request after the other."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def begin(self, path: bytes = b"/") -> bytes:
-        """The head of the answer."""
-        self._writer.write(REQUEST % path)
-        return await self._reader.readuntil(b"\r\n\r\n")
-
-    async def end(self, last: bytes = b"hello") -> None:
-        await self._reader.readuntil(last)
-
-    async def is_closed(self) -> bool:
-        return await self._reader.read() == b""
-
-
-@asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        async with asyncio.timeout(10):
-            yield Client(reader, writer)
-    finally:
-        writer.close()
-
-
-@asynccontextmanager
-async def server_to_end() -> AsyncIterator[tuple[int, HttpServer]]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, 10, 60)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield listener.getsockname()[1], server
-    server.should_exit = True
-    await serving
-
-
-async def test_clients_of_a_server_that_leaves_are_told_to_come_no_more_on_their_connections() -> None:
-    async with server_to_end() as (port, server), connected(port) as old, connected(port) as new:
-        assert b"connection: close" not in await old.begin()
-        await old.end()
-        server.leave()
-        for client in (old, new):
-            assert b"connection: close" in await client.begin()
-            await client.end()
-            assert await client.is_closed()
-
-
-async def test_request_that_comes_right_after_the_last_answer_is_answered() -> None:
-    async with server_to_end() as (port, server), connected(port) as client:
-        assert b"connection: close" not in await client.begin(b"/slow")
-        server.leave()
-        server.should_exit = True
-        # It has begun without being told that it is the last; it comes in chunks.
-        await client.end(b"0\r\n\r\n")
-        assert b"connection: close" in await client.begin()
-        await client.end()
-        assert await client.is_closed()
-
-
-async def test_idle_connections_are_closed_at_the_end() -> None:
-    async with server_to_end() as (port, server), connected(port) as used, connected(port) as unused:
-        await used.begin()
-        await used.end()
-        server.should_exit = True
-        assert await used.is_closed()
-        assert await unused.is_closed()
