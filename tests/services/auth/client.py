@@ -3,10 +3,14 @@
 from collections.abc import Iterable
 
 import grpc.aio
+import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.chassis.channel import errors_of
+from services.chassis.errors import LegatoError
+
+DAY_S = 24 * 60 * 60
 
 WatchCall = grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 
@@ -72,3 +76,9 @@ async def ping(call: WatchCall, number: int, epoch: int) -> pb.WatchResponse:
     heartbeat = await call.read()
     assert isinstance(heartbeat, pb.WatchResponse)
     return heartbeat
+
+
+async def refusal_of(client: AuthClient, api_key: str) -> LegatoError:
+    with pytest.raises(LegatoError) as caught:
+        await client.verify(api_key)
+    return caught.value
