@@ -1,0 +1,44 @@
+"""Accounts and keys as the tests of the store write them."""
+
+from dataclasses import replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from services.auth import keys
+from services.auth.keys import Peppers
+from services.auth.records import Account, Key, Scope
+from services.auth.store import accounts as stored_accounts
+from services.auth.store import keys as stored_keys
+
+ACCOUNT = Account("acct_a", "Acme", 1_000, "forte")
+
+
+def add_account(connection: sa.Connection, account: Account = ACCOUNT) -> Account:
+    stored_accounts.add_account(connection, account)
+    return account
+
+
+def add_key(
+    connection: sa.Connection, peppers: Peppers, account_id: str = ACCOUNT.account_id, at_us: int = 2_000
+) -> Key:
+    secret = keys.mint()
+    key = Key(
+        secret.key_id, account_id, "laptop", (Scope.INFERENCE, Scope.MODELS), at_us, at_us + 10, None, pepper_version=1
+    )
+    assert stored_keys.add_key(connection, key, peppers.digest(secret))
+    return key
+
+
+def revoke(connection: sa.Connection, key_id: str, now_us: int) -> Key | None:
+    return stored_keys.change_key(
+        connection, key_id, lambda key: replace(key, revoked_at_us=key.revoked_at_us or now_us)
+    )
+
+
+def suspend(connection: sa.Connection, at_us: int | None = 5) -> None:
+    assert stored_accounts.change_account(connection, ACCOUNT.account_id, partial(replace, suspended_at_us=at_us))
+
+
+def epoch_of(connection: sa.Connection) -> int:
+    return stored_keys.find_holder(connection, "key_unknown")[1]

@@ -1,0 +1,111 @@
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from services.auth import keys
+from services.auth.keys import Peppers
+from services.auth.records import Changes, Key, Limits, PepperUse, Position, Scope
+from services.auth.store import epochs
+from services.auth.store import keys as stored_keys
+from services.chassis.database import Database
+from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
+
+
+def test_holder_has_the_key_its_digest_and_what_its_account_decided(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing, replace(ACCOUNT, preferred_class="mezzo", limits=Limits(7, 8, None)))
+    secret = keys.mint()
+    key = Key(secret.key_id, ACCOUNT.account_id, "laptop", (Scope.USAGE,), 5, None, None, pepper_version=1)
+    stored_keys.add_key(writing, key, peppers.digest(secret))
+    holder, epoch = stored_keys.find_holder(writing, key.key_id)
+    assert holder is not None
+    assert (holder.key, holder.digest) == (key, peppers.digest(secret))
+    assert (holder.preferred_class, holder.limits, holder.is_suspended) == ("mezzo", Limits(7, 8, None), False)
+    assert epoch == epoch_of(writing)
+
+
+def test_unknown_key_has_no_holder_but_an_epoch(writing: sa.Connection) -> None:
+    assert stored_keys.find_holder(writing, "key_unknown") == (None, 1)
+
+
+def test_key_of_an_unknown_account_is_not_added(writing: sa.Connection, peppers: Peppers) -> None:
+    secret = keys.mint()
+    key = Key(secret.key_id, "acct_other", "laptop", (), 5, None, None, pepper_version=1)
+    assert not stored_keys.add_key(writing, key, peppers.digest(secret))
+    assert stored_keys.find_holder(writing, key.key_id)[0] is None
+
+
+def test_list_of_keys_holds_those_of_the_account_alone(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    add_account(writing, replace(ACCOUNT, account_id="acct_b"))
+    mine = [add_key(writing, peppers, at_us=at_us) for at_us in (1, 2, 3)]
+    add_key(writing, peppers, account_id="acct_b")
+    assert stored_keys.list_keys(writing, ACCOUNT.account_id, None, 10) == mine
+    assert stored_keys.list_keys(writing, ACCOUNT.account_id, Position(1, mine[0].key_id), 1) == mine[1:2]
+    assert stored_keys.list_keys(writing, "acct_other", None, 10) is None
+
+
+def test_limits_of_a_key_stand_before_those_of_its_account(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing, replace(ACCOUNT, limits=Limits(10, 20, None)))
+    key = add_key(writing, peppers)
+    before = epoch_of(writing)
+    changed = stored_keys.change_key(writing, key.key_id, partial(replace, limits=Limits(None, 2, 3)))
+    assert changed == replace(key, limits=Limits(None, 2, 3))
+    holder, epoch = stored_keys.find_holder(writing, key.key_id)
+    assert holder is not None
+    assert (holder.key, holder.limits, epoch) == (changed, Limits(10, 2, 3), before + 1)
+    assert epochs.changes_since(writing, before) == Changes(before + 1, (key.key_id,))
+
+
+def test_holder_knows_that_its_account_is_suspended(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    key = add_key(writing, peppers)
+    suspend(writing)
+    holder, _ = stored_keys.find_holder(writing, key.key_id)
+    assert holder is not None
+    assert holder.is_suspended
+
+
+def last_uses(connection: sa.Connection) -> dict[str, int | None]:
+    listed = stored_keys.list_keys(connection, ACCOUNT.account_id, None, 10)
+    return {key.key_id: key.last_used_hour_us for key in listed or ()}
+
+
+def test_last_use_only_moves_forward_and_leaves_the_epoch(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    used, unused = [add_key(writing, peppers).key_id for _ in range(2)]
+    before = epoch_of(writing)
+    for hour_us in (2, 3, 1):
+        stored_keys.note_uses(writing, [used, "key_unknown"], hour_us)
+    assert last_uses(writing) == {used: 3, unused: None}
+    assert epoch_of(writing) == before
+
+
+def test_replicas_that_note_the_same_keys_at_once_do_not_deadlock(database: Database, peppers: Peppers) -> None:
+    with database.transaction(writes=True) as connection:
+        add_account(connection)
+        key_ids = [add_key(connection, peppers).key_id for _ in range(8)]
+
+    def note(hour_us: int) -> None:
+        ordered = key_ids if hour_us % 2 else key_ids[::-1]
+        with database.transaction(writes=True) as connection:
+            stored_keys.note_uses(connection, ordered, hour_us)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(note, range(1, 41)))
+    with database.transaction(writes=False) as connection:
+        assert set(last_uses(connection).values()) == {40}
+
+
+def test_keys_that_still_work_are_counted_by_the_pepper_they_need(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: b"another pepper for tests: 32 bytes"})
+    for at_us in (1_000, 1_000, 900, 1):
+        add_key(writing, peppers, at_us=at_us)
+    revoked = add_key(writing, peppers, at_us=1_000)
+    revoke(writing, revoked.key_id, 1_001)
+    newer = add_key(writing, both, at_us=1_000)
+    stored_keys.note_uses(writing, [newer.key_id], 7)
+    assert stored_keys.count_by_pepper(writing, 909) == [PepperUse(1, 3, None), PepperUse(2, 1, 7)]
+    assert stored_keys.count_by_pepper(writing, 1_005) == [PepperUse(1, 2, None), PepperUse(2, 1, 7)]

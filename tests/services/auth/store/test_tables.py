@@ -1,0 +1,21 @@
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from services.auth.service import MIGRATIONS
+from services.auth.store import accounts as stored_accounts
+from services.auth.store.tables import metadata
+from services.chassis.database import Database
+from tests.services.auth.store.rows import ACCOUNT, add_account
+
+
+def test_migrations_make_the_tables_that_the_store_uses(database: Database) -> None:
+    with database.transaction(writes=False) as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_migrating_again_keeps_what_is_there(database: Database) -> None:
+    with database.transaction(writes=True) as connection:
+        add_account(connection)
+    database.migrate(MIGRATIONS)
+    with database.transaction(writes=False) as connection:
+        assert stored_accounts.find_account(connection, ACCOUNT.account_id) == ACCOUNT
