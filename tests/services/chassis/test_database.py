@@ -1,8 +1,6 @@
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,60 +12,7 @@ import sqlalchemy as sa
 from services.chassis.database import Database, DatabaseAway, open_database
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
-
-SERVICES = Path(__file__).parents[3] / "services"
-
-ENVIRONMENT = """
-from alembic import context
-
-context.configure(connection=context.config.attributes["connection"])
-context.run_migrations()
-"""
-
-# Fails if it is applied twice.
-MIGRATION = """
-from alembic import op
-import sqlalchemy as sa
-
-revision = "0001"
-down_revision = None
-
-
-def upgrade() -> None:
-    notes = op.create_table("notes", sa.Column("note_id", sa.BigInteger, primary_key=True))
-    op.bulk_insert(notes, [{"note_id": 1}])
-"""
-
-notes = sa.table("notes", sa.column("note_id", sa.BigInteger))
-
-
-@pytest.fixture
-def migrations(tmp_path: Path) -> Path:
-    folder = tmp_path / "migrations"
-    (folder / "versions").mkdir(parents=True)
-    (folder / "env.py").write_text(ENVIRONMENT)
-    (folder / "versions" / "0001_notes.py").write_text(MIGRATION)
-    return folder
-
-
-@pytest.fixture
-def database(database_url: str, migrations: Path) -> Iterator[Database]:
-    database = Database(database_url, "example")
-    database.migrate(migrations)
-    yield database
-    database.close()
-
-
-def note_ids(connection: sa.Connection) -> list[int]:
-    return list(connection.scalars(sa.select(notes.c.note_id).order_by(notes.c.note_id)))
-
-
-def add(*note_ids: int) -> Callable[[sa.Connection], None]:
-    def change(connection: sa.Connection) -> None:
-        for note_id in note_ids:
-            connection.execute(sa.insert(notes).values(note_id=note_id))
-
-    return change
+from tests.services.chassis.notes import add, note_ids
 
 
 async def test_what_was_written_is_read(database: Database) -> None:
@@ -173,86 +118,6 @@ async def test_a_read_cannot_write_to_postgresql(postgres_url: str, migrations: 
 
     with pytest.raises(sa.exc.InternalError):
         await database.read(add(2))
-    database.close()
-
-
-def test_migrations_are_applied_once(database: Database, migrations: Path) -> None:
-    database.migrate(migrations)
-
-    with database.transaction(writes=False) as connection:
-        assert note_ids(connection) == [1]
-
-
-def test_a_database_that_is_up_to_date_does_without_alembic(
-    database: Database, migrations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # To import it fails from here on.
-    monkeypatch.setitem(sys.modules, "alembic", None)
-    database.migrate(migrations)
-    database.require_migrated(migrations)
-
-
-@pytest.mark.parametrize("folder", sorted(SERVICES.glob("*/migrations")), ids=lambda folder: folder.parent.name)
-def test_database_of_each_service_is_up_to_date_once_its_scripts_were_run(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = open_database("example", "", tmp_path)
-    database.migrate(folder)
-    monkeypatch.setitem(sys.modules, "alembic", None)
-    database.migrate(folder)
-    database.close()
-
-
-def test_two_replicas_that_start_at_once_take_turns(postgres_url: str, migrations: Path) -> None:
-    replicas = [Database(postgres_url, "example") for _ in range(2)]
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda replica: replica.migrate(migrations), replicas))
-
-    for replica in replicas:
-        with replica.transaction(writes=False) as connection:
-            assert note_ids(connection) == [1]
-        replica.close()
-
-
-def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrations: Path) -> None:
-    script = migrations / "versions" / "0001_notes.py"
-    script.write_text(MIGRATION + "    raise RuntimeError\n")
-    database = Database(database_url, "example")
-    with pytest.raises(RuntimeError):
-        database.migrate(migrations)
-
-    script.write_text(MIGRATION)
-    database.migrate(migrations)
-
-    with database.transaction(writes=False) as connection:
-        assert note_ids(connection) == [1]
-    database.close()
-
-
-def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
-    database_url: str, migrations: Path
-) -> None:
-    database = Database(database_url, "example")
-    with pytest.raises(DatabaseAway, match="legato migrate"):
-        database.require_migrated(migrations)
-    database.migrate(migrations)
-    database.require_migrated(migrations)
-    (migrations / "versions" / "0002_more.py").write_text(
-        'revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n'
-    )
-    with pytest.raises(DatabaseAway, match="legato migrate"):
-        database.require_migrated(migrations)
-    database.close()
-
-
-def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migrations: Path) -> None:
-    database = Database(database_url, "example")
-    later = migrations / "versions" / "0002_more.py"
-    later.write_text('revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n')
-    database.migrate(migrations)
-    later.unlink()
-
-    database.require_migrated(migrations)
     database.close()
 
 

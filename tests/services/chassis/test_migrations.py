@@ -1,0 +1,90 @@
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from services.chassis.database import Database, DatabaseAway, open_database
+from tests.services.chassis.notes import MIGRATION, note_ids
+
+SERVICES = Path(__file__).parents[3] / "services"
+
+
+def test_migrations_are_applied_once(database: Database, migrations: Path) -> None:
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+
+
+def test_a_database_that_is_up_to_date_does_without_alembic(
+    database: Database, migrations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To import it fails from here on.
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+
+
+@pytest.mark.parametrize("folder", sorted(SERVICES.glob("*/migrations")), ids=lambda folder: folder.parent.name)
+def test_database_of_each_service_is_up_to_date_once_its_scripts_were_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database("example", "", tmp_path)
+    database.migrate(folder)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(folder)
+    database.close()
+
+
+def test_two_replicas_that_start_at_once_take_turns(postgres_url: str, migrations: Path) -> None:
+    replicas = [Database(postgres_url, "example") for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda replica: replica.migrate(migrations), replicas))
+
+    for replica in replicas:
+        with replica.transaction(writes=False) as connection:
+            assert note_ids(connection) == [1]
+        replica.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrations: Path) -> None:
+    script = migrations / "versions" / "0001_notes.py"
+    script.write_text(MIGRATION + "    raise RuntimeError\n")
+    database = Database(database_url, "example")
+    with pytest.raises(RuntimeError):
+        database.migrate(migrations)
+
+    script.write_text(MIGRATION)
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+    (migrations / "versions" / "0002_more.py").write_text(
+        'revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n'
+    )
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.close()
+
+
+def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migrations: Path) -> None:
+    database = Database(database_url, "example")
+    later = migrations / "versions" / "0002_more.py"
+    later.write_text('revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n')
+    database.migrate(migrations)
+    later.unlink()
+
+    database.require_migrated(migrations)
+    database.close()
