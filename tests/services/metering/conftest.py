@@ -1,14 +1,28 @@
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import grpc.aio
 import pytest
 
 import services.metering
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from services.chassis.channel import errors_of, open_channel
+from services.chassis.clock import SystemClock
 from services.chassis.database import Database
+from services.chassis.exchange import ExchangeClient
+from services.chassis.gcra import Rate
 from services.chassis.log import Log
+from services.chassis.server import Server
 from services.metering.batch import Writer
+from services.metering.limits import Limits, LocalLimiter
 from services.metering.prices import Prices
+from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
 from services.metering.store.price_versions import adopt_prices
+from tests.fakes import FakeClock
+from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
 
 MIGRATIONS = Path(services.metering.__file__).parent / "migrations"
@@ -33,3 +47,47 @@ async def writer(database: Database, prices: Prices, log: Log) -> AsyncIterator[
     writer = Writer(database, prices, LIFE_S, log)
     yield writer
     await writer.close()
+
+
+@pytest.fixture
+async def channel(
+    database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
+) -> AsyncIterator[grpc.aio.Channel]:
+    limits = Limits(Rate(3_000, 2), concurrent_requests=2)
+    metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log)
+    admin = CreditAdminServicer(database, writer)
+    listen = f"unix:{socket_folder}/metering.sock"
+    server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
+    await server.start()
+    async with open_channel(listen) as channel:
+        # A connection gets 50 ms to come up, which a busy machine may not give it; then a call that did not wait fails.
+        await channel.channel_ready()
+        yield channel
+    await server.stop(1)
+
+
+@pytest.fixture
+def admin(channel: grpc.aio.Channel) -> Any:
+    return CreditAdminServiceStub(channel)
+
+
+@pytest.fixture(params=["rpc", "exchange"])
+async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Log) -> AsyncIterator[Ask]:
+    """Asks by the method's name, once each way: both must say the same."""
+    stub: Any = MeteringServiceStub(channel)
+    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
+
+    async def by_rpc(method: str, message: Any) -> Any:
+        with errors_of("Metering"):
+            return await getattr(stub, method)(message)
+
+    async def on_exchange(method: str, message: Any) -> Any:
+        return await exchange.ask(method, message, getattr(pb, f"{method}Response"), 10)
+
+    if request.param == "rpc":
+        yield by_rpc
+        return
+    exchange.start()
+    await exchange.connected()
+    yield on_exchange
+    await exchange.close()

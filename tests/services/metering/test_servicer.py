@@ -1,123 +1,20 @@
-"""The service as its callers see it: a real server on a socket, by ordinary RPCs and on the exchange."""
+"""The calls of a chat as the edge makes them: to a real server on a socket, by ordinary RPCs and on the exchange."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.channel import errors_of, open_channel
 from services.chassis.clock import SystemClock
 from services.chassis.database import Database
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeClient
-from services.chassis.gcra import Rate
 from services.chassis.log import Log
-from services.chassis.server import Server
-from services.metering.batch import Writer
-from services.metering.limits import Limits, LocalLimiter
-from services.metering.servicer import (
-    CreditAdminServicer,
-    MeteringServicer,
-    register_credit_admin,
-    register_metering,
-)
-from tests.fakes import FakeClock
+from tests.services.metering.messages import Ask, delivery, grant, refusal_of, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
-
-HOUR_S = 3600
-
-Ask = Callable[[str, Any], Awaitable[Any]]
-
-
-@pytest.fixture
-async def channel(
-    database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
-) -> AsyncIterator[grpc.aio.Channel]:
-    limits = Limits(Rate(3_000, 2), concurrent_requests=2)
-    metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log)
-    admin = CreditAdminServicer(database, writer)
-    listen = f"unix:{socket_folder}/metering.sock"
-    server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
-    await server.start()
-    async with open_channel(listen) as channel:
-        # A connection gets 50 ms to come up, which a busy machine may not give it; then a call that did not wait fails.
-        await channel.channel_ready()
-        yield channel
-    await server.stop(1)
-
-
-@pytest.fixture
-def admin(channel: grpc.aio.Channel) -> Any:
-    return CreditAdminServiceStub(channel)
-
-
-@pytest.fixture(params=["rpc", "exchange"])
-async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Log) -> AsyncIterator[Ask]:
-    """Asks by the method's name, once each way: both must say the same."""
-    stub: Any = MeteringServiceStub(channel)
-    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
-
-    async def by_rpc(method: str, message: Any) -> Any:
-        with errors_of("Metering"):
-            return await getattr(stub, method)(message)
-
-    async def on_exchange(method: str, message: Any) -> Any:
-        return await exchange.ask(method, message, getattr(pb, f"{method}Response"), 10)
-
-    if request.param == "rpc":
-        yield by_rpc
-        return
-    exchange.start()
-    await exchange.connected()
-    yield on_exchange
-    await exchange.close()
-
-
-async def grant(admin: Any, amount_nanos: int, grant_id: str = "grant-1") -> pb.Balance:
-    request = pb.GrantCreditsRequest(grant_id=grant_id, account_id=ACCOUNT, amount_nanos=amount_nanos)
-    balance: pb.Balance = (await admin.GrantCredits(request)).balance
-    return balance
-
-
-def reserve(number: int = 1, **changes: Any) -> pb.ReserveRequest:
-    given: dict[str, Any] = {
-        "request_id": request_id(number),
-        "account_id": ACCOUNT,
-        "key_id": KEY,
-        "class_id": "forte",
-        "prompt_tokens": 5,
-        "output_tokens": 10,
-    }
-    return pb.ReserveRequest(**(given | changes))
-
-
-def settle(number: int = 1, **changes: Any) -> pb.SettleRequest:
-    given: dict[str, Any] = {
-        "request_id": request_id(number),
-        "account_id": ACCOUNT,
-        "usage": Usage(prompt_tokens=5, completion_tokens=3),
-        "basis": pb.BASIS_PROVIDER,
-        "end": pb.END_COMPLETE,
-    }
-    return pb.SettleRequest(**(given | changes))
-
-
-def delivery(number: int, completion: int, account_id: str = ACCOUNT) -> pb.Delivery:
-    usage = Usage(prompt_tokens=5, completion_tokens=completion)
-    return pb.Delivery(request_id=request_id(number), account_id=account_id, delivered=usage)
-
-
-async def refusal_of(call: Awaitable[Any]) -> LegatoError:
-    with pytest.raises(LegatoError) as refusal:
-        await call
-    return refusal.value
 
 
 async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) -> None:
@@ -298,119 +195,3 @@ async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
     refusal = await refusal_of(exchange.ask(method, request, pb.GrantCreditsResponse, 10))
     await exchange.close()
     assert refusal.reason is Reason.REQUEST_INVALID
-
-
-async def test_usage_and_balance_are_told(channel: grpc.aio.Channel, admin: Any) -> None:
-    stub: Any = MeteringServiceStub(channel)
-    await grant(admin, 1_000)
-    await stub.Reserve(reserve())
-    await stub.Settle(settle())
-    await stub.Reserve(reserve(2))
-    balance = (await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))).balance
-    assert balance == pb.Balance(account_id=ACCOUNT, balance_nanos=960, held_nanos=110)
-    now_s = int(SystemClock().now().timestamp())
-    request = pb.ListUsageRequest(
-        account_id=ACCOUNT,
-        start_time=Timestamp(seconds=now_s - now_s % HOUR_S - HOUR_S),
-        end_time=Timestamp(seconds=now_s - now_s % HOUR_S + 2 * HOUR_S),
-        bucket=pb.USAGE_BUCKET_HOUR,
-        group_by_class=True,
-    )
-    [row] = (await stub.ListUsage(request)).rows
-    assert (row.key_id, row.class_id, row.requests, row.cost_nanos) == ("", "forte", 1, 40)
-    assert row.usage == Usage(prompt_tokens=5, completion_tokens=3)
-    assert row.start_time.seconds % HOUR_S == 0
-
-
-def get_request(number: int, account_id: str = ACCOUNT) -> pb.GetRequestRequest:
-    return pb.GetRequestRequest(account_id=account_id, request_id=request_id(number))
-
-
-async def test_request_is_told_while_it_runs_and_after_its_end(channel: grpc.aio.Channel, admin: Any) -> None:
-    stub: Any = MeteringServiceStub(channel)
-    await grant(admin, 1_000)
-    await stub.Reserve(reserve())
-    await stub.Checkpoint(pb.CheckpointRequest(deliveries=[delivery(1, 2)]))
-    running = await stub.GetRequest(get_request(1))
-    assert (running.key_id, running.class_id, running.price_version) == (KEY, "forte", 1)
-    assert (running.state, running.held_nanos, running.charged_nanos) == (pb.REQUEST_STATE_RUNNING, 110, 0)
-    assert (running.basis, running.end) == (pb.BASIS_UNSPECIFIED, pb.END_UNSPECIFIED)
-    assert running.usage == Usage(prompt_tokens=5, completion_tokens=2)
-    assert running.HasField("reserve_time")
-    assert not running.HasField("end_time")
-    await stub.Settle(settle(end=pb.END_KEY_REFUSED, basis=pb.BASIS_COUNTED))
-    ended = await stub.GetRequest(get_request(1))
-    assert (ended.state, ended.held_nanos, ended.charged_nanos) == (pb.REQUEST_STATE_SETTLED, 0, 40)
-    assert (ended.basis, ended.end) == (pb.BASIS_COUNTED, pb.END_KEY_REFUSED)
-    assert ended.usage == Usage(prompt_tokens=5, completion_tokens=3)
-    assert ended.reserve_time == running.reserve_time
-    assert ended.end_time.ToMicroseconds() >= ended.reserve_time.ToMicroseconds()
-
-
-async def test_request_that_was_given_up_is_told_as_void(channel: grpc.aio.Channel, admin: Any) -> None:
-    stub: Any = MeteringServiceStub(channel)
-    await grant(admin, 1_000)
-    await stub.Reserve(reserve())
-    await stub.Void(pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT, end=pb.END_REFUSED))
-    void = await stub.GetRequest(get_request(1))
-    assert (void.state, void.held_nanos, void.charged_nanos) == (pb.REQUEST_STATE_VOID, 0, 0)
-    assert (void.basis, void.end) == (pb.BASIS_UNSPECIFIED, pb.END_REFUSED)
-
-
-@pytest.mark.parametrize(("number", "account_id"), [(2, ACCOUNT), (1, "acct_other")], ids=["unknown", "another's"])
-async def test_request_that_is_unknown_or_another_account_s_is_not_found(
-    channel: grpc.aio.Channel, admin: Any, number: int, account_id: str
-) -> None:
-    stub: Any = MeteringServiceStub(channel)
-    await grant(admin, 1_000)
-    await stub.Reserve(reserve())
-    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
-        await stub.GetRequest(get_request(number, account_id))
-    assert refusal.value.reason is Reason.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pb.ListUsageRequest(account_id=ACCOUNT, bucket=pb.USAGE_BUCKET_HOUR),
-        pb.ListUsageRequest(account_id=ACCOUNT, start_time=Timestamp(), end_time=Timestamp()),
-        pb.ListUsageRequest(
-            account_id=ACCOUNT, start_time=Timestamp(nanos=1), end_time=Timestamp(), bucket=pb.USAGE_BUCKET_DAY
-        ),
-    ],
-    ids=["no time", "no bucket", "no full hour"],
-)
-async def test_usage_of_no_time_is_refused(channel: grpc.aio.Channel, request_: pb.ListUsageRequest) -> None:
-    stub: Any = MeteringServiceStub(channel)
-    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
-        await stub.ListUsage(request_)
-    assert refusal.value.reason is Reason.REQUEST_INVALID
-
-
-async def test_grant_and_adjustment_count_once(admin: Any) -> None:
-    for _ in range(2):
-        assert (await grant(admin, 1_000)).balance_nanos == 1_000
-    adjustment = pb.AdjustCreditsRequest(
-        adjustment_id="adjustment-1", account_id=ACCOUNT, amount_nanos=-250, reason=" charged twice "
-    )
-    for _ in range(2):
-        assert (await admin.AdjustCredits(adjustment)).balance.balance_nanos == 750
-    assert (await admin.Audit(pb.AuditRequest())).violations == []
-
-
-@pytest.mark.parametrize("amount_nanos", [0, -5, 10**15 + 1])
-async def test_grant_that_is_none_is_refused(admin: Any, amount_nanos: int) -> None:
-    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
-        await grant(admin, amount_nanos)
-    assert refusal.value.reason is Reason.REQUEST_INVALID
-
-
-@pytest.mark.parametrize(
-    ("amount_nanos", "reason"),
-    [(0, "why"), (-(10**15) - 1, "why"), (5, ""), (5, "  "), (5, "x" * 201), (5, "two\nlines"), (-1, "too much")],
-)
-async def test_adjustment_that_cannot_be_is_refused(admin: Any, amount_nanos: int, reason: str) -> None:
-    request = pb.AdjustCreditsRequest(adjustment_id="a", account_id=ACCOUNT, amount_nanos=amount_nanos, reason=reason)
-    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
-        await admin.AdjustCredits(request)
-    assert refusal.value.reason is Reason.REQUEST_INVALID
