@@ -2,6 +2,8 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,12 +20,18 @@ CALL = Call(
     max_tokens=50,
     stream=True,
 )
+WHOLE_CALL = replace(CALL, stream=False)
+both_ways = pytest.mark.parametrize("call", [CALL, WHOLE_CALL], ids=["stream", "whole"])
 
 WEATHER = (
     b'[{"type":"function","function":{"name":"get_weather","description":"The weather.",'
     b'"parameters":{"type":"object","properties":{"city":{"type":"string"}}}}},'
     b'{"type":"function","function":{"name":"get_time"}}]'
 )
+
+
+def conversation(*messages: dict[str, Any]) -> Call:
+    return replace(CALL, messages_json=msgspec.json.encode(messages), tools_json=WEATHER)
 
 
 async def pieces_of(provider: Provider, call: Call = CALL) -> list[Piece]:

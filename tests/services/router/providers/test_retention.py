@@ -1,6 +1,5 @@
 """What providers are told about keeping, as it arrives there."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,10 @@ import pytest
 from services.router.providers import open_provider
 from services.router.providers.base import Call, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.retention import no_store_fields
-from tests.services.router.providers.asking import CALL, pieces_of
+from tests.services.router.providers.asking import CALL, both_ways, pieces_of
 from tests.upstream import Upstream
 from tests.upstreams.anthropic import AnthropicUpstream
 from tests.upstreams.gemini import GeminiUpstream
-
-both_ways = pytest.mark.parametrize("call", [CALL, replace(CALL, stream=False)], ids=["stream", "whole"])
 
 
 async def told(upstream: Upstream, call: Call, **fields: Any) -> Any:

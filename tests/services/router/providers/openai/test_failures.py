@@ -1,0 +1,155 @@
+"""What goes wrong with a server that speaks as OpenAI does, over a real socket."""
+
+import asyncio
+
+import pytest
+
+from services.router.providers.base import Call, Failure, ProviderError
+from services.router.providers.openai import OpenAIProvider
+from tests.services.router.harness import QUICK
+from tests.services.router.providers.asking import CALL, WHOLE_CALL, broken_off, failure_of, pieces_of, text_of
+from tests.upstream import Reply, Upstream
+
+BREAKS = {
+    "no finish reason": Reply(finish_reason=None),
+    "no finish reason, no done": Reply(finish_reason=None, usage=None, done=False),
+    "cut in the middle": Reply(cut_after=3, event_delay_s=0.01),
+    "garbage": Reply(events=['{"choices":[{"delta":{"content":"Hello"}}]}', "<html>"]),
+    "wrong types": Reply(events=['{"choices":[{"delta":{"content":"Hello"}}]}', '{"choices":7}']),
+    "invalid UTF-8": Reply(writes=['data: {"choices":[{"delta":{"content":"Hello"}}]}\n\n', 'data: {"x":"\xff"}\n\n']),
+    "error event": Reply(events=['{"choices":[{"delta":{"content":"Hello"}}]}', '{"error":{"message":"canary"}}']),
+    "error event as a text": Reply(events=['{"choices":[{"delta":{"content":"Hello"}}]}', '{"error":"canary"}']),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+async def test_stream_that_breaks_is_passed_on_so_far_and_then_fails(
+    name: str, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(BREAKS[name])
+    pieces, failure = await broken_off(provider)
+    assert text_of(pieces).startswith("Hello")
+    assert not any(piece.last for piece in pieces)
+    assert "canary" not in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("call", "reply"),
+    [
+        (CALL, Reply(events=["<html>"])),
+        (CALL, Reply(events=['{"error":{"message":"overloaded"}}'])),
+        (CALL, Reply(events=[], done=False)),
+        (CALL, Reply(cut_after=0)),
+        # Its role alone is nothing that a client could use.
+        (CALL, Reply(cut_after=1)),
+        (CALL, Reply(events=['{"choices":[{"delta":{"role":"assistant","content":""}}]}', '{"error":"overloaded"}'])),
+        (CALL, Reply(body="<html>", content_type="text/html")),
+        (WHOLE_CALL, Reply(body="<html>", content_type="text/html")),
+        (WHOLE_CALL, Reply(body='{"choices":[]}')),
+        (WHOLE_CALL, Reply(body='{"choices":[{"finish_reason":"stop"}]}')),
+        (WHOLE_CALL, Reply(body='{"error":{"message":"x"}}')),
+    ],
+)
+async def test_failure_as_the_first_thing_gives_no_piece(
+    call: Call, reply: Reply, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(reply)
+    with pytest.raises(ProviderError):
+        await anext(provider.answer(call))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "failure"),
+    [
+        (400, '{"error":{"message":"canary"}}', Failure.REFUSED),
+        (422, '{"detail":[]}', Failure.REFUSED),
+        (400, '{"error":{"code":"context_length_exceeded"}}', Failure.CONTEXT),
+        (400, '{"error":{"type":"exceed_context_size_error","n_ctx":8192}}', Failure.CONTEXT),
+        (400, '{"error":{"message":"This model\'s maximum context length is 10"}}', Failure.CONTEXT),
+        (401, "", Failure.PROVIDER),
+        (404, "", Failure.PROVIDER),
+        (429, "", Failure.BUSY),
+        (503, "canary", Failure.BUSY),
+        (529, "", Failure.BUSY),
+        # Of our own account with the provider: that does not pass by itself.
+        (429, '{"error":{"code":"insufficient_quota"}}', Failure.PROVIDER),
+        (500, "canary", Failure.PROVIDER),
+        (302, "", Failure.PROVIDER),
+    ],
+)
+async def test_status_tells_whether_another_provider_may_do_better(
+    status: int, body: str, failure: Failure, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(Reply(status=status, body=body, headers={"Location": "/v1/chat/completions"}))
+    error = await failure_of(provider)
+    assert (error.failure, error.http_status) == (failure, status)
+    assert "canary" not in str(error)
+    assert len(upstream.requests) == 1
+
+
+async def test_time_that_a_busy_provider_asks_for_is_told(upstream: Upstream, provider: OpenAIProvider) -> None:
+    upstream.replies += [Reply(status=429, headers={"Retry-After": "7"}), Reply(status=429)]
+    assert [(await failure_of(provider)).retry_after_s for _ in range(2)] == [7, None]
+
+
+@pytest.mark.parametrize(
+    ("event", "failure"),
+    [
+        ('{"error":{"message":"canary","code":503}}', Failure.BUSY),
+        ('{"error":{"message":"canary","code":429}}', Failure.BUSY),
+        ('{"error":{"message":"canary","code":500}}', Failure.PROVIDER),
+        ('{"error":{"message":"canary","code":400}}', Failure.REFUSED),
+        ('{"error":{"message":"canary","code":"server_error"}}', Failure.PROVIDER),
+        ('{"error":{"message":"maximum context length is 10","code":null}}', Failure.CONTEXT),
+        ('{"error":"canary"}', Failure.PROVIDER),
+        ('{"object":"error","message":"canary","code":400}', Failure.REFUSED),
+        ('{"choices":[],"x_groq":{"error":"canary"}}', Failure.PROVIDER),
+    ],
+)
+@pytest.mark.parametrize("call", [CALL, WHOLE_CALL])
+async def test_error_in_place_of_an_answer_means_what_its_status_would(
+    call: Call, event: str, failure: Failure, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(Reply(events=[event]) if call.stream else Reply(body=event))
+    failed = await failure_of(provider, call)
+    assert (failed.failure, failed.what) == (failure, "reported an error in place of an answer")
+
+
+async def test_server_that_is_not_there_is_a_failure() -> None:
+    async with Upstream() as gone:
+        address = gone.base_url
+    provider = OpenAIProvider(address, QUICK)
+    assert (await failure_of(provider)).what == "could not be reached"
+    await provider.aclose()
+
+
+@pytest.mark.parametrize("reply", [Reply(delay_s=60), Reply(first_event_delay_s=60), Reply(stall_after=2)])
+async def test_silence_ends_in_a_failure_and_closes_the_connection(
+    reply: Reply, upstream: Upstream, quick: OpenAIProvider
+) -> None:
+    upstream.replies.append(reply)
+    assert (await failure_of(quick)).what == "did not answer in time"
+    await upstream.requests[0].ended.wait()
+    assert upstream.requests[0].aborted
+
+
+@pytest.mark.parametrize(
+    ("call", "reply"),
+    [
+        (WHOLE_CALL, Reply(delay_s=60)),
+        (CALL, Reply(delay_s=60)),
+        (CALL, Reply(first_event_delay_s=60)),
+        (CALL, Reply(stall_after=3)),
+    ],
+)
+async def test_cancelling_closes_the_connection_at_once(
+    call: Call, reply: Reply, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(reply)
+    reading = asyncio.create_task(pieces_of(provider, call))
+    request = await upstream.received()
+    await asyncio.sleep(0.05)
+    reading.cancel()
+    async with asyncio.timeout(0.25):
+        await request.ended.wait()
+    assert request.aborted
