@@ -1,0 +1,20 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from services.router.providers.anthropic import VERSION_2026, AnthropicProvider
+from services.router.providers.base import Timeouts
+from tests.upstreams.anthropic import AnthropicUpstream
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[AnthropicUpstream]:
+    async with AnthropicUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def provider(upstream: AnthropicUpstream) -> AsyncIterator[AnthropicProvider]:
+    provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=VERSION_2026)
+    yield provider
+    await provider.aclose()

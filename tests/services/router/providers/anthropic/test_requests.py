@@ -1,0 +1,176 @@
+"""What a server that keeps to Anthropic's rules is asked, over a real socket."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.chassis.errors import LegatoError
+from services.router.providers.anthropic import VERSION_2023, VERSION_2026, AnthropicProvider
+from services.router.providers.base import Call, CannotDo, Timeouts
+from tests.services.router.providers.asking import (
+    CALL,
+    WEATHER,
+    WHOLE_CALL,
+    conversation,
+    failure_of,
+    pieces_of,
+    text_of,
+)
+from tests.services.router.providers.past import USER, called, gave
+from tests.upstreams.anthropic import AnthropicUpstream
+
+
+async def asked(upstream: AnthropicUpstream, call: Call, version: str = VERSION_2026, **extra: Any) -> Any:
+    """What such a call is upstream, where it was answered."""
+    provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=version, extra=extra)
+    try:
+        assert text_of(await pieces_of(provider, call)) == "Hello, world!"
+    finally:
+        await provider.aclose()
+    return upstream.requests[-1].json
+
+
+async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> None:
+    call = replace(
+        conversation(
+            {"role": "system", "content": "Our character."},
+            {"role": "system", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]},
+            {"role": "user", "content": "One"},
+            {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Two \u00e9"}]},
+            {"role": "assistant", "content": ""},
+            {"role": "system", "content": "From now on in French."},
+        ),
+        parameters_json=b'{"stop":"END","temperature":1.5,"top_p":0.5,"seed":1,"presence_penalty":1}',
+    )
+    assert await asked(upstream, call) == {
+        "model": "vendor-model",
+        "max_tokens": 50,
+        "stream": True,
+        "system": [
+            {"type": "text", "text": text} for text in ("Our character.", "Be", "brief.", "From now on in French.")
+        ],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two \u00e9"}]}
+        ],
+        "tools": [
+            {
+                "name": "get_weather",
+                "description": "The weather.",
+                "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+            },
+            {"name": "get_time", "input_schema": {"type": "object", "properties": {}}},
+        ],
+        "tool_choice": {"type": "auto"},
+        "stop_sequences": ["END"],
+    }
+
+
+async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUpstream) -> None:
+    call = replace(CALL, parameters_json=b'{"temperature":1.5,"top_p":0.5,"stop":["a","b"]}')
+    request = await asked(upstream, call, VERSION_2023)
+    assert (request["temperature"], request["top_p"], request["stop_sequences"]) == (1.0, 0.5, ["a", "b"])
+    headers = upstream.requests[0].headers
+    assert (headers["anthropic-version"], headers["x-api-key"]) == ("2023-06-01", "secret")
+    assert "Authorization" not in headers
+    request = await asked(upstream, call, VERSION_2026)
+    assert not {"temperature", "top_p"} & set(request)
+    headers = upstream.requests[1].headers
+    assert (headers["anthropic-version"], headers["Authorization"]) == ("2026-10-21", "Bearer secret")
+    assert "x-api-key" not in headers
+
+
+@pytest.mark.parametrize(
+    ("choice", "parameters", "sent"),
+    [
+        (b"", b"", {"type": "auto"}),
+        (b'"none"', b'{"parallel_tool_calls":false}', {"type": "none"}),
+        (b'"required"', b"", {"type": "any"}),
+        (b'{"type":"function","function":{"name":"get_time"}}', b"", {"type": "tool", "name": "get_time"}),
+        (b'"auto"', b'{"parallel_tool_calls":false}', {"type": "auto", "disable_parallel_tool_use": True}),
+        (b'"required"', b'{"parallel_tool_calls":false}', {"type": "any", "disable_parallel_tool_use": True}),
+        (b'"auto"', b'{"parallel_tool_calls":true}', {"type": "auto"}),
+    ],
+)
+async def test_choice_of_tools_is_kept(
+    choice: bytes, parameters: bytes, sent: dict[str, Any], upstream: AnthropicUpstream
+) -> None:
+    call = replace(CALL, tools_json=WEATHER, tool_choice_json=choice, parameters_json=parameters)
+    assert (await asked(upstream, call))["tool_choice"] == sent
+
+
+async def test_results_of_all_calls_make_one_turn_with_what_the_user_says_next(upstream: AnthropicUpstream) -> None:
+    call = conversation(
+        USER,
+        called(
+            ("call_a", "get_weather", '{"city":"Paris"}'), ("functions.get_time:1", "get_time", ""), content="Well."
+        ),
+        gave("functions.get_time:1", [{"type": "text", "text": "ten"}, {"type": "text", "text": " past"}]),
+        gave("call_a", ""),
+        {"role": "user", "content": "And?"},
+    )
+    _, model, user = (await asked(upstream, call))["messages"]
+    text, first, second = model["content"]
+    assert (model["role"], text) == ("assistant", {"type": "text", "text": "Well."})
+    assert first == {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Paris"}}
+    assert (second["name"], second["input"]) == ("get_time", {})
+    assert user == {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "call_a", "content": ""},
+            {"type": "tool_result", "tool_use_id": second["id"], "content": "ten past"},
+            {"type": "text", "text": "And?"},
+        ],
+    }
+
+
+async def test_functions_called_before_are_defined_even_where_none_may_be_called(upstream: AnthropicUpstream) -> None:
+    call = replace(conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), tools_json=b"")
+    request = await asked(upstream, call)
+    assert request["tools"] == [{"name": "get_time", "input_schema": {"type": "object", "properties": {}}}]
+    assert request["tool_choice"] == {"type": "none"}
+
+
+async def test_schema_for_the_answer_goes_along(upstream: AnthropicUpstream) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    call = replace(CALL, parameters_json=msgspec.json.encode({"response_format": wanted}))
+    request = await asked(upstream, call, output_config={"effort": "low"})
+    assert request["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "low"}
+
+
+async def test_json_without_a_schema_is_what_it_cannot_do(
+    upstream: AnthropicUpstream, provider: AnthropicProvider
+) -> None:
+    call = replace(CALL, parameters_json=b'{"response_format":{"type":"json_object"}}')
+    failure = await failure_of(provider, call)
+    assert isinstance(failure, CannotDo)
+    assert failure.param == "response_format"
+    assert not upstream.requests
+
+
+async def test_thinking_is_left_out_where_it_would_be_refused(upstream: AnthropicUpstream) -> None:
+    thinking = {"type": "adaptive"}
+    plain = await asked(upstream, replace(CALL, tools_json=WEATHER), thinking=thinking)
+    forced = await asked(upstream, replace(CALL, tools_json=WEATHER, tool_choice_json=b'"required"'), thinking=thinking)
+    after_a_call = await asked(
+        upstream, conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), thinking=thinking
+    )
+    assert plain["thinking"] == thinking
+    assert "thinking" not in forced
+    assert "thinking" not in after_a_call
+
+
+async def test_answer_that_may_be_long_is_streamed_whatever_was_asked_for(upstream: AnthropicUpstream) -> None:
+    assert "stream" not in await asked(upstream, replace(WHOLE_CALL, max_tokens=21_333))
+    assert (await asked(upstream, replace(WHOLE_CALL, max_tokens=21_334)))["stream"] is True
+
+
+async def test_conversation_that_cannot_be_told_is_refused_as_the_clients_mistake(
+    upstream: AnthropicUpstream, provider: AnthropicProvider
+) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        await pieces_of(provider, conversation(USER, called(("a", "get_time", "{}"))))
+    assert (refusal.value.reason, refusal.value.param) == ("REQUEST_INVALID", "messages")
+    assert not upstream.requests
