@@ -1,0 +1,190 @@
+"""What a server that keeps to Google's rules is asked, over a real socket."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.chassis.errors import LegatoError
+from services.router.providers.base import Call, CannotDo, Timeouts
+from services.router.providers.gemini import NO_SIGNATURE, GeminiProvider
+from tests.services.router.providers.asking import (
+    CALL,
+    WEATHER,
+    both_ways,
+    conversation,
+    failure_of,
+    pieces_of,
+    text_of,
+)
+from tests.services.router.providers.past import USER, called, gave
+from tests.upstreams.gemini import GeminiUpstream
+
+
+async def asked(upstream: GeminiUpstream, call: Call, **extra: Any) -> Any:
+    """What such a call is upstream, where it was answered."""
+    provider = GeminiProvider(upstream.base_url, Timeouts(), api_key="secret", version="v1beta", extra=extra)
+    try:
+        assert text_of(await pieces_of(provider, call)) == "Hello, world!"
+    finally:
+        await provider.aclose()
+    return upstream.requests[-1].json
+
+
+async def test_request_is_in_googles_words_and_asks_that_nothing_be_kept(upstream: GeminiUpstream) -> None:
+    call = replace(
+        conversation(
+            {"role": "system", "content": "Our character."},
+            {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+            {"role": "user", "content": "One"},
+            {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Two \u00e9"}]},
+        ),
+        parameters_json=b'{"stop":"END","temperature":1.5,"top_p":0.5,"seed":4294967297,"presence_penalty":1,'
+        b'"frequency_penalty":-1}',
+    )
+    extra = {"generationConfig": {"thinkingConfig": {"thinkingLevel": "LOW"}}, "store": True}
+    assert await asked(upstream, call, **extra) == {
+        "store": False,
+        "systemInstruction": {"parts": [{"text": "Our character."}, {"text": "Be brief."}]},
+        "contents": [{"role": "user", "parts": [{"text": "One"}, {"text": "Two \u00e9"}]}],
+        "generationConfig": {
+            "maxOutputTokens": 50,
+            "stopSequences": ["END"],
+            "temperature": 1.5,
+            "topP": 0.5,
+            "seed": 1,
+            "presencePenalty": 1.0,
+            "frequencyPenalty": -1.0,
+            "thinkingConfig": {"thinkingLevel": "LOW"},
+        },
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "get_weather",
+                        "description": "The weather.",
+                        "parametersJsonSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+                    },
+                    {"name": "get_time"},
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+    }
+    [request] = upstream.requests
+    assert request.path == "/v1beta/models/vendor-model:streamGenerateContent"
+    assert request.headers["x-goog-api-key"] == "secret"
+
+
+@both_ways
+async def test_nothing_is_to_be_kept_whatever_the_way(
+    call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+) -> None:
+    await pieces_of(provider, call)
+    assert upstream.requests[0].json["store"] is False
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (b"", {"mode": "AUTO"}),
+        (b'"none"', {"mode": "NONE"}),
+        (b'"required"', {"mode": "ANY"}),
+        (
+            b'{"type":"function","function":{"name":"get_time"}}',
+            {"mode": "ANY", "allowedFunctionNames": ["get_time"]},
+        ),
+    ],
+)
+async def test_choice_of_tools_is_kept(choice: bytes, sent: dict[str, Any], upstream: GeminiUpstream) -> None:
+    request = await asked(upstream, replace(CALL, tools_json=WEATHER, tool_choice_json=choice))
+    assert request["toolConfig"]["functionCallingConfig"] == sent
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sent"),
+    [
+        ({"type": "text"}, {}),
+        ({"type": "json_object"}, {"responseMimeType": "application/json"}),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+            {"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}},
+        ),
+    ],
+)
+async def test_form_of_the_answer_goes_along(
+    wanted: dict[str, Any], sent: dict[str, Any], upstream: GeminiUpstream
+) -> None:
+    request = await asked(upstream, replace(CALL, parameters_json=msgspec.json.encode({"response_format": wanted})))
+    assert request["generationConfig"] == {"maxOutputTokens": 50, **sent}
+
+
+async def test_results_of_all_calls_make_a_turn_of_their_own(upstream: GeminiUpstream) -> None:
+    call = conversation(
+        USER,
+        called(("call_a", "get_weather", '{"city":"Paris"}'), ("call_b", "get_time", ""), content="Well."),
+        gave("call_b", "noon"),
+        gave("call_a", '{"sky":"clear"}'),
+        {"role": "user", "content": "And?"},
+    )
+    _, model, results, user = (await asked(upstream, call))["contents"]
+    assert model == {
+        "role": "model",
+        "parts": [
+            {"text": "Well."},
+            {
+                "functionCall": {"id": "call_a", "name": "get_weather", "args": {"city": "Paris"}},
+                "thoughtSignature": NO_SIGNATURE,
+            },
+            {"functionCall": {"id": "call_b", "name": "get_time", "args": {}}, "thoughtSignature": NO_SIGNATURE},
+        ],
+    }
+    assert results == {
+        "role": "user",
+        "parts": [
+            {
+                "functionResponse": {
+                    "id": "call_a",
+                    "name": "get_weather",
+                    "response": {"output": '{"sky":"clear"}'},
+                }
+            },
+            {"functionResponse": {"id": "call_b", "name": "get_time", "response": {"output": "noon"}}},
+        ],
+    }
+    assert user == {"role": "user", "parts": [{"text": "And?"}]}
+
+
+async def test_signature_that_the_client_brings_back_is_given_back(upstream: GeminiUpstream) -> None:
+    call = called(("call_a", "get_time", "{}"))
+    call["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "c2ln"}}
+    request = await asked(upstream, conversation(USER, call, gave("call_a", "noon")))
+    assert request["contents"][1]["parts"][0]["thoughtSignature"] == "c2ln"
+
+
+@pytest.mark.parametrize("extra", [None, 7, {"google": 7}, {"google": {"thought_signature": None}}])
+async def test_signature_that_is_none_is_left_aside(extra: Any, upstream: GeminiUpstream) -> None:
+    call = called(("call_a", "get_time", "{}"))
+    call["tool_calls"][0]["extra_content"] = extra
+    request = await asked(upstream, conversation(USER, call, gave("call_a", "noon")))
+    assert request["contents"][1]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
+
+
+async def test_function_name_that_google_has_no_place_for_is_what_it_cannot_do(
+    upstream: GeminiUpstream, provider: GeminiProvider
+) -> None:
+    tools = b'[{"type":"function","function":{"name":"2d_plot"}}]'
+    failure = await failure_of(provider, replace(CALL, tools_json=tools))
+    assert isinstance(failure, CannotDo)
+    assert failure.param == "tools"
+    assert not upstream.requests
+
+
+async def test_conversation_that_cannot_be_told_is_refused_as_the_clients_mistake(
+    upstream: GeminiUpstream, provider: GeminiProvider
+) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        await pieces_of(provider, conversation(USER, called(("a", "get_time", "{}"))))
+    assert (refusal.value.reason, refusal.value.param) == ("REQUEST_INVALID", "messages")
+    assert not upstream.requests
