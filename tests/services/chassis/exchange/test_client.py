@@ -1,0 +1,203 @@
+"""Questions and streams on an exchange, and what becomes of them when it breaks."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from protos.router.v1 import router_pb2 as router
+from protos.router.v1 import router_pb2_grpc
+from services.chassis.channel import open_channel
+from services.chassis.clock import SystemClock
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.exchange import ExchangeBroken, ExchangeClient
+from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
+
+
+async def test_many_questions_at_once_each_get_their_own_answer(client: ExchangeClient) -> None:
+    names = [f"account-{number}" for number in range(500)]
+    assert await asyncio.gather(*(ask(client, name) for name in names)) == names
+
+
+class Sizes(Histogram):
+    def __init__(self) -> None:
+        super().__init__(BATCH_BOUNDS)
+        self.seen: list[float] = []
+
+    def observe(self, value: float) -> None:
+        self.seen.append(value)
+
+
+async def test_what_is_asked_while_an_exchange_rests_leaves_in_one_message(
+    socket_folder: Path, serve: Serve, log: Log
+) -> None:
+    sizes = Sizes()
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient(
+            "router", stub.Exchange, router.ExchangeRequest, SystemClock(), log, sizes, rest_s=lambda: 0.3
+        )
+        client.start()
+        async with asyncio.timeout(5):
+            await client.connected()
+            assert await ask(client, "first") == "first"
+            waiting = []
+            for name in ("a", "b", "c"):
+                waiting.append(asyncio.create_task(ask(client, name)))
+                await asyncio.sleep(0.01)
+            assert await asyncio.gather(*waiting) == ["a", "b", "c"]
+        await client.close()
+    assert max(sizes.seen) >= len(waiting)
+
+
+async def test_refusal_arrives_with_its_reason_and_retry_delay(client: ExchangeClient) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        await ask(client, "poor")
+    assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
+    assert (refusal.value.message, refusal.value.param, refusal.value.retry_after_s) == (
+        "Nothing left.",
+        "account",
+        1.5,
+    )
+
+
+async def test_bug_behind_a_question_is_told_without_its_text(client: ExchangeClient) -> None:
+    with pytest.raises(LegatoError) as failure:
+        await ask(client, "bug")
+    assert failure.value.reason is Reason.INTERNAL
+    assert "confidence" not in failure.value.message
+
+
+async def test_question_without_an_answer_gives_up_and_spares_the_others(client: ExchangeClient) -> None:
+    with pytest.raises(LegatoError) as failure:
+        await ask(client, "slow", timeout_s=0.05)
+    assert failure.value.reason is Reason.UNAVAILABLE
+    assert await ask(client, "quick") == "quick"
+
+
+async def test_stream_arrives_whole_and_in_order(client: ExchangeClient) -> None:
+    call = client.open("Chat", opening(pieces=2000), router.ChatResponse)
+    numbers = []
+    while (response := await call.receive()) is not None:
+        numbers.append(response.output_tokens)
+    assert numbers == list(range(2000))
+    assert client.load == 0
+
+
+async def test_later_messages_reach_the_handler(client: ExchangeClient, talker: Talker) -> None:
+    call = client.open("Chat", opening("grants"), router.ChatResponse)
+    for tokens in (10, 20):
+        call.send(router.ChatRequest(grant=router.Grant(output_tokens=tokens)))
+        response = await call.receive()
+        assert response is not None
+        assert response.output_tokens == tokens
+    call.send(router.ChatRequest(grant=router.Grant()))
+    assert await call.receive() is None
+    assert talker.grants == [10, 20]
+
+
+async def test_failure_comes_after_what_was_sent_before_it(client: ExchangeClient) -> None:
+    call = client.open("Chat", opening("fail"), router.ChatResponse)
+    first = await call.receive()
+    assert first is not None
+    assert list(first.contents) == ["first"]
+    with pytest.raises(LegatoError) as failure:
+        await call.receive()
+    assert failure.value.reason is Reason.UPSTREAM_FAILED
+
+
+async def test_broken_exchange_fails_its_calls_and_comes_back(
+    client: ExchangeClient, talker: Talker, serve: Serve
+) -> None:
+    call = client.open("Chat", opening("wait"), router.ChatResponse)
+    await ask(client, "up")
+    await serve.stop()
+    async with asyncio.timeout(5):
+        with pytest.raises(ExchangeBroken):
+            await call.receive()
+        await talker.left.wait()
+        with pytest.raises(ExchangeBroken):
+            await ask(client, "away")
+        await serve.start()
+        await client.connected()
+    assert await ask(client, "back") == "back"
+
+
+class Road:
+    """Between a client and a server, on sockets of its own: it can be blocked without either end being told."""
+
+    def __init__(self, to: Path) -> None:
+        self._to = to
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._pumps: list[asyncio.Task[None]] = []
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(self._to)
+        self._pumps += [
+            asyncio.create_task(self._pump(reader, far_writer)),
+            asyncio.create_task(self._pump(far_reader, writer)),
+        ]
+
+    def block(self) -> None:
+        self._is_open.clear()
+
+    def unblock(self) -> None:
+        self._is_open.set()
+
+    async def close(self) -> None:
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while received := await reader.read(65536):
+                await self._is_open.wait()
+                writer.write(received)
+        finally:
+            writer.close()
+
+
+async def test_exchange_that_falls_silent_is_broken_off_and_opened_again(
+    serve: Serve, talker: Talker, socket_folder: Path, log: Log
+) -> None:
+    road = Road(socket_folder / "router.sock")
+    proxy = await asyncio.start_unix_server(road.carry, socket_folder / "road.sock")
+    async with open_channel(f"unix:{socket_folder}/road.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client.start()
+        async with asyncio.timeout(20):
+            await client.connected()
+            call = client.open("Chat", opening("wait"), router.ChatResponse)
+            await ask(client, "before")
+            road.block()
+            with pytest.raises(ExchangeBroken):
+                await call.receive()
+            road.unblock()
+            await client.connected()
+            assert await ask(client, "after") == "after"
+            await talker.left.wait()
+        await client.close()
+    await road.close()
+    proxy.close()
+
+
+async def test_process_that_stands_still_gets_no_calls_though_it_can_be_connected_to(
+    socket_folder: Path, serve: Serve, talker: Talker, log: Log
+) -> None:
+    talker.is_mute = True
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(5):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client.start()
+        await client.connected()
+        was_usable = client.usable
+        talker.release.set()
+        while not client.usable:
+            await asyncio.sleep(0.01)
+        await client.close()
+    assert not was_usable

@@ -1,0 +1,117 @@
+"""Those who answer on an exchange: whom they wait for, when they are ended, and how they go away."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from protos.router.v1 import router_pb2 as router
+from protos.router.v1 import router_pb2_grpc
+from services.chassis.channel import open_channel
+from services.chassis.exchange import ExchangeClient, RpcCall
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
+from tests.services.chassis.exchange.talker import Talker, ask, opening
+
+
+async def test_cancelled_call_ends_its_handler(client: ExchangeClient, talker: Talker) -> None:
+    call = client.open("Chat", opening("wait"), router.ChatResponse)
+    await ask(client, "after the opening")
+    call.cancel()
+    async with asyncio.timeout(5):
+        await talker.left.wait()
+
+
+async def test_reader_who_stops_holds_up_its_own_call_alone(client: ExchangeClient, talker: Talker) -> None:
+    piece_bytes = 16 * 1024
+    stalled = client.open("Chat", opening(pieces=100, piece_bytes=piece_bytes), router.ChatResponse)
+    assert await ask(client, "control still gets through") == "control still gets through"
+    async with asyncio.timeout(5):
+        while talker.sent * piece_bytes < WINDOW_BYTES:
+            await asyncio.sleep(0.01)
+    for _ in range(5):
+        await ask(client, "and time passes")
+    assert talker.sent * piece_bytes <= WINDOW_BYTES + piece_bytes
+    pieces = 0
+    while await stalled.receive() is not None:
+        pieces += 1
+    assert pieces == 100
+
+
+async def test_small_pieces_count_as_what_they_take_while_they_wait(client: ExchangeClient, talker: Talker) -> None:
+    most_pieces, stalled_at = WINDOW_BYTES // MESSAGE_OVERHEAD_BYTES, -1
+    stalled = client.open("Chat", opening(pieces=2 * most_pieces), router.ChatResponse)
+    async with asyncio.timeout(30):
+        while talker.sent == 0 or talker.sent != stalled_at:
+            stalled_at = talker.sent
+            await ask(client, "time passes")
+            await asyncio.sleep(0.2)
+    assert 0 < talker.sent <= most_pieces
+    pieces = 0
+    while await stalled.receive() is not None:
+        pieces += 1
+    assert pieces == 2 * most_pieces
+
+
+async def test_server_that_goes_away_takes_no_new_calls_and_finishes_the_old(
+    client: ExchangeClient, talker: Talker
+) -> None:
+    call = client.open("Chat", opening("wait", pieces=3), router.ChatResponse)
+    await ask(client, "open")
+    draining = asyncio.create_task(talker.exchange.drain())
+    async with asyncio.timeout(5):
+        while client.usable:
+            await asyncio.sleep(0.01)
+        assert not draining.done()
+        talker.release.set()
+        pieces = 0
+        while await call.receive() is not None:
+            pieces += 1
+        await draining
+    assert pieces == 3
+
+
+async def test_drain_waits_until_every_client_has_heard_of_it(client: ExchangeClient, talker: Talker) -> None:
+    """So whatever was opened before that is known, and nothing is opened after."""
+    async with asyncio.timeout(5):
+        await ask(client, "open")
+        assert client.usable
+        await talker.exchange.drain()
+    assert not client.usable
+
+
+async def test_all_that_was_said_arrives_before_an_exchange_is_closed(client: ExchangeClient, talker: Talker) -> None:
+    """More than its reader has room for at once, so that some of it still waits when the call has ended."""
+    call = client.open("Chat", opening(pieces=200), router.ChatResponse)
+    async with asyncio.timeout(20):
+        assert await call.receive() is not None
+        draining = asyncio.create_task(talker.exchange.drain())
+        pieces = 1
+        while await call.receive() is not None:
+            pieces += 1
+        await draining
+        await talker.exchange.close()
+    assert pieces == 200
+
+
+async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, client: ExchangeClient) -> None:
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening(pieces=5))
+        numbers = []
+        while (response := await call.receive()) is not None:
+            numbers.append(response.output_tokens)
+        assert numbers == [0, 1, 2, 3, 4]
+
+
+async def test_ordinary_call_that_is_cancelled_ends_its_handler(
+    socket_folder: Path, client: ExchangeClient, talker: Talker
+) -> None:
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening("grants"))
+        call.send(router.ChatRequest(grant=router.Grant(output_tokens=1)))
+        assert await call.receive() is not None
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            async with asyncio.timeout(5):
+                await talker.left.wait()
+        assert talker.left.is_set()
