@@ -48,7 +48,11 @@ class Relay:
 
     @property
     def output_tokens(self) -> int:
-        return self._count.tokens if self._tokens_at_cut is None else self._tokens_at_cut
+        if self._tokens_at_cut is not None:
+            return self._tokens_at_cut
+        # A model keeps to its limit by a vocabulary of its own. Whoever set the limit pays no more than it, even
+        # where our count has to stand for the model's.
+        return min(self._count.tokens, self._max_tokens)
 
     async def pass_on(self, piece: Piece) -> bool:
         """Whether there is any use in reading on."""

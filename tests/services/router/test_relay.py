@@ -72,3 +72,17 @@ async def test_reasoning_is_counted_and_not_shown(router: Router, upstream: Upst
     answer = await router.ask()
     assert answer.text == "Yes"
     assert answer.finished.usage.completion_tokens == count("let me think about it") + count("Yes")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_our_own_count_never_charges_more_than_the_client_asked_for(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    """A model keeps to `max_tokens` by a vocabulary of its own, by which an answer may be fewer tokens than by ours."""
+    text = "Donaudampfschifffahrtsgesellschaft"
+    assert count(text) > 3
+    upstream.replies.append(Reply(contents=[text], usage=None))
+    answer = await router.ask(stream=stream, max_tokens=3)
+    assert answer.text == text
+    assert answer.finished.usage.completion_tokens == 3
+    assert max(response.output_tokens for response in answer.responses) == 3
