@@ -48,6 +48,7 @@ ENV PATH=/opt/legato/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPATH=/app \
+    GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener \
     LEGATO_DATA=/var/lib/legato
 # Nothing is installed any more. A named volume takes over the owner of the folder that it is mounted on.
 RUN rm -rf /usr/local/lib/python3.11/site-packages/* /usr/local/lib/python3.11/ensurepip /usr/local/bin/pip* \

@@ -1,5 +1,6 @@
 """The file that a process's output goes to."""
 
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +18,13 @@ class ProcessLog:
         """For one more run of the process. A file that grew large becomes NAME.log.1, in place of the last one."""
         if self.path.exists() and self.path.stat().st_size > LARGEST_BYTES:
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-        file = self.path.open("ab")
+        file = self.path.open("a+b")
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                # The last run was killed in the middle of a line.
+                file.write(b"\n")
+                file.flush()
         self._start_of_this_run = file.tell()
         return file
 

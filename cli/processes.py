@@ -15,6 +15,9 @@ LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
+# gRPC's event engine hands every message from one thread to another. gRPC reads this when it is loaded, so no process
+# can tell itself; the image says the same.
+GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +98,9 @@ def _local_model(installation: Installation) -> ProcessSpec:
 
 
 def _shared_environ(installation: Installation) -> dict[str, str]:
-    environ = {name: value for name, value in os.environ.items() if name.removesuffix("_FILE") not in SECRETS}
+    environ = GRPC_WITHOUT_EVENT_ENGINE | {
+        name: value for name, value in os.environ.items() if name.removesuffix("_FILE") not in SECRETS
+    }
     for name in ("auth", "metering", "router"):
         address = f"unix:{socket_of(name, installation.data)}"
         environ[f"LEGATO_{name.upper()}_LISTEN"] = address

@@ -36,3 +36,11 @@ def test_a_large_log_makes_room_at_the_next_start(tmp_path: Path) -> None:
     assert log.path.read_text() == "new\n"
     assert log.last_words() == "new"
     assert (tmp_path / "auth.log.1").stat().st_size == process_log.LARGEST_BYTES + 1
+
+
+def test_first_line_of_a_run_stands_by_itself_where_the_last_run_was_killed_in_mid_line(tmp_path: Path) -> None:
+    log = ProcessLog(tmp_path, "router")
+    for text in (b"whole\nhal", b"next\n", b"last\n"):
+        with log.open() as file:
+            file.write(text)
+    assert log.path.read_text() == "whole\nhal\nnext\nlast\n"

@@ -1,10 +1,13 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cli.data_folder import sockets_folder
-from cli.processes import Installation, process_groups
+from cli.processes import GRPC_WITHOUT_EVENT_ENGINE, Installation, process_groups
 from cli.supervisor import ProcessSpec
 
 PEPPER = "1:" + "ab" * 32
@@ -88,3 +91,20 @@ def test_each_process_is_asked_for_its_health_on_its_own_socket() -> None:
 def test_each_edge_is_looked_after_on_a_port_of_its_own(listen: str, expected: list[str]) -> None:
     specs = by_name(installation(workers=2, edge_operations_listen=listen))
     assert [specs[name].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] for name in ("edge-1", "edge-2")] == expected
+
+
+def test_every_process_does_without_grpcs_event_engine_unless_an_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [name] = GRPC_WITHOUT_EVENT_ENGINE
+    specs = by_name(installation()).values()
+    assert {spec.environ[name] for spec in specs} == set(GRPC_WITHOUT_EVENT_ENGINE.values())
+    monkeypatch.setenv(name, "tcp_rcv_lowat")
+    assert {spec.environ[name] for spec in by_name(installation()).values()} == {"tcp_rcv_lowat"}
+
+
+def test_grpc_knows_what_it_is_told_to_do_without() -> None:
+    """It complains of names that it does not know, as it may after an update."""
+    command = [sys.executable, "-c", "import grpc; grpc.insecure_channel('unix:/nowhere')"]
+    environ = {**os.environ, **GRPC_WITHOUT_EVENT_ENGINE}
+    assert subprocess.run(command, env=environ, capture_output=True, check=True, text=True).stderr == ""

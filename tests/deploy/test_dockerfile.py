@@ -2,6 +2,8 @@ import fnmatch
 import re
 from pathlib import Path
 
+from cli.processes import GRPC_WITHOUT_EVENT_ENGINE
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 # Each stage by its name.
@@ -19,6 +21,11 @@ def test_the_service_is_what_is_built_unless_another_target_is_named() -> None:
 def test_both_images_run_as_nobody_in_particular() -> None:
     for name in ("service", "local-model"):
         assert "\nUSER 10001:10001\n" in STAGES[name]
+
+
+def test_grpc_is_told_in_the_image_what_it_is_told_on_one_machine() -> None:
+    for name, value in GRPC_WITHOUT_EVENT_ENGINE.items():
+        assert f" {name}={value} " in STAGES["base"]
 
 
 def test_images_are_made_of_locked_packages_alone() -> None:

@@ -15,6 +15,7 @@ from cli.accounts import create_account
 from cli.connection import Services, ask, running_services
 from cli.health import is_listening
 from cli.keys import create_key
+from cli.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.child import start_child
@@ -49,15 +50,19 @@ class Fleet:
         routes.write_text(ROUTES.format(base_url=upstream.base_url))
         # Settings of whoever runs the tests are not for this service.
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-        self._environ = own | {
-            "LEGATO_DATA": str(self._folder),
-            "LEGATO_ROUTES": str(routes),
-            "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
-            "LEGATO_METERING_ADDRESS": ",".join(f"unix:{self._socket(name)}" for name in self._meterings),
-            # The machine may be busy with other things: that is not what is tried out here.
-            "LEGATO_EDGE_QUEUEING_S": "0",
-            **settings,
-        }
+        self._environ = (
+            GRPC_WITHOUT_EVENT_ENGINE
+            | own
+            | {
+                "LEGATO_DATA": str(self._folder),
+                "LEGATO_ROUTES": str(routes),
+                "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
+                "LEGATO_METERING_ADDRESS": ",".join(f"unix:{self._socket(name)}" for name in self._meterings),
+                # The machine may be busy with other things: that is not what is tried out here.
+                "LEGATO_EDGE_QUEUEING_S": "0",
+                **settings,
+            }
+        )
         self.edges = [Edge(name, ("127.0.0.1", free_port())) for name in EDGES]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 

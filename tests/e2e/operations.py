@@ -57,9 +57,9 @@ def lines_of(service: Service, process: str) -> list[dict[str, str]]:
     """What it has logged."""
     lines = []
     for path in sorted((service.data / "logs").glob("*")):
-        # The last may be half written, or never be finished where a process was killed; no other may.
-        *whole, _ = path.read_text(errors="replace").split("\n")
-        lines += [json.loads(line) for line in whole if line.startswith("{")]
+        # The last may be half written, and so may any that a process wrote when it was killed.
+        *ended, _ = path.read_text(errors="replace").split("\n")
+        lines += [json.loads(line) for line in ended if line.startswith("{") and line.endswith("}")]
     return [line for line in lines if line["service"] == process]
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import msgspec
 
+from cli.processes import GRPC_WITHOUT_EVENT_ENGINE
 from tests.faults.bytecode import with_bytecode
 from tests.faults.zygote import Order, Told
 
@@ -29,7 +30,7 @@ class Forks:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno() for listener in self._listeners],
-            env={**os.environ, **with_bytecode()},
+            env={**GRPC_WITHOUT_EVENT_ENGINE, **os.environ, **with_bytecode()},
             # It ends when its stdin does; Ctrl-C is for us.
             start_new_session=True,
         )
