@@ -1,39 +1,15 @@
 """What many runs say together, from runs that are made up."""
 
-import msgspec
 import pytest
 
-from bench.chats import Case, Outcome, Percentiles
+from bench.chats import Case
 from bench.runs import Run, rows_of
 from bench.targets import DATABASE, DIRECT, RELAY
+from tests.bench.made_up import run_of
 
 LEGATO = "Legato"
 WHOLE = Case("whole", in_flight=1)
 STREAMED = Case("streamed", in_flight=1, chunks=100)
-OUTCOME = Outcome(
-    started=1000,
-    answered=1000,
-    refused=0,
-    chunks=0,
-    connections=1,
-    prompt_tokens=0,
-    completion_tokens=0,
-    chats_per_s=500.0,
-    chunks_per_s=0.0,
-    cpu_s=0.1,
-    failures={},
-    failed_status=0,
-    failed_body="",
-    whole_ms=Percentiles(2.0, 5.0, 9.0),
-    first_ms=None,
-    late_ms=None,
-)
-
-
-def run_of(chunks: int = 0, database_s: float | None = None, **cpu_s: float) -> Run:
-    if database_s is not None:
-        cpu_s[DATABASE] = database_s
-    return Run(msgspec.structs.replace(OUTCOME, chunks=chunks), cpu_s, others_share=0.0)
 
 
 def test_cost_is_the_median_of_all_runs_beside_the_relays() -> None:

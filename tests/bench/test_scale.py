@@ -21,8 +21,8 @@ from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
 from services.metering.audit import find_violations
 from services.metering.prices import read_prices
 from services.metering.store.price_versions import adopt_prices
-from tests.bench.test_runs import run_of
-from tests.cli.test_processes import installation
+from tests.bench.made_up import run_of
+from tests.cli.installation import installation
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
 

@@ -9,23 +9,7 @@ import pytest
 from cli.data_folder import sockets_folder
 from cli.processes import GRPC_WITHOUT_EVENT_ENGINE, Installation, process_groups
 from cli.supervisor import ProcessSpec
-
-PEPPER = "1:" + "ab" * 32
-
-
-def installation(*, uses_local_model: bool = True, workers: int = 1, edge_operations_listen: str = "") -> Installation:
-    return Installation(
-        data=Path("/srv/legato"),
-        routes=Path("/etc/routes.toml"),
-        prices=Path("/etc/prices.toml"),
-        uses_local_model=uses_local_model,
-        workers=workers,
-        drain_s=8.0,
-        key_peppers=PEPPER,
-        edge_fd=7,
-        edge_operations_listen=edge_operations_listen,
-        lock_fd=8,
-    )
+from tests.cli.installation import PEPPER, installation
 
 
 def by_name(made: Installation) -> dict[str, ProcessSpec]:

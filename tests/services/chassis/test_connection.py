@@ -21,7 +21,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.server import Server
 from tests.certificates import DAYS, Authority
-from tests.services.chassis.test_server import Servicer, register, verify
+from tests.services.chassis.playful_servicer import Servicer, register, verify
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub

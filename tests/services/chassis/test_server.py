@@ -18,60 +18,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.server import Server, stop_asked
 from services.chassis.settings import SettingsError
-
-CANARY = "what-somebody-said"
-
-
-class Servicer(auth_pb2_grpc.AuthServiceServicer):
-    """Does with a call what its key or its ping number asks for."""
-
-    def __init__(self) -> None:
-        self.waiting = asyncio.Event()
-        self.cancelled = asyncio.Event()
-
-    async def Verify(self, request: auth_pb2.VerifyRequest, context: Any) -> auth_pb2.VerifyResponse:
-        match request.api_key:
-            case "refused":
-                raise LegatoError(Reason.KEY_INVALID, "The key is not valid.", retry_after_s=3)
-            case "broken":
-                raise RuntimeError(CANARY)
-            case "cancelled":
-                raise asyncio.CancelledError
-            case "endless":
-                await self._wait_for_ever()
-        return auth_pb2.VerifyResponse(epoch=7)
-
-    async def Watch(self, requests: Any, context: Any) -> AsyncIterator[auth_pb2.WatchResponse]:
-        async for request in requests:
-            match request.ping_no:
-                case 1:
-                    yield auth_pb2.WatchResponse(echoed_ping_no=1)
-                case 2:
-                    raise LegatoError(Reason.SATURATED, "Later, please.")
-                case 3:
-                    raise RuntimeError(CANARY)
-                case 4:
-                    await self._wait_for_ever()
-                case 5:
-                    raise asyncio.CancelledError
-
-    async def FindRefusedKeys(self, request: Any, context: Any) -> auth_pb2.FindRefusedKeysResponse:
-        return auth_pb2.FindRefusedKeysResponse()
-
-    async def _wait_for_ever(self) -> None:
-        self.waiting.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.cancelled.set()
-
-
-def register(servicer: Servicer) -> Callable[[grpc.aio.Server], str]:
-    def on(server: grpc.aio.Server) -> str:
-        auth_pb2_grpc.add_AuthServiceServicer_to_server(servicer, server)
-        return auth_pb2.DESCRIPTOR.services_by_name["AuthService"].full_name
-
-    return on
+from tests.services.chassis.playful_servicer import CANARY, Servicer, register, verify
 
 
 @asynccontextmanager
@@ -100,11 +47,6 @@ async def watch(channel: grpc.aio.Channel, *ping_nos: int) -> list[int]:
     finally:
         # A server is not told of a stream that is merely dropped.
         call.cancel()
-
-
-async def verify(channel: grpc.aio.Channel, api_key: str) -> auth_pb2.VerifyResponse:
-    with errors_of("Auth"):
-        return await auth_pb2_grpc.AuthServiceStub(channel).Verify(auth_pb2.VerifyRequest(api_key=api_key))
 
 
 async def test_a_refusal_of_a_call_arrives_with_its_reason(socket_folder: Path, log: Log) -> None:
