@@ -11,8 +11,7 @@ from bench.progress import Progress
 from bench.soak.campaign import started_campaign
 from bench.soak.judgement import PROMISED_MIB_PER_H, Soak, table
 
-# Two audits, and the time in which metering's cache of SQLite's pages, which is bounded, gets full.
-WARM_UP_MOST_S = 720.0
+WARM_UP_MOST_S = 480.0
 WARM_UP_SHARE = 0.4
 
 

@@ -131,7 +131,7 @@ class Campaign:
         holds = self._service.holds(self._leaving.account_id)
         tokens = sum(hold.completion_tokens for hold in holds)
         if tokens > (wished := sum(outcome.wished_tokens for outcome in outcomes)):
-            faults.append(f"who left had wished for {wished} tokens at most, and was charged for {tokens}")
+            faults.append(f"who left had wished for {wished} tokens, and was charged for {tokens}")
         # One that is swept was forgotten by its edge.
         if forgotten := [hold for hold in holds if hold.state not in ("settled", "void")]:
             faults.append(f"{len(forgotten)} holds did not end as they should, the first is {forgotten[0].state}")

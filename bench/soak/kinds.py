@@ -12,9 +12,6 @@ UNSTEADY_CLASS: Final = "mezzo"
 
 # As many as the played provider tells for an answer that is wanted whole.
 WHOLE_ANSWER_TOKENS: Final = 45
-# Of what it writes in a chunk, for which it tells one token. Who leaves is charged by our own count, and a token is one
-# character at least.
-CHUNK_CHARACTERS: Final = 5
 # About as long as a whole answer takes.
 WHOLE_ANSWER_S: Final = 0.03
 
@@ -53,10 +50,6 @@ class Kind(NamedTuple):
     def completion_tokens(self) -> int:
         return self.chunks or WHOLE_ANSWER_TOKENS
 
-    @property
-    def most_counted_tokens(self) -> int:
-        return self.chunks * CHUNK_CHARACTERS or WHOLE_ANSWER_TOKENS
-
 
 KINDS: Final = (
     Kind("whole", 30),
@@ -93,7 +86,8 @@ def _chat(kind: Kind) -> dict[str, Any]:
     chat: dict[str, Any] = {
         "model": kind.class_id,
         "messages": [{"role": "user", "content": question}],
-        "max_tokens": max(256, kind.chunks),
+        # Who leaves is charged by our own count, and never for more than this.
+        "max_tokens": kind.completion_tokens,
     }
     if kind.chunks:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}

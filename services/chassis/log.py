@@ -7,6 +7,7 @@ the kind of an exception, never the text, since it may quote a message.
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import sys
 import time
@@ -44,6 +45,8 @@ class Log:
         self._debug = debug
         self._gathers = gathers
         self._gathered: list[str] = []
+        # A disk that is full has taken the beginning of a line only.
+        self._is_cut = False
         self._second = 0
         self._second_text = ""
 
@@ -73,12 +76,22 @@ class Log:
     def flush(self) -> None:
         """Write what was gathered."""
         lines, self._gathered = self._gathered, []
-        try:
-            self._stream.write("".join(lines))
-            self._stream.flush()
-        except (OSError, ValueError):
-            # A full disk or a closed pipe must not end a request.
-            pass
+        if self._is_cut:
+            lines.insert(0, "\n")
+        # A full disk or a closed pipe must not end a request.
+        with contextlib.suppress(OSError, ValueError):
+            self._is_cut = not self._put("".join(lines))
+
+    def _put(self, text: str) -> bool:
+        """Whether all of it was taken. A stream of text does not say; what lies below it does."""
+        below = getattr(self._stream, "buffer", None)
+        if below is None:
+            self._stream.write(text)
+            return True
+        data = text.encode()
+        taken = below.write(data)
+        below.flush()
+        return bool(taken == len(data))
 
     def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
         self._gathered.append(self._line(level, event, fields))

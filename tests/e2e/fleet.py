@@ -50,19 +50,17 @@ class Fleet:
         routes.write_text(ROUTES.format(base_url=upstream.base_url))
         # Settings of whoever runs the tests are not for this service.
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
-        self._environ = (
-            GRPC_WITHOUT_EVENT_ENGINE
-            | own
-            | {
-                "LEGATO_DATA": str(self._folder),
-                "LEGATO_ROUTES": str(routes),
-                "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
-                "LEGATO_METERING_ADDRESS": ",".join(f"unix:{self._socket(name)}" for name in self._meterings),
-                # The machine may be busy with other things: that is not what is tried out here.
-                "LEGATO_EDGE_QUEUEING_S": "0",
-                **settings,
-            }
-        )
+        self._environ = {
+            **GRPC_WITHOUT_EVENT_ENGINE,
+            **own,
+            "LEGATO_DATA": str(self._folder),
+            "LEGATO_ROUTES": str(routes),
+            "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
+            "LEGATO_METERING_ADDRESS": ",".join(f"unix:{self._socket(name)}" for name in self._meterings),
+            # The machine may be busy with other things: that is not what is tried out here.
+            "LEGATO_EDGE_QUEUEING_S": "0",
+            **settings,
+        }
         self.edges = [Edge(name, ("127.0.0.1", free_port())) for name in EDGES]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -57,17 +57,10 @@ def lines_of(service: Service, process: str) -> list[dict[str, str]]:
     """What it has logged."""
     lines = []
     for path in sorted((service.data / "logs").glob("*")):
-        lines += [line for text in path.read_text(errors="replace").split("\n") if (line := _read(text))]
+        # The last may be half written, and a kill or a full disk may have cut another. None runs into the next.
+        *ended, _ = path.read_text(errors="replace").split("\n")
+        lines += [json.loads(line) for line in ended if line.startswith("{") and line.endswith("}")]
     return [line for line in lines if line["service"] == process]
-
-
-def _read(text: str) -> dict[str, str]:
-    """Empty for what a library said, and for a line that is not whole: the last may be under way, a process may be
-    killed in the middle of one, and a disk that is full takes the beginning of one only."""
-    try:
-        return json.loads(text) if text.startswith("{") else {}
-    except ValueError:
-        return {}
 
 
 def _address_of(service: Service, process: str) -> str:

@@ -2,7 +2,10 @@ import asyncio
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +136,23 @@ def test_without_an_event_loop_nothing_is_gathered() -> None:
     stream = io.StringIO()
     Log("test", stream, gathers=True).info("edge.serves")
     assert [line["event"] for line in lines(stream.getvalue())] == ["edge.serves"]
+
+
+FULL_FOR_A_WHILE = """
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from services.chassis.log import Log
+log, limits = Log("test"), getrlimit(RLIMIT_FSIZE)
+setrlimit(RLIMIT_FSIZE, (20, limits[1]))
+log.info("chat.settled")
+setrlimit(RLIMIT_FSIZE, limits)
+log.info("chat.ended")
+log.info("chat.ended")
+"""
+
+
+def test_line_that_a_full_disk_cuts_does_not_spoil_the_next(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("ab") as file:
+        subprocess.run([sys.executable, "-u", "-c", FULL_FOR_A_WHILE], stderr=file, check=True)
+    cut, *whole = (tmp_path / "log").read_text().splitlines()
+    assert len(cut) == 20
+    assert [json.loads(line)["event"] for line in whole] == ["chat.ended"] * 2
