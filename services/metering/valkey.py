@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 import redis.asyncio
@@ -21,7 +21,10 @@ from services.chassis.gcra import LONGEST_DEBT_NS
 from services.chassis.log import Log
 from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
 
-TIMEOUT_S: Final = 0.25
+# How long the server may be silent, in looks at whether it has answered: where this process stalls, or the machine, the
+# server had no time either, and one look alone is used up.
+LOOKS: Final = 5
+LOOK_S: Final = 0.05
 # How often a replica shows that it lives, and a server that is away is tried again.
 SIGN_EVERY_S: Final = 0.5
 # A replica that has shown nothing for so long is gone.
@@ -109,8 +112,9 @@ class ValkeyLimiter:
         """`fewest_replicas` is how many there are at least, also where the server has never said so."""
         self._client = redis.asyncio.Redis.from_url(
             url,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
+            # Timed by `_in_time`, which does not take a stall of our own for silence.
+            socket_timeout=None,
+            socket_connect_timeout=None,
             # A call that got no answer may have counted: trying it again could count it twice.
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
@@ -154,7 +158,7 @@ class ValkeyLimiter:
             await self._signing
             with contextlib.suppress(RedisError, OSError):
                 # The others' shares grow at once.
-                await self._client.zrem(_REPLICAS_KEY, self._replica_id)
+                await _in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
         await self._client.aclose()
 
     async def _keep_signing(self) -> None:
@@ -166,7 +170,7 @@ class ValkeyLimiter:
 
     async def _sign(self) -> None:
         try:
-            replicas = await self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S)
+            replicas = await _in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
         except (RedisError, OSError) as error:
             self._go_away(error)
             return
@@ -202,7 +206,7 @@ class ValkeyLimiter:
             for part in parts:
                 buckets.append(part.bucket)
                 terms += (part.rate.interval_ns, part.rate.burst, part.units)
-        return await self._client.eval(_TAKE, len(buckets), *buckets, *terms)  # type: ignore[no-any-return]
+        return await _in_time(self._client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)
@@ -235,3 +239,15 @@ class ValkeyLimiter:
         if not self._is_away:
             self._is_away = True
             self._log.failure("limits.local", error)
+
+
+async def _in_time(asked: Awaitable[Any]) -> Any:
+    call = asyncio.ensure_future(asked)
+    for _ in range(LOOKS):
+        done, _ = await asyncio.wait((call,), timeout=LOOK_S)
+        if done:
+            return call.result()
+    call.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        return await call
+    raise TimeoutError

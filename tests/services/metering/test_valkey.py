@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ async def opened(
 ) -> AsyncIterator[ValkeyLimiter]:
     limiter = ValkeyLimiter(url, local or LocalLimiter(FakeClock()), log, fewest_replicas)
     await limiter.start()
-    yield limiter
-    await limiter.close()
+    try:
+        yield limiter
+    finally:
+        await limiter.close()
 
 
 @pytest.fixture
@@ -245,6 +248,16 @@ async def test_valkey_that_does_not_answer_keeps_nobody_waiting_for_long(
         link.silence()
         assert await count_admitted(limiter, 2_000) == 5
         assert log_text().count("limits.local") == 1
+
+
+async def test_stall_of_our_own_is_not_taken_for_a_server_that_is_away(limiter: ValkeyLimiter) -> None:
+    for stalled_at_turn in range(0, 16, 3):
+        taken = asyncio.ensure_future(admit(limiter, SLOW_TOKENS))
+        for _ in range(stalled_at_turn):
+            await asyncio.sleep(0)
+        time.sleep(0.3)  # noqa: ASYNC251 - the stall
+        await taken
+        assert limiter.is_shared
 
 
 async def test_server_that_never_was_there_leaves_local_limits(log: Log) -> None:
