@@ -16,7 +16,9 @@ from tests.upstream import Reply, Upstream
 RULES = read_rules("What happened")
 
 # A provider that falls silent, and an answer that does not end, are given up after a moment.
-HASTY = {"LEGATO_UPSTREAM_FIRST_BYTE_S": "1", "LEGATO_UPSTREAM_IDLE_S": "1", "LEGATO_STREAM_LIFE_S": "3"}
+# Apart: where the machine stalls, an answer whose time is to be over would be too slow before.
+HASTY = {"LEGATO_UPSTREAM_FIRST_BYTE_S": "1", "LEGATO_UPSTREAM_IDLE_S": "1"}
+SHORT_LIVED = {"LEGATO_STREAM_LIFE_S": "3"}
 
 BEGINNING = '{"choices":[{"delta":{"content":"It rains"}}]}'
 LITTLE = "0.0001"
@@ -30,7 +32,8 @@ class Case(NamedTuple):
     leaves_after: bytes | None = None
     chat: dict[str, Any] = CHAT
     credits: str = "5.00"
-    is_hasty: bool = False
+    # The fixture that is asked.
+    asked: str = "service"
 
 
 CASES = {
@@ -50,17 +53,19 @@ CASES = {
     "Client gone after the end": Case(Reply(contents=RAIN, usage=USAGE), leaves_after=b"[DONE]"),
     "Client gone before a whole answer": Case(Reply(contents=RAIN, stall_after=3), leaves_after=b"", chat=WHOLE_CHAT),
     "Upstream cut before the first token": Case(Reply(cut_after=1)),
-    "Upstream stalled before the first token": Case(Reply(delay_s=600), is_hasty=True),
+    "Upstream stalled before the first token": Case(Reply(delay_s=600), asked="hasty_service"),
     "Upstream garbage before the first token": Case(Reply(writes=["data: {{{\n\n"])),
     "Upstream error before the first token": Case(Reply(status=500)),
     "Upstream cut in mid-stream": Case(Reply(contents=RAIN, cut_after=3)),
-    "Upstream stalled in mid-stream": Case(Reply(contents=RAIN, stall_after=3), is_hasty=True),
+    "Upstream stalled in mid-stream": Case(Reply(contents=RAIN, stall_after=3), asked="hasty_service"),
     "Upstream garbage in mid-stream": Case(Reply(events=[BEGINNING, "{{{"])),
     "Upstream error in mid-stream": Case(Reply(events=[BEGINNING, '{"error":{"message":"out of order"}}'])),
     "Upstream cut in a whole answer": Case(Reply(contents=RAIN, cut_after=3), chat=WHOLE_CHAT),
     "Prompt too long for the model": Case(Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}')),
     "Credit spent by the answer": Case(Reply(contents=[" rain"], repeat=2_000, event_delay_s=0.001), credits=LITTLE),
-    "Time of an answer over": Case(Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), is_hasty=True),
+    "Time of an answer over": Case(
+        Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), asked="short_lived_service"
+    ),
     "No credit": Case(Reply(), credits="0"),
 }
 HELD = "Credit held by running requests"
@@ -75,6 +80,12 @@ def hasty_service(shared_upstream: Upstream) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
+def short_lived_service(shared_upstream: Upstream) -> Iterator[Service]:
+    with Service(shared_upstream, SHORT_LIVED) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
 def prompt_tokens(service: Service, shared_upstream: Upstream) -> int:
     """Of the question, with all that stands before it, counted by us."""
     shared_upstream.replies.append(Reply(usage=None))
@@ -83,12 +94,9 @@ def prompt_tokens(service: Service, shared_upstream: Upstream) -> int:
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_end(
-    request: pytest.FixtureRequest, service: Service, prompt_tokens: int, upstream: Upstream, what: str
-) -> None:
+def test_end(request: pytest.FixtureRequest, prompt_tokens: int, upstream: Upstream, what: str) -> None:
     rule, case = RULES[what], CASES[what]
-    if case.is_hasty:
-        service = request.getfixturevalue("hasty_service")
+    service: Service = request.getfixturevalue(case.asked)
     account = service.new_account(case.credits)
     api_key = service.new_key(account)
     upstream.replies.append(case.reply)
