@@ -17,7 +17,7 @@ class Deadlines:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         # For deadlines alone, which are set and cleared too often for a call each.
-        self.running: set[Deadline] = set()
+        self.running: set[_Timed] = set()
         self.timer_at_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
@@ -49,13 +49,15 @@ class Deadlines:
             deadline.on_passed()
 
 
-class Deadline:
-    __slots__ = ("_deadlines", "at_s", "on_passed")
+class _Timed:
+    __slots__ = ("_deadlines", "at_s")
 
-    def __init__(self, deadlines: Deadlines, on_passed: Callable[[], None]) -> None:
+    def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
-        self.on_passed = on_passed
         self.at_s = math.inf
+
+    def on_passed(self) -> None:
+        raise NotImplementedError
 
     def set(self, at_s: float) -> None:
         """To a moment of `Deadlines.now_s`; in place of the one before."""
@@ -73,11 +75,24 @@ class Deadline:
         self._deadlines.running.discard(self)
 
 
-class Limit:
-    __slots__ = ("_cancelled_before", "_deadline", "_error", "_has_passed", "_limit_s", "_task")
+class Deadline(_Timed):
+    __slots__ = ("_tell",)
+
+    def __init__(self, deadlines: Deadlines, tell: Callable[[], None]) -> None:
+        super().__init__(deadlines)
+        self._tell = tell
+
+    def on_passed(self) -> None:
+        self._tell()
+
+
+class Limit(_Timed):
+    """There is one for every chat, so it has no deadline that knows it: such a circle would wait for the collector."""
+
+    __slots__ = ("_cancelled_before", "_error", "_has_passed", "_limit_s", "_task")
 
     def __init__(self, deadlines: Deadlines, limit_s: float, error: Exception) -> None:
-        self._deadline = deadlines.new(self._on_passed)
+        super().__init__(deadlines)
         self._limit_s = limit_s
         self._error = error
         self._has_passed = False
@@ -86,14 +101,14 @@ class Limit:
         # Only a task can wait, and so take too long.
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._cancelled_before = self._task.cancelling()
-        self._deadline.set_within(self._limit_s)
+        self.set_within(self._limit_s)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._deadline.clear()
+        self.clear()
         # Somebody else may have cancelled the task as well: that counts for more.
         if self._has_passed and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise self._error from None
 
-    def _on_passed(self) -> None:
+    def on_passed(self) -> None:
         self._has_passed = True
         self._task.cancel()

@@ -1,6 +1,6 @@
 """Claims whose time is over, and which nobody took over."""
 
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -8,17 +8,20 @@ from services.metering.claims import CLAIM_LIFE_US
 from services.metering.store.clock import read_now_us
 from services.metering.store.tables import claims
 
+_OLDEST: Final = (
+    sa.select(claims.c.account_id, claims.c.key_digest)
+    .where(claims.c.claimed_at_us < sa.bindparam("claimed_before_us"))
+    .order_by(claims.c.claimed_at_us)
+    .limit(sa.bindparam("most"))
+    # What a batch is about to take over is not waited for: the batch may wait for what is locked here.
+    .with_for_update(skip_locked=True)
+)
+# Made once: what SQLAlchemy makes of a tuple knows itself, and would wait for the collector, every second anew.
+_FORGET: Final = sa.delete(claims).where(sa.tuple_(claims.c.account_id, claims.c.key_digest).in_(_OLDEST))
+
 
 def forget_claims(connection: sa.Connection, most: int) -> int:
     """The oldest first; says how many it forgot."""
-    key = sa.tuple_(claims.c.account_id, claims.c.key_digest)
-    oldest = (
-        sa.select(claims.c.account_id, claims.c.key_digest)
-        .where(claims.c.claimed_at_us < read_now_us(connection) - CLAIM_LIFE_US)
-        .order_by(claims.c.claimed_at_us)
-        .limit(most)
-        # What a batch is about to take over is not waited for: the batch may wait for what is locked here.
-        .with_for_update(skip_locked=True)
-    )
-    forgotten: sa.CursorResult[Any] = connection.execute(sa.delete(claims).where(key.in_(oldest)))
+    values = {"claimed_before_us": read_now_us(connection) - CLAIM_LIFE_US, "most": most}
+    forgotten: sa.CursorResult[Any] = connection.execute(_FORGET, values)
     return forgotten.rowcount

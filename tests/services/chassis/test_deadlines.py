@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -84,3 +86,16 @@ async def test_whoever_cancels_the_task_is_obeyed_whatever_the_time() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_limit_that_was_kept_leaves_nothing_to_the_collector_of_garbage() -> None:
+    deadlines, error = Deadlines(), TooLate()
+    seen = weakref.ref(error)
+    gc.disable()
+    try:
+        with deadlines.limit(60, error):
+            await asyncio.sleep(0)
+        del error
+        assert seen() is None
+    finally:
+        gc.enable()
