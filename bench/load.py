@@ -17,7 +17,6 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.channel import open_channel
-from services.chassis.clock import SystemClock
 from services.chassis.log import Log
 
 ACCOUNT: Final = "acct_bench"
@@ -87,7 +86,7 @@ class _Load:
 
 
 async def put_load(order: Order) -> Outcome:
-    replica = MeteringReplica(order.address, SystemClock(), Log("bench"))
+    replica = MeteringReplica(order.address, Log("bench"))
     channel = open_channel(order.address)
     credits = CreditAdminServiceStub(channel)
     grant = pb.GrantCreditsRequest(grant_id="bench", account_id=ACCOUNT, amount_nanos=GRANT_NANOS)

@@ -56,7 +56,6 @@ class RouterReplica(_Replica):
     def __init__(
         self,
         address: str,
-        clock: Clock,
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
@@ -68,9 +67,7 @@ class RouterReplica(_Replica):
         self._shared, self._bulk = connect(), connect()
         super().__init__(
             self._shared,
-            ExchangeClient(
-                "The router", self._open_exchange, router_pb2.ExchangeRequest, clock, log, message_items, rest_s
-            ),
+            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, rest_s),
         )
 
     @property
@@ -98,7 +95,6 @@ class MeteringReplica(_Replica):
     def __init__(
         self,
         address: str,
-        clock: Clock,
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
@@ -109,9 +105,7 @@ class MeteringReplica(_Replica):
         )
         super().__init__(
             self._shared,
-            ExchangeClient(
-                "Metering", self._open_exchange, metering_pb2.ExchangeRequest, clock, log, message_items, rest_s
-            ),
+            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, rest_s),
         )
 
     @property
@@ -144,13 +138,13 @@ class Services:
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router",
             router_address,
-            lambda address: RouterReplica(address, clock, log, certificates, to_router, self._rest_s),
+            lambda address: RouterReplica(address, log, certificates, to_router, self._rest_s),
             log,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
             "Metering",
             metering_address,
-            lambda address: MeteringReplica(address, clock, log, certificates, to_metering, self._rest_s),
+            lambda address: MeteringReplica(address, log, certificates, to_metering, self._rest_s),
             log,
         )
 

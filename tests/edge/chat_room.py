@@ -88,7 +88,6 @@ class Room:
         self._routers: Replicas[RouterReplica] | None = None
 
     async def add_routers(self, *scripts: Script) -> list[ScriptedRouter]:
-        clock = SystemClock()
         addresses, routers = [], []
         for number, script in enumerate(scripts):
             routers.append(ScriptedRouter(script, self._log))
@@ -96,7 +95,7 @@ class Room:
             self._servers.append(Server(addresses[-1], [routers[-1].register], self._log))
             await self._servers[-1].start()
         self._routers = Replicas(
-            "router", ",".join(addresses), lambda address: RouterReplica(address, clock, self._log), self._log
+            "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log
         )
         await self._routers.start()
         async with asyncio.timeout(5):

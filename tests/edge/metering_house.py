@@ -48,7 +48,7 @@ class MeteringHouse:
             prices = adopt_prices(connection, read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, prices, 3600, log)
         clock = SystemClock()
-        self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, clock, log), log)
+        self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)
         self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 

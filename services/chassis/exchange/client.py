@@ -13,7 +13,6 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.channel import from_rpc_error, was_lost
-from services.chassis.clock import Clock
 from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Opening, Outbox
@@ -23,8 +22,10 @@ from services.chassis.tracing import current_span
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-SILENCE_S = 2.0
+# Each side shows so often that it lives. One that was not heard of between so many of our signs is gone: signs are
+# counted and not time, so that a process or a machine that stalls does not take its own stall for the other's silence.
 ALIVE_EVERY_S = 0.5
+SILENT_SIGNS = 4
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 # A rest that is shorter is not worth its timer, which counts milliseconds.
 SHORTEST_REST_S = 0.001
@@ -49,7 +50,6 @@ class ExchangeClient:
         service: str,
         open_stream: Callable[[], "grpc.aio.StreamStreamCall[Any, Any]"],
         request_type: type[Any],
-        clock: Clock,
         log: Log,
         message_items: Histogram | None = None,
         rest_s: Callable[[], float] = no_rest,
@@ -61,14 +61,13 @@ class ExchangeClient:
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
-        self._clock = clock
         self._log = log
         self._calls: dict[int, _Question[Any] | ClientCall[Any]] = {}
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
         self._has_spoken = False
-        self._heard_at_s = 0.0
+        self._unheard_signs = 0
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -172,10 +171,10 @@ class ExchangeClient:
         await stream.wait_for_connection()
         self._outbox = outbox
         self._going_away = self._has_spoken = False
-        self._heard_at_s = self._clock.elapsed_s()
+        self._unheard_signs = 0
         self._connected.set()
         while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
-            self._heard_at_s = self._clock.elapsed_s()
+            self._unheard_signs = 0
             self._has_spoken = True
             for item in response.items:
                 self._take(item)
@@ -190,7 +189,8 @@ class ExchangeClient:
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""
         await self._connected.wait()
-        while self._clock.elapsed_s() - self._heard_at_s < SILENCE_S:
+        while self._unheard_signs < SILENT_SIGNS:
+            self._unheard_signs += 1
             outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
             await asyncio.sleep(ALIVE_EVERY_S)
         self._log.warning("exchange.silent", name=self._service)

@@ -10,7 +10,6 @@ import services.metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from services.chassis.channel import errors_of, open_channel
-from services.chassis.clock import SystemClock
 from services.chassis.database import Database
 from services.chassis.exchange import ExchangeClient
 from services.chassis.gcra import Rate
@@ -75,7 +74,7 @@ def admin(channel: grpc.aio.Channel) -> Any:
 async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Log) -> AsyncIterator[Ask]:
     """Asks by the method's name, once each way: both must say the same."""
     stub: Any = MeteringServiceStub(channel)
-    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
+    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, log)
 
     async def by_rpc(method: str, message: Any) -> Any:
         with errors_of("Metering"):

@@ -8,7 +8,6 @@ import pytest
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.clock import SystemClock
 from services.chassis.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeClient
@@ -188,7 +187,7 @@ async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
     channel: grpc.aio.Channel, log: Log, method: str
 ) -> None:
     stub: Any = MeteringServiceStub(channel)
-    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, SystemClock(), log)
+    exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, log)
     exchange.start()
     await exchange.connected()
     request = pb.GrantCreditsRequest(grant_id="g", account_id=ACCOUNT, amount_nanos=5)

@@ -145,7 +145,7 @@ def _route(name: str, upstream: Upstream) -> ProviderRoute:
 async def connected_router(address: str, log: Log) -> AsyncIterator[Router]:
     channel = open_channel(address)
     stub = RouterServiceStub(channel)
-    exchange = ExchangeClient("Router", stub.Exchange, ExchangeRequest, SystemClock(), log)
+    exchange = ExchangeClient("Router", stub.Exchange, ExchangeRequest, log)
     exchange.start()
     try:
         await exchange.connected()

@@ -7,7 +7,6 @@ import pytest
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.channel import open_channel
-from services.chassis.clock import SystemClock
 from services.chassis.exchange import ExchangeClient
 from services.chassis.log import Log
 from services.chassis.tracing import Span
@@ -36,7 +35,7 @@ async def serve(socket_folder: Path, talker: Talker, log: Log) -> AsyncIterator[
 async def client(socket_folder: Path, serve: Serve, log: Log) -> AsyncIterator[ExchangeClient]:
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()
         async with asyncio.timeout(5):
             await client.connected()

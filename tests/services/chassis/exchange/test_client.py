@@ -1,6 +1,8 @@
 """Questions and streams on an exchange, and what becomes of them when it breaks."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,6 @@ import pytest
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.channel import open_channel
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken, ExchangeClient
 from services.chassis.log import Log
@@ -36,9 +37,7 @@ async def test_what_is_asked_while_an_exchange_rests_leaves_in_one_message(
     sizes = Sizes()
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient(
-            "router", stub.Exchange, router.ExchangeRequest, SystemClock(), log, sizes, rest_s=lambda: 0.3
-        )
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, rest_s=lambda: 0.3)
         client.start()
         async with asyncio.timeout(5):
             await client.connected()
@@ -168,7 +167,7 @@ async def test_exchange_that_falls_silent_is_broken_off_and_opened_again(
     proxy = await asyncio.start_unix_server(road.carry, socket_folder / "road.sock")
     async with open_channel(f"unix:{socket_folder}/road.sock") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()
         async with asyncio.timeout(20):
             await client.connected()
@@ -186,13 +185,26 @@ async def test_exchange_that_falls_silent_is_broken_off_and_opened_again(
     proxy.close()
 
 
+async def test_stall_of_our_own_is_not_taken_for_the_others_silence(
+    client: ExchangeClient, log_text: Callable[[], str]
+) -> None:
+    await client.connected()
+    for _ in range(2):
+        call = client.open("Chat", opening("wait"), router.ChatResponse)
+        assert await ask(client, "before") == "before"
+        time.sleep(2.6)  # noqa: ASYNC251 - the stall
+        assert await ask(client, "after") == "after"
+        call.cancel()
+    assert "exchange.silent" not in log_text()
+
+
 async def test_process_that_stands_still_gets_no_calls_though_it_can_be_connected_to(
     socket_folder: Path, serve: Serve, talker: Talker, log: Log
 ) -> None:
     talker.is_mute = True
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(5):
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, SystemClock(), log)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()
         await client.connected()
         was_usable = client.usable
