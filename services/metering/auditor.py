@@ -12,7 +12,7 @@ from services.chassis.database import Database
 from services.chassis.log import Log
 from services.chassis.metrics import Registry, gauge
 from services.metering.audit import find_violations
-from services.metering.store.checks import forget_pages
+from services.metering.store.checks import few_pages
 from services.metering.store.reports import HoldCounts, count_holds
 
 # Soon, but not while whoever has just been started is asked for the first time.
@@ -91,9 +91,8 @@ class Auditor:
 
     def _look_in_thread(self, looking: Future[Findings]) -> None:
         try:
-            with self._database.transaction(writes=False) as connection:
+            with self._database.transaction(writes=False) as connection, few_pages(connection):
                 findings = Findings(find_violations(connection), count_holds(connection))
-                forget_pages(connection)
             # Else every audit of a larger ledger would leave metering a little larger.
             memory.give_back()
         except Exception as error:

@@ -5,6 +5,7 @@ and a row that is missing on either side is one too.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -16,6 +17,8 @@ from services.metering.store.tables import accounts, claims, holds, ledger, pric
 _IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)
 _IS_BILLED: Final = ledger.c.kind.in_((*CHARGES, "loss"))
 _IS_ITS_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
+# With less it takes longer, with more it does not take less.
+AUDIT_PAGES_KIB: Final = 512
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
@@ -187,7 +190,17 @@ def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[
     return iter(connection.execution_options(yield_per=1000).execute(check))
 
 
-def forget_pages(connection: sa.Connection) -> None:
-    """SQLite keeps what it has read for the next who asks, and nobody asks for as much again for minutes."""
-    if connection.dialect.name == "sqlite":
+@contextmanager
+def few_pages(connection: sa.Connection) -> Iterator[None]:
+    """SQLite keeps pages that it has read for the next who asks. An audit reads all of them, none sooner for those that
+    are kept, and nobody asks for as much again for minutes."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{AUDIT_PAGES_KIB}")
+    try:
+        yield
+    finally:
         connection.exec_driver_sql("PRAGMA shrink_memory")
+        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
