@@ -36,6 +36,7 @@ async def audit(database: Database) -> list[str]:
 
 
 def find_violations(connection: Any) -> list[str]:
+    checks.expect_full_tables(connection)
     return list(islice(_violations(connection), LINES_MOST))
 
 

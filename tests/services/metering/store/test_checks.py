@@ -1,7 +1,28 @@
 from pathlib import Path
 
-from services.chassis.database import open_database
-from services.metering.store.checks import AUDIT_PAGES_KIB, few_pages
+import sqlalchemy as sa
+
+from services.chassis.database import Database, open_database
+from services.metering.__main__ import MIGRATIONS
+from services.metering.store import checks
+from services.metering.store.checks import AUDIT_PAGES_KIB, expect_full_tables, few_pages
+
+CHECKS = [value for value in vars(checks).values() if isinstance(value, sa.Select)]
+
+
+def test_no_table_is_read_once_for_each_row_of_another_though_postgresql_takes_them_for_empty(
+    postgres_url: str,
+) -> None:
+    database = Database(postgres_url, "metering")
+    database.migrate(MIGRATIONS)
+    with database.transaction(writes=False) as connection:
+        expect_full_tables(connection)
+        for check in CHECKS:
+            text = str(check.compile(connection, compile_kwargs={"literal_binds": True})).replace("%%", "%")
+            plan = connection.scalars(sa.text(f"EXPLAIN {text}"))
+            assert [line for line in plan if "Nested Loop" in line] == []
+    database.close()
+    assert len(CHECKS) >= 15
 
 
 def test_few_pages_are_kept_for_an_audit_and_as_many_as_before_for_the_next_reader(tmp_path: Path) -> None:
