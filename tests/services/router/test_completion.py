@@ -1,6 +1,7 @@
 """Chats through a real server, against model servers on real sockets."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,24 @@ async def test_answer_comes_with_its_class_counts_and_usage(
     assert answer.responses[-1].prompt_tokens > count(CHARACTER.text)
     assert upstream.requests[0].json.get("stream", False) is stream
     assert upstream.requests[0].json["model"] == "main-model"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answered_chat_leaves_nothing_to_the_collector_of_garbage(stream: bool, router: Router) -> None:
+    """What would wait for it is memory that the next chat cannot use: a tenth of a chat's processor time."""
+    await router.ask(stream=stream)
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for _ in range(10):
+            await router.ask(stream=stream)
+        gc.collect()
+        assert [each for each in gc.garbage if type(each).__module__.startswith("services.")] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 @PATHS
