@@ -4,14 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import pytest
 
 from services.router.providers.anthropic import AnthropicProvider
 from services.router.providers.base import Call, ProviderUsage
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
-    WHOLE_CALL,
     both_ways,
     calls_of,
     finish_of,
@@ -71,27 +69,6 @@ async def test_blocks_that_are_written_at_once_are_kept_apart(
     assert calls_of(pieces) == [("get_weather", {"city": "Paris"}), ("get_time", {"zone": "UTC"})]
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("pause_turn", "stop"),
-        ("something_new", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("tool_use", "tool_calls"),
-        ("refusal", "content_filter"),
-    ],
-)
-@both_ways
-async def test_every_reason_to_stop_has_one_of_openais(
-    call: Call, said: str, told: str, upstream: AnthropicUpstream, provider: AnthropicProvider
-) -> None:
-    upstream.replies.append(AnthropicReply(finish_reason=said))
-    assert finish_of(await pieces_of(provider, call)) == told
-
-
 @both_ways
 async def test_usage_that_is_odd_or_missing_breaks_no_answer(
     call: Call, upstream: AnthropicUpstream, provider: AnthropicProvider
@@ -105,11 +82,3 @@ async def test_stream_that_ends_after_its_reason_is_whole(
 ) -> None:
     upstream.replies.append(AnthropicReply(done=False))
     assert finish_of(await pieces_of(provider, CALL)) == "stop"
-
-
-async def test_connection_is_used_again_after_a_whole_answer(
-    upstream: AnthropicUpstream, provider: AnthropicProvider
-) -> None:
-    for call in (CALL, WHOLE_CALL, CALL):
-        await pieces_of(provider, call)
-    assert len({request.connection for request in upstream.requests}) == 1

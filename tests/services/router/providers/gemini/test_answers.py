@@ -10,7 +10,6 @@ from services.router.providers.gemini import GeminiProvider
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
-    WHOLE_CALL,
     both_ways,
     calls_of,
     finish_of,
@@ -42,25 +41,6 @@ async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
     pieces = await pieces_of(provider, replace(call, tools_json=WEATHER))
     assert (text_of(pieces), hidden_of(pieces), finish_of(pieces)) == ("Let me see.", "Hm.", "stop")
     assert calls_of(pieces) == CALLS
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("STOP", "stop"),
-        ("MAX_TOKENS", "length"),
-        ("CONTINUATION", "length"),
-        ("SAFETY", "content_filter"),
-        ("RECITATION", "content_filter"),
-        ("PROHIBITED_CONTENT", "content_filter"),
-    ],
-)
-@both_ways
-async def test_every_reason_to_stop_has_one_of_openais(
-    call: Call, said: str, told: str, upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    upstream.replies.append(GeminiReply(finish_reason=said))
-    assert finish_of(await pieces_of(provider, call)) == told
 
 
 @both_ways
@@ -98,11 +78,3 @@ async def test_usage_that_is_odd_or_missing_breaks_no_answer(
 ) -> None:
     upstream.replies.append(GeminiReply(usage=None))
     assert (await pieces_of(provider, call))[-1].usage is None
-
-
-async def test_connection_is_used_again_after_a_whole_answer(
-    upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    for call in (CALL, WHOLE_CALL, CALL):
-        await pieces_of(provider, call)
-    assert len({request.connection for request in upstream.requests}) == 1

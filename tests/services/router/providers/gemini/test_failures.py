@@ -1,21 +1,10 @@
 """What goes wrong with a server that keeps to Google's rules, over a real socket."""
 
-import asyncio
-
 import pytest
 
 from services.router.providers.base import Call, Failure
 from services.router.providers.gemini import GeminiProvider
-from tests.services.router.harness import QUICK
-from tests.services.router.providers.asking import (
-    CALL,
-    WHOLE_CALL,
-    both_ways,
-    broken_off,
-    failure_of,
-    pieces_of,
-    text_of,
-)
+from tests.services.router.providers.asking import CALL, both_ways, failure_of
 from tests.upstreams.gemini import GeminiReply, GeminiUpstream, error
 
 
@@ -68,7 +57,6 @@ async def test_status_tells_what_the_failure_means(
 
 
 IN_STREAM = '{"error":{"code":%d,"message":"canary","status":"X"}}'
-BEGUN = '{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}'
 
 
 @pytest.mark.parametrize("form", ["%s", "[%s]"])
@@ -82,63 +70,3 @@ async def test_error_as_the_first_event_means_what_its_status_would(
     failed = await failure_of(provider, CALL)
     assert failed.failure is failure
     assert "canary" not in str(failed)
-
-
-BREAKS = {
-    "error event": GeminiReply(events=[BEGUN, IN_STREAM % 503]),
-    "error without data": GeminiReply(writes=[f"data: {BEGUN}\r\n\r\n", IN_STREAM % 503 + "\r\n"]),
-    "no reason": GeminiReply(finish_reason=None),
-    "call that went wrong": GeminiReply(finish_reason="MALFORMED_FUNCTION_CALL"),
-    "cut": GeminiReply(cut_after=2, event_delay_s=0.01),
-    "garbage": GeminiReply(events=[BEGUN, "<html>"]),
-}
-
-
-@pytest.mark.parametrize("name", BREAKS)
-async def test_stream_that_breaks_is_passed_on_so_far_and_then_fails(
-    name: str, upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    upstream.replies.append(BREAKS[name])
-    pieces, failure = await broken_off(provider, CALL)
-    assert text_of(pieces).startswith("Hello")
-    assert not any(piece.last for piece in pieces)
-    assert "canary" not in str(failure)
-
-
-@pytest.mark.parametrize("body", ["<html>", "{}", "[]", IN_STREAM % 500, f"[{IN_STREAM % 500}]"])
-async def test_answer_in_one_piece_that_is_none_fails(
-    body: str, upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    upstream.replies.append(GeminiReply(body=body))
-    assert "canary" not in str(await failure_of(provider, WHOLE_CALL))
-
-
-async def test_silence_is_a_failure_and_closes_the_connection(upstream: GeminiUpstream) -> None:
-    provider = GeminiProvider(upstream.base_url, QUICK, api_key="secret", version="v1")
-    upstream.replies.append(GeminiReply(stall_after=2))
-    assert (await failure_of(provider, CALL)).what == "did not answer in time"
-    await upstream.requests[0].ended.wait()
-    assert upstream.requests[0].aborted
-    await provider.aclose()
-
-
-@pytest.mark.parametrize(
-    ("call", "reply"),
-    [
-        (WHOLE_CALL, GeminiReply(delay_s=60)),
-        (CALL, GeminiReply(delay_s=60)),
-        (CALL, GeminiReply(first_event_delay_s=60)),
-        (CALL, GeminiReply(stall_after=2)),
-    ],
-)
-async def test_cancelling_closes_the_connection(
-    call: Call, reply: GeminiReply, upstream: GeminiUpstream, provider: GeminiProvider
-) -> None:
-    upstream.replies.append(reply)
-    reading = asyncio.create_task(pieces_of(provider, call))
-    request = await upstream.received()
-    await asyncio.sleep(0.05)
-    reading.cancel()
-    async with asyncio.timeout(10):
-        await request.ended.wait()
-    assert request.aborted

@@ -82,13 +82,6 @@ async def test_server_may_answer_the_other_way_than_it_was_asked(upstream: Upstr
     assert text_of(await pieces_of(provider, WHOLE_CALL)) == "x"
 
 
-async def test_connection_is_used_again_after_a_whole_answer(upstream: Upstream, provider: OpenAIProvider) -> None:
-    upstream.replies.append(Reply(end_delay_s=0.05))
-    for call in (CALL, WHOLE_CALL, CALL):
-        await pieces_of(provider, call)
-    assert len({request.connection for request in upstream.requests}) == 1
-
-
 async def test_stream_without_usage_says_so(upstream: Upstream, provider: OpenAIProvider) -> None:
     upstream.replies.append(Reply(usage=None))
     assert (await pieces_of(provider))[-1].usage is None

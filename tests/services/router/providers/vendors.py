@@ -1,0 +1,133 @@
+"""The vendors' wires, each with what the tests of all of them need to know of it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from services.router.providers.anthropic import VERSION_2026, AnthropicProvider
+from services.router.providers.base import Provider, Timeouts
+from services.router.providers.gemini import GeminiProvider
+from services.router.providers.openai import OpenAIProvider
+from tests.upstream import Reply, Upstream
+from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+
+
+class Vendor(NamedTuple):
+    name: str
+    upstream: type[Upstream]
+    reply: type[Reply]
+    connect: Callable[[str, Timeouts], Provider]
+    # How many events of a stream bring the first of its text, and not its end.
+    events_to_text: int
+    # Streams that begin with "Hello" and end badly, by what is bad about it.
+    breaks: dict[str, Reply]
+    # What is no answer in one piece.
+    no_answers: tuple[str, ...]
+    # Each of its reasons to stop, and the one of OpenAI's that it is.
+    reasons: dict[str, str]
+
+
+_OPENAI_BEGUN = '{"choices":[{"delta":{"content":"Hello"}}]}'
+_ANTHROPIC_BEGUN = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}'
+_ANTHROPIC_ERROR = '{"type":"error","error":{"type":"overloaded_error","message":"canary"}}'
+_GEMINI_BEGUN = '{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}'
+_GEMINI_ERROR = '{"error":{"code":503,"message":"canary","status":"X"}}'
+
+VENDORS = (
+    Vendor(
+        "openai",
+        Upstream,
+        Reply,
+        lambda address, timeouts: OpenAIProvider(address, timeouts, api_key="secret"),
+        events_to_text=3,
+        breaks={
+            "no finish reason": Reply(finish_reason=None),
+            "no finish reason, no done": Reply(finish_reason=None, usage=None, done=False),
+            "cut in the middle": Reply(cut_after=3, event_delay_s=0.01),
+            "garbage": Reply(events=[_OPENAI_BEGUN, "<html>"]),
+            "wrong types": Reply(events=[_OPENAI_BEGUN, '{"choices":7}']),
+            "invalid UTF-8": Reply(writes=[f"data: {_OPENAI_BEGUN}\n\n", 'data: {"x":"\xff"}\n\n']),
+            "error event": Reply(events=[_OPENAI_BEGUN, '{"error":{"message":"canary"}}']),
+            "error event as a text": Reply(events=[_OPENAI_BEGUN, '{"error":"canary"}']),
+        },
+        no_answers=(
+            "<html>",
+            '{"choices":[]}',
+            '{"choices":[{"finish_reason":"stop"}]}',
+            '{"error":{"message":"canary"}}',
+        ),
+        reasons={"stop": "stop", "length": "length", "content_filter": "content_filter"},
+    ),
+    Vendor(
+        "anthropic",
+        AnthropicUpstream,
+        AnthropicReply,
+        lambda address, timeouts: AnthropicProvider(address, timeouts, api_key="secret", version=VERSION_2026),
+        events_to_text=4,
+        breaks={
+            "no stop reason": AnthropicReply(finish_reason=None),
+            "no stop reason, no stop": AnthropicReply(finish_reason=None, done=False),
+            "cut in the middle": AnthropicReply(cut_after=4, event_delay_s=0.01),
+            "garbage": AnthropicReply(writes=[f"data: {_ANTHROPIC_BEGUN}\n\n", "data: <html>\n\n"]),
+            "error event": AnthropicReply(events=[_ANTHROPIC_BEGUN, _ANTHROPIC_ERROR]),
+        },
+        no_answers=("<html>", "{}", _ANTHROPIC_ERROR, '{"type":"message","content":[]}'),
+        reasons={
+            "end_turn": "stop",
+            "stop_sequence": "stop",
+            "pause_turn": "stop",
+            "something_new": "stop",
+            "max_tokens": "length",
+            "model_context_window_exceeded": "length",
+            "tool_use": "tool_calls",
+            "refusal": "content_filter",
+        },
+    ),
+    Vendor(
+        "gemini",
+        GeminiUpstream,
+        GeminiReply,
+        lambda address, timeouts: GeminiProvider(address, timeouts, api_key="secret", version="v1"),
+        events_to_text=2,
+        breaks={
+            "no reason": GeminiReply(finish_reason=None),
+            "call that went wrong": GeminiReply(finish_reason="MALFORMED_FUNCTION_CALL"),
+            "cut in the middle": GeminiReply(cut_after=2, event_delay_s=0.01),
+            "garbage": GeminiReply(events=[_GEMINI_BEGUN, "<html>"]),
+            "error event": GeminiReply(events=[_GEMINI_BEGUN, _GEMINI_ERROR]),
+            "error without data": GeminiReply(writes=[f"data: {_GEMINI_BEGUN}\r\n\r\n", _GEMINI_ERROR + "\r\n"]),
+        },
+        no_answers=("<html>", "{}", "[]", _GEMINI_ERROR, f"[{_GEMINI_ERROR}]"),
+        reasons={
+            "STOP": "stop",
+            "MAX_TOKENS": "length",
+            "CONTINUATION": "length",
+            "SAFETY": "content_filter",
+            "RECITATION": "content_filter",
+            "PROHIBITED_CONTENT": "content_filter",
+        },
+    ),
+)
+
+each_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=[vendor.name for vendor in VENDORS])
+each_break = pytest.mark.parametrize(
+    ("vendor", "reply"),
+    [
+        pytest.param(vendor, reply, id=f"{vendor.name}, {what}")
+        for vendor in VENDORS
+        for what, reply in vendor.breaks.items()
+    ],
+)
+each_no_answer = pytest.mark.parametrize(
+    ("vendor", "body"), [pytest.param(vendor, body, id=vendor.name) for vendor in VENDORS for body in vendor.no_answers]
+)
+each_reason = pytest.mark.parametrize(
+    ("vendor", "said", "told"),
+    [
+        pytest.param(vendor, *reason, id=f"{vendor.name}, {reason[0]}")
+        for vendor in VENDORS
+        for reason in vendor.reasons.items()
+    ],
+)
