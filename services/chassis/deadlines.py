@@ -85,6 +85,15 @@ class Deadline(_Timed):
     def on_passed(self) -> None:
         self._tell()
 
+    def end(self) -> None:
+        """It is never set again, and lets go of whoever it would tell: they mostly know it as well."""
+        self.clear()
+        self._tell = _tell_nobody
+
+
+def _tell_nobody() -> None:
+    pass
+
 
 class Limit(_Timed):
     """There is one for every chat, so it has no deadline that knows it: such a circle would wait for the collector."""
@@ -105,8 +114,11 @@ class Limit(_Timed):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.clear()
+        task = self._task
+        # One that was cancelled knows where it was, and with it this limit.
+        del self._task
         # Somebody else may have cancelled the task as well: that counts for more.
-        if self._has_passed and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+        if self._has_passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise self._error from None
 
     def on_passed(self) -> None:

@@ -318,7 +318,7 @@ class RpcCall(Generic[ResponseT]):
         self._stream = stream
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._outbox.put_nowait(request)
-        self._writer = asyncio.create_task(self._write())
+        self._writer = asyncio.create_task(_write_all(stream, self._outbox))
 
     async def receive(self) -> ResponseT | None:
         try:
@@ -339,10 +339,12 @@ class RpcCall(Generic[ResponseT]):
         self._writer.cancel()
         self._stream.cancel()
 
-    async def _write(self) -> None:
-        try:
-            while True:
-                await self._stream.write(await self._outbox.get())
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            # The reader meets the same failure, and tells it.
-            pass
+
+async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
+    """No method: when it is cancelled its task knows where it was, and must not know the call that knows the task."""
+    try:
+        while True:
+            await stream.write(await outbox.get())
+    except (grpc.RpcError, asyncio.InvalidStateError):
+        # The reader meets the same failure, and tells it.
+        pass

@@ -192,7 +192,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         self._transport = None
-        self._deadline.clear()
+        # Both know this connection, which would else wait for the collector of garbage.
+        self._deadline.end()
+        del self._parser
         if not self.is_whole:
             self._fail("broke the connection")
         self._wake()

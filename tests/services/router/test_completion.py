@@ -2,7 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -48,22 +49,51 @@ async def test_answer_comes_with_its_class_counts_and_usage(
     assert upstream.requests[0].json["model"] == "main-model"
 
 
-@pytest.mark.parametrize("stream", [True, False])
-async def test_answered_chat_leaves_nothing_to_the_collector_of_garbage(stream: bool, router: Router) -> None:
-    """What would wait for it is memory that the next chat cannot use: a tenth of a chat's processor time."""
-    await router.ask(stream=stream)
+@contextmanager
+def nothing_of_ours_left_to_collect() -> Iterator[None]:
+    """Circles are memory that the next chat cannot use; what was a circle for each chat cost a tenth of its processor
+    time."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        for _ in range(10):
-            await router.ask(stream=stream)
+        yield
         gc.collect()
         assert [each for each in gc.garbage if type(each).__module__.startswith("services.")] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+@WAYS
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answered_chat_leaves_nothing_to_the_collector_of_garbage(
+    ordinary: bool, stream: bool, router: Router
+) -> None:
+    await router.ask(ordinary=ordinary, stream=stream)
+    with nothing_of_ours_left_to_collect():
+        for _ in range(10):
+            await router.ask(ordinary=ordinary, stream=stream)
+
+
+@WAYS
+async def test_chat_whose_caller_left_leaves_nothing_to_the_collector_of_garbage(
+    ordinary: bool, router: Router, upstream: Upstream
+) -> None:
+    async def ask_and_leave() -> None:
+        upstream.replies.append(Reply(repeat=1000, event_delay_s=0.01))
+        call = router.open(ordinary=ordinary)
+        await call.receive()
+        call.cancel()
+        await upstream.requests[-1].ended.wait()
+
+    await ask_and_leave()
+    with nothing_of_ours_left_to_collect():
+        for _ in range(5):
+            await ask_and_leave()
+        # The tasks that were cancelled have ended by then.
+        await asyncio.sleep(0.1)
 
 
 @PATHS
