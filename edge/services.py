@@ -11,7 +11,7 @@ from protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.certificates import Certificates
 from services.chassis.clock import Clock
 from services.chassis.connection import Connection
-from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall, no_rest
+from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.replicas import Replicas
@@ -19,10 +19,6 @@ from services.chassis.tracing import current_span
 
 # A prompt larger than this travels by itself, so that nobody queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
-# A message costs each side as much as twenty items do. So an exchange rests after each, for so long for every call that
-# is under way; alone, an item leaves at once.
-REST_PER_CALL_S = 0.000025
-LONGEST_REST_S = 0.005
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
@@ -59,7 +55,7 @@ class RouterReplica(_Replica):
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
-        rest_s: Callable[[], float] = no_rest,
+        load: Callable[[], int] | None = None,
     ) -> None:
         def connect() -> Connection["router_pb2_grpc.RouterServiceAsyncStub"]:
             return Connection(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
@@ -67,7 +63,7 @@ class RouterReplica(_Replica):
         self._shared, self._bulk = connect(), connect()
         super().__init__(
             self._shared,
-            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, rest_s),
+            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, load),
         )
 
     @property
@@ -98,14 +94,14 @@ class MeteringReplica(_Replica):
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
-        rest_s: Callable[[], float] = no_rest,
+        load: Callable[[], int] | None = None,
     ) -> None:
         self._shared: Connection[metering_pb2_grpc.MeteringServiceAsyncStub] = Connection(
             address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
         super().__init__(
             self._shared,
-            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, rest_s),
+            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, load),
         )
 
     @property
@@ -138,18 +134,19 @@ class Services:
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router",
             router_address,
-            lambda address: RouterReplica(address, log, certificates, to_router, self._rest_s),
+            lambda address: RouterReplica(address, log, certificates, to_router, self._load),
             log,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
             "Metering",
             metering_address,
-            lambda address: MeteringReplica(address, log, certificates, to_metering, self._rest_s),
+            lambda address: MeteringReplica(address, log, certificates, to_metering, self._load),
             log,
         )
 
-    def _rest_s(self) -> float:
-        return min(LONGEST_REST_S, (self.routers.load + self.meterings.load) * REST_PER_CALL_S)
+    def _load(self) -> int:
+        """A chat is under way at one of them at a time; what it asks comes to both."""
+        return self.routers.load + self.meterings.load
 
     async def start(self) -> None:
         await self.auths.start()

@@ -3,10 +3,10 @@
 A gRPC call of its own costs close to a millisecond of processor time on both sides together; as one of many items in a
 message on a stream that is open anyway, the same question and answer costs some microseconds. Both sides keep an outbox
 that is emptied whenever the last write is done: alone, an item leaves at once; under load, batches form by themselves.
-A client that knows of many calls may rest for some milliseconds after each message, so that they become larger.
+While many calls are under way each side rests for some milliseconds after a message, so that they become larger.
 """
 
-from services.chassis.exchange.client import ClientCall, ExchangeBroken, ExchangeClient, RpcCall, no_rest
+from services.chassis.exchange.client import ClientCall, ExchangeBroken, ExchangeClient, RpcCall
 from services.chassis.exchange.server import Conversation, ExchangeServer, StreamMethod, UnaryMethod, serve_stream
 from services.chassis.exchange.spans import CallSpans
 
@@ -20,6 +20,5 @@ __all__ = [
     "RpcCall",
     "StreamMethod",
     "UnaryMethod",
-    "no_rest",
     "serve_stream",
 ]

@@ -16,6 +16,7 @@ from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Opening, Outbox
+from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.tracing import current_span
@@ -27,12 +28,6 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 ALIVE_EVERY_S = 0.5
 SILENT_SIGNS = 4
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-# A rest that is shorter is not worth its timer, which counts milliseconds.
-SHORTEST_REST_S = 0.001
-
-
-def no_rest() -> float:
-    return 0.0
 
 
 class ExchangeBroken(LegatoError):
@@ -52,12 +47,14 @@ class ExchangeClient:
         request_type: type[Any],
         log: Log,
         message_items: Histogram | None = None,
-        rest_s: Callable[[], float] = no_rest,
+        load: Callable[[], int] | None = None,
+        rest: Rest = rest_among,
     ) -> None:
-        """`message_items` is told how many items each message has. `rest_s` tells for how long after a message what is
-        put gathers for the next one."""
+        """`message_items` is told how many items each message has. `load` tells how many calls are under way, where
+        that is not this exchange's alone."""
         self._service = service
-        self._rest_s = rest_s
+        self._load = load or self._own_load
+        self._rest = rest
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
@@ -83,6 +80,9 @@ class ExchangeClient:
 
     @property
     def load(self) -> int:
+        return len(self._calls)
+
+    def _own_load(self) -> int:
         return len(self._calls)
 
     def start(self) -> None:
@@ -182,9 +182,7 @@ class ExchangeClient:
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.take()) is not None:
             await stream.write(message)
-            rest_s = self._rest_s()
-            if rest_s >= SHORTEST_REST_S:
-                await asyncio.sleep(rest_s)
+            await self._rest(self._load())
 
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""

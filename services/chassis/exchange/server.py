@@ -15,6 +15,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, internal_error, to_status
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
+from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.identity import may_call, not_allowed
 from services.chassis.log import Log
@@ -70,7 +71,13 @@ POLL_S = 0.02
 
 class ExchangeServer:
     def __init__(
-        self, service: str, methods: Methods, response_type: type[Any], log: Log, tracer: Tracer | None = None
+        self,
+        service: str,
+        methods: Methods,
+        response_type: type[Any],
+        log: Log,
+        tracer: Tracer | None = None,
+        rest: Rest = rest_among,
     ) -> None:
         """`service` is its full name, of which the methods are RPCs too."""
         self._service = service
@@ -78,6 +85,7 @@ class ExchangeServer:
         self._response_type = response_type
         self._log = log
         self._tracer = tracer
+        self._rest = rest
         self._sessions: set[_Session] = set()
         # How many items each message has, for whoever looks.
         self.message_items = Histogram(BATCH_BOUNDS)
@@ -95,6 +103,7 @@ class ExchangeServer:
         try:
             while (message := await session.outbox.take()) is not None:
                 yield message
+                await self._rest(len(session.calls))
         finally:
             reader.cancel()
             self._sessions.discard(session)

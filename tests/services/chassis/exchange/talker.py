@@ -19,6 +19,7 @@ from services.chassis.exchange import (
     UnaryMethod,
     serve_stream,
 )
+from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.log import Log
 from services.chassis.server import Server
 from services.chassis.tracing import Span, Tracer
@@ -32,6 +33,8 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     def __init__(self, log: Log, spans: list[Span]) -> None:
         """`spans` is given those of the calls that are traced."""
         self.is_mute = False
+        self.rest: Rest = rest_among
+        self.balances_told = 0
         self.sent = 0
         self.left = asyncio.Event()
         self.grants: list[int] = []
@@ -43,7 +46,11 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             router.ExchangeResponse,
             log,
             Tracer(SystemClock(), spans.append),
+            self._rest_among,
         )
+
+    async def _rest_among(self, calls: int) -> None:
+        await self.rest(calls)
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:
         if request.account_id == "poor":
@@ -52,6 +59,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             raise RuntimeError("said in confidence")
         if request.account_id == "slow":
             await self.release.wait()
+        self.balances_told += 1
         return metering.GetBalanceResponse(balance=metering.Balance(account_id=request.account_id))
 
     async def converse(self, chat: Chat) -> None:

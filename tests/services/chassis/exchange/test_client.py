@@ -13,42 +13,12 @@ from services.chassis.channel import open_channel
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken, ExchangeClient
 from services.chassis.log import Log
-from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
 
 
 async def test_many_questions_at_once_each_get_their_own_answer(client: ExchangeClient) -> None:
     names = [f"account-{number}" for number in range(500)]
     assert await asyncio.gather(*(ask(client, name) for name in names)) == names
-
-
-class Sizes(Histogram):
-    def __init__(self) -> None:
-        super().__init__(BATCH_BOUNDS)
-        self.seen: list[float] = []
-
-    def observe(self, value: float) -> None:
-        self.seen.append(value)
-
-
-async def test_what_is_asked_while_an_exchange_rests_leaves_in_one_message(
-    socket_folder: Path, serve: Serve, log: Log
-) -> None:
-    sizes = Sizes()
-    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
-        stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, rest_s=lambda: 0.3)
-        client.start()
-        async with asyncio.timeout(5):
-            await client.connected()
-            assert await ask(client, "first") == "first"
-            waiting = []
-            for name in ("a", "b", "c"):
-                waiting.append(asyncio.create_task(ask(client, name)))
-                await asyncio.sleep(0.01)
-            assert await asyncio.gather(*waiting) == ["a", "b", "c"]
-        await client.close()
-    assert max(sizes.seen) >= len(waiting)
 
 
 async def test_refusal_arrives_with_its_reason_and_retry_delay(client: ExchangeClient) -> None:

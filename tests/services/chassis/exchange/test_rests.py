@@ -1,0 +1,82 @@
+"""What comes while an exchange rests leaves in one message."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from protos.router.v1 import router_pb2 as router
+from protos.router.v1 import router_pb2_grpc
+from services.chassis.channel import open_channel
+from services.chassis.exchange import ExchangeClient, rests
+from services.chassis.log import Log
+from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from tests.services.chassis.exchange.talker import Serve, Talker, ask
+
+NAMES = ["a", "b", "c"]
+
+
+class Sizes(Histogram):
+    def __init__(self) -> None:
+        super().__init__(BATCH_BOUNDS)
+        self.seen: list[float] = []
+
+    def observe(self, value: float) -> None:
+        self.seen.append(value)
+
+
+class LongRest:
+    def __init__(self) -> None:
+        self.has_begun = asyncio.Event()
+        self.is_over = asyncio.Event()
+
+    async def __call__(self, calls: int) -> None:
+        self.has_begun.set()
+        await self.is_over.wait()
+
+
+async def test_questions_leave_together(socket_folder: Path, serve: Serve, log: Log) -> None:
+    sizes, rest = Sizes(), LongRest()
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, rest=rest)
+        client.start()
+        await rest.has_begun.wait()
+        waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
+        await asyncio.sleep(0)
+        rest.is_over.set()
+        assert await asyncio.gather(*waiting) == NAMES
+        await client.close()
+    assert max(sizes.seen) >= len(NAMES)
+
+
+async def test_answers_leave_together(socket_folder: Path, serve: Serve, talker: Talker, log: Log) -> None:
+    talker.exchange.message_items = sizes = Sizes()
+    talker.rest = rest = LongRest()
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
+        client.start()
+        await rest.has_begun.wait()
+        waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
+        while talker.balances_told < len(NAMES):
+            await asyncio.sleep(0.01)
+        assert not any(each.done() for each in waiting)
+        rest.is_over.set()
+        assert await asyncio.gather(*waiting) == NAMES
+        await client.close()
+    assert max(sizes.seen) >= len(NAMES)
+
+
+@pytest.mark.parametrize(("calls", "rest_s"), [(1, None), (39, None), (40, 0.001), (100, 0.0025), (1_000, 0.005)])
+async def test_rest_is_as_long_as_many_share_it_and_none_where_few_do(
+    calls: int, rest_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await rests.rest_among(calls)
+    assert slept == ([] if rest_s is None else [pytest.approx(rest_s)])
