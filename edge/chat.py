@@ -121,6 +121,8 @@ class Chat:
             self._visit.admission.use(counted.prompt_tokens + counted.completion_tokens)
             if self._growth is not None:
                 self._growth.cancel()
+                # A task that is cancelled knows where it was, and so this chat with all its messages.
+                self._growth = None
             if self._call is not None:
                 self._call.cancel()
             self._tell(end, counted)
