@@ -143,5 +143,5 @@ def test_error(converse: Converse) -> None:
 def test_failure_in_mid_stream_is_raised(converse: Converse, upstream: Upstream) -> None:
     upstream.replies.append(Reply(contents=["It", " rains", "."], cut_after=3))
     error = converse("brokenStream")
-    assert error["chunks"] == 3
-    assert (error["kind"], error["type"], error["code"]) == ("APIError", "api_error", "upstream_error")
+    told = (error["chunks"], error["kind"], error["type"], error["code"])
+    assert told == (3, "APIError", "api_error", "upstream_error")
