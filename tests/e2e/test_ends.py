@@ -15,8 +15,8 @@ from tests.upstream import Reply, Upstream
 
 RULES = read_rules("What happened")
 
-# A provider that falls silent, and an answer that does not end, are given up after a moment.
-# Apart: where the machine stalls, an answer whose time is to be over would be too slow before.
+# A provider that falls silent, and an answer that does not end, are given up after a moment; by a service each, because
+# on a machine that stalls the first would give up the other's answer before its time is over.
 HASTY = {"LEGATO_UPSTREAM_FIRST_BYTE_S": "1", "LEGATO_UPSTREAM_IDLE_S": "1"}
 SHORT_LIVED = {"LEGATO_STREAM_LIFE_S": "3"}
 

@@ -53,7 +53,7 @@ class ExchangeClient:
         """`message_items` is told how many items each message has. `load` tells how many calls are under way, where
         that is not this exchange's alone."""
         self._service = service
-        self._load = load or self._own_load
+        self._load = load or (lambda: self.load)
         self._rest = rest
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
@@ -80,9 +80,6 @@ class ExchangeClient:
 
     @property
     def load(self) -> int:
-        return len(self._calls)
-
-    def _own_load(self) -> int:
         return len(self._calls)
 
     def start(self) -> None:
