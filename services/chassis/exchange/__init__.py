@@ -6,8 +6,11 @@ that is emptied whenever the last write is done: alone, an item leaves at once; 
 While many calls are under way each side rests for some milliseconds after a message, so that they become larger.
 """
 
-from services.chassis.exchange.client import ClientCall, ExchangeBroken, ExchangeClient, RpcCall
-from services.chassis.exchange.server import Conversation, ExchangeServer, StreamMethod, UnaryMethod, serve_stream
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.client import ExchangeBroken, ExchangeClient
+from services.chassis.exchange.methods import Conversation, StreamMethod, UnaryMethod
+from services.chassis.exchange.rpc import RpcCall, serve_stream
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.exchange.spans import CallSpans
 
 __all__ = [

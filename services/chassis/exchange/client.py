@@ -1,9 +1,8 @@
 """The asking side of an exchange."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -12,10 +11,10 @@ from google.rpc.status_pb2 import Status
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, unavailable
-from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Opening, Outbox
+from services.chassis.exchange.calls import ClientCall, Question
+from services.chassis.exchange.outbox import Opening, Outbox
 from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
@@ -59,7 +58,7 @@ class ExchangeClient:
         self._open_stream = open_stream
         self._request_type = request_type
         self._log = log
-        self._calls: dict[int, _Question[Any] | ClientCall[Any]] = {}
+        self._calls: dict[int, Question[Any] | ClientCall[Any]] = {}
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
@@ -98,7 +97,7 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """A question; its answer comes in time, or the future fails."""
-        question = _Question(response_type)
+        question = Question(response_type)
         call_id = self._begin(method, request, question, timeout_s)
         question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
         return question.answer
@@ -108,13 +107,13 @@ class ExchangeClient:
         if question is not None:
             question.fail(unavailable(self._service))
 
-    def open(self, method: str, request: Message, response_type: type[ResponseT]) -> "ClientCall[ResponseT]":
+    def open(self, method: str, request: Message, response_type: type[ResponseT]) -> ClientCall[ResponseT]:
         """A conversation. Whoever opens it reads it to its end, or cancels it."""
         call = ClientCall(self, response_type)
         call.call_id = self._begin(method, request, call, 0)
         return call
 
-    def _begin(self, method: str, request: Message, call: "_Question[Any] | ClientCall[Any]", timeout_s: float) -> int:
+    def _begin(self, method: str, request: Message, call: Question[Any] | ClientCall[Any], timeout_s: float) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
@@ -222,124 +221,3 @@ class ExchangeClient:
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
             call.fail(from_status(Status.FromString(item.payload)))
-
-
-class _Question(Generic[ResponseT]):
-    """Whoever asked may leave: the answer comes all the same, and nobody hears it."""
-
-    __slots__ = ("_deadline", "_response_type", "answer")
-
-    def __init__(self, response_type: type[ResponseT]) -> None:
-        self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-        self._response_type = response_type
-
-    def expect(self, deadlines: Deadlines, within_s: float, on_passed: Callable[[], None]) -> None:
-        self._deadline = deadlines.new(on_passed)
-        self._deadline.set(deadlines.now_s() + within_s)
-
-    def arrive(self, payload: bytes) -> None:
-        """A question has but one answer, and that is its end."""
-
-    def end(self, payload: bytes) -> None:
-        self._deadline.clear()
-        if not self.answer.done():
-            self.answer.set_result(self._response_type.FromString(payload))
-
-    def fail(self, error: LegatoError) -> None:
-        self._deadline.clear()
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
-class ClientCall(Generic[ResponseT]):
-    """A conversation on an exchange, for one reader."""
-
-    def __init__(self, exchange: ExchangeClient, response_type: type[ResponseT]) -> None:
-        self.call_id = 0
-        self._exchange = exchange
-        self._response_type = response_type
-        self._inbox: deque[bytes] = deque()
-        self._ended = False
-        self._error: LegatoError | None = None
-        self._arrived: asyncio.Future[None] | None = None
-        self._taken_bytes = 0
-
-    async def receive(self) -> ResponseT | None:
-        """The next response, or None at the end; raises what the other side raised, after all it had sent."""
-        while not self._inbox:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                return None
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
-        payload = self._inbox.popleft()
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= WINDOW_BYTES // 4:
-            self._exchange.credit(self.call_id, self._taken_bytes)
-            self._taken_bytes = 0
-        return self._response_type.FromString(payload)
-
-    def send(self, request: Message) -> None:
-        self._exchange.say(self.call_id, request.SerializeToString())
-
-    def cancel(self) -> None:
-        self._exchange.forget(self.call_id)
-
-    def arrive(self, payload: bytes) -> None:
-        self._inbox.append(payload)
-        self._wake()
-
-    def end(self, payload: bytes) -> None:
-        if payload:
-            self._inbox.append(payload)
-        self._ended = True
-        self._wake()
-
-    def fail(self, error: LegatoError) -> None:
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-
-
-class RpcCall(Generic[ResponseT]):
-    """The same conversation as an ordinary RPC of its own, for what is too big to share a stream."""
-
-    def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
-        self._service = service
-        self._stream = stream
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
-        self._outbox.put_nowait(request)
-        self._writer = asyncio.create_task(_write_all(stream, self._outbox))
-
-    async def receive(self) -> ResponseT | None:
-        try:
-            response = await self._stream.read()
-        except grpc.RpcError as error:
-            if was_lost(error):
-                raise ExchangeBroken(self._service) from None
-            raise from_rpc_error(error, self._service) from None
-        if response is grpc.aio.EOF:
-            self._writer.cancel()
-            return None
-        return cast(ResponseT, response)
-
-    def send(self, request: Message) -> None:
-        self._outbox.put_nowait(request)
-
-    def cancel(self) -> None:
-        self._writer.cancel()
-        self._stream.cancel()
-
-
-async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
-    """No method: when it is cancelled its task knows where it was, and must not know the call that knows the task."""
-    try:
-        while True:
-            await stream.write(await outbox.get())
-    except (grpc.RpcError, asyncio.InvalidStateError):
-        # The reader meets the same failure, and tells it.
-        pass

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
@@ -14,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, internal_error, to_status
+from services.chassis.exchange.methods import Methods, StreamMethod, UnaryMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.exchange.spans import CallSpans, end_with, traced
@@ -22,47 +22,12 @@ from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.tracing import Span, Tracer
 
-RequestT = TypeVar("RequestT", bound=Message)
-ResponseT = TypeVar("ResponseT", bound=Message)
-RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
-ResponseT_contra = TypeVar("ResponseT_contra", bound=Message, contravariant=True)
-
-
-class Conversation(Protocol[RequestT_co, ResponseT_contra]):
-    """One call as its handler sees it, whichever way it came. When the caller leaves, the handler is cancelled."""
-
-    async def receive(self) -> RequestT_co:
-        """The first request, then later ones. A caller who has nothing more to say is waited for until it leaves."""
-        ...
-
-    async def send(self, response: ResponseT_contra) -> None:
-        """Waits while the caller is too far behind."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class UnaryMethod(Generic[RequestT, ResponseT]):
-    """A question and its answer. Whoever asks may leave; the answer is worked out all the same."""
-
-    request_type: type[RequestT]
-    answer: Callable[[RequestT], Awaitable[ResponseT]]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamMethod(Generic[RequestT, ResponseT]):
-    request_type: type[RequestT]
-    serve: Callable[[Conversation[RequestT, ResponseT]], Awaitable[None]]
-
-
-Methods = Mapping[str, UnaryMethod[Any, Any] | StreamMethod[Any, Any]]
-
 
 def _refuse(request: Empty) -> Awaitable[Empty]:
     raise not_allowed()
 
 
 _REFUSED = UnaryMethod(Empty, _refuse)
-
 
 # How soon a client should have heard that it is to go elsewhere; one that does not say so is not waited for.
 HEARD_WITHIN_S = 1.0
@@ -294,43 +259,3 @@ class _ServerCall:
 def _wake(waiter: "asyncio.Future[None] | None") -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
-
-
-async def serve_stream(
-    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any, span: Span | None = None
-) -> AsyncGenerator[ResponseT, None]:
-    """The same conversation as an ordinary RPC of its own, where HTTP/2 does the flow control."""
-    conversation: _RpcConversation[RequestT, ResponseT] = _RpcConversation(requests)
-    serve = method.serve(conversation)
-    serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
-    serving.add_done_callback(conversation.end)
-    try:
-        while (response := await conversation.responses.get()) is not None:
-            yield response
-            conversation.written.set()
-        await serving
-    finally:
-        serving.cancel()
-
-
-class _RpcConversation(Generic[RequestT, ResponseT]):
-    def __init__(self, requests: AsyncIterator[RequestT]) -> None:
-        self.responses: asyncio.Queue[ResponseT | None] = asyncio.Queue()
-        self.written = asyncio.Event()
-        self._requests = requests
-
-    def end(self, serving: "asyncio.Future[None]") -> None:
-        if not serving.cancelled():
-            # Looked at here, because a caller who left never will.
-            serving.exception()
-        self.responses.put_nowait(None)
-
-    async def receive(self) -> RequestT:
-        async for request in self._requests:
-            return request
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
-
-    async def send(self, response: ResponseT) -> None:
-        self.written.clear()
-        self.responses.put_nowait(response)
-        await self.written.wait()

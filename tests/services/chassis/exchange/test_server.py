@@ -1,13 +1,9 @@
 """Those who answer on an exchange: whom they wait for, when they are ended, and how they go away."""
 
 import asyncio
-import contextlib
-from pathlib import Path
 
 from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
-from services.chassis.exchange import ExchangeClient, RpcCall
+from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from tests.services.chassis.exchange.talker import Talker, ask, opening
 
@@ -90,28 +86,3 @@ async def test_all_that_was_said_arrives_before_an_exchange_is_closed(client: Ex
         await draining
         await talker.exchange.close()
     assert pieces == 200
-
-
-async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, client: ExchangeClient) -> None:
-    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
-        stub = router_pb2_grpc.RouterServiceStub(channel)
-        call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening(pieces=5))
-        numbers = []
-        while (response := await call.receive()) is not None:
-            numbers.append(response.output_tokens)
-        assert numbers == [0, 1, 2, 3, 4]
-
-
-async def test_ordinary_call_that_is_cancelled_ends_its_handler(
-    socket_folder: Path, client: ExchangeClient, talker: Talker
-) -> None:
-    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
-        stub = router_pb2_grpc.RouterServiceStub(channel)
-        call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening("grants"))
-        call.send(router.ChatRequest(grant=router.Grant(output_tokens=1)))
-        assert await call.receive() is not None
-        call.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            async with asyncio.timeout(5):
-                await talker.left.wait()
-        assert talker.left.is_set()

@@ -1,0 +1,100 @@
+"""A conversation as an ordinary RPC of its own, seen from both of its ends.
+
+For what is too big to share a stream, and for callers who keep no exchange. HTTP/2 does the flow control."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Generic, TypeVar, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from services.chassis.channel import from_rpc_error, was_lost
+from services.chassis.exchange.client import ExchangeBroken
+from services.chassis.exchange.methods import StreamMethod
+from services.chassis.exchange.spans import traced
+from services.chassis.tracing import Span
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class RpcCall(Generic[ResponseT]):
+    """The asking end, for one reader."""
+
+    def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
+        self._service = service
+        self._stream = stream
+        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._outbox.put_nowait(request)
+        self._writer = asyncio.create_task(_write_all(stream, self._outbox))
+
+    async def receive(self) -> ResponseT | None:
+        try:
+            response = await self._stream.read()
+        except grpc.RpcError as error:
+            if was_lost(error):
+                raise ExchangeBroken(self._service) from None
+            raise from_rpc_error(error, self._service) from None
+        if response is grpc.aio.EOF:
+            self._writer.cancel()
+            return None
+        return cast(ResponseT, response)
+
+    def send(self, request: Message) -> None:
+        self._outbox.put_nowait(request)
+
+    def cancel(self) -> None:
+        self._writer.cancel()
+        self._stream.cancel()
+
+
+async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
+    """No method: when it is cancelled its task knows where it was, and must not know the call that knows the task."""
+    try:
+        while True:
+            await stream.write(await outbox.get())
+    except (grpc.RpcError, asyncio.InvalidStateError):
+        # The reader meets the same failure, and tells it.
+        pass
+
+
+async def serve_stream(
+    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any, span: Span | None = None
+) -> AsyncGenerator[ResponseT, None]:
+    """The answering end: the method's handler serves it as it would on an exchange."""
+    conversation: _RpcConversation[RequestT, ResponseT] = _RpcConversation(requests)
+    serve = method.serve(conversation)
+    serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
+    serving.add_done_callback(conversation.end)
+    try:
+        while (response := await conversation.responses.get()) is not None:
+            yield response
+            conversation.written.set()
+        await serving
+    finally:
+        serving.cancel()
+
+
+class _RpcConversation(Generic[RequestT, ResponseT]):
+    def __init__(self, requests: AsyncIterator[RequestT]) -> None:
+        self.responses: asyncio.Queue[ResponseT | None] = asyncio.Queue()
+        self.written = asyncio.Event()
+        self._requests = requests
+
+    def end(self, serving: "asyncio.Future[None]") -> None:
+        if not serving.cancelled():
+            # Looked at here, because a caller who left never will.
+            serving.exception()
+        self.responses.put_nowait(None)
+
+    async def receive(self) -> RequestT:
+        async for request in self._requests:
+            return request
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def send(self, response: ResponseT) -> None:
+        self.written.clear()
+        self.responses.put_nowait(response)
+        await self.written.wait()
