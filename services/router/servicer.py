@@ -58,7 +58,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
 
     def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
         span = None if self._spans is None else self._spans.begin_rpc("Chat", context)
-        return serve_stream(self._chat, request_iterator, context, span)
+        return serve_stream(self._chat, context, span)
 
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context

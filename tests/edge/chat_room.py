@@ -57,7 +57,7 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         return self._exchange.serve(request_iterator, context)
 
     def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ChatResponse]:
-        return serve_stream(self._chat, request_iterator, context)
+        return serve_stream(self._chat, context)
 
     async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
         return pb.ListModelsResponse()

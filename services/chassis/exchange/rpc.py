@@ -3,7 +3,7 @@
 For what is too big to share a stream, and for callers who keep no exchange. HTTP/2 does the flow control."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Generic, TypeVar, cast
 
 import grpc
@@ -61,10 +61,12 @@ async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyn
 
 
 async def serve_stream(
-    method: StreamMethod[RequestT, ResponseT], requests: AsyncIterator[RequestT], context: Any, span: Span | None = None
+    method: StreamMethod[RequestT, ResponseT],
+    context: "grpc.aio.ServicerContext[RequestT, ResponseT]",
+    span: Span | None = None,
 ) -> AsyncGenerator[ResponseT, None]:
     """The answering end: the method's handler serves it as it would on an exchange."""
-    conversation: _RpcConversation[RequestT, ResponseT] = _RpcConversation(requests)
+    conversation = _RpcConversation(context)
     serve = method.serve(conversation)
     serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
     serving.add_done_callback(conversation.end)
@@ -78,10 +80,10 @@ async def serve_stream(
 
 
 class _RpcConversation(Generic[RequestT, ResponseT]):
-    def __init__(self, requests: AsyncIterator[RequestT]) -> None:
+    def __init__(self, context: "grpc.aio.ServicerContext[RequestT, ResponseT]") -> None:
         self.responses: asyncio.Queue[ResponseT | None] = asyncio.Queue()
         self.written = asyncio.Event()
-        self._requests = requests
+        self._context = context
 
     def end(self, serving: "asyncio.Future[None]") -> None:
         if not serving.cancelled():
@@ -90,9 +92,12 @@ class _RpcConversation(Generic[RequestT, ResponseT]):
         self.responses.put_nowait(None)
 
     async def receive(self) -> RequestT:
-        async for request in self._requests:
-            return request
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        # Not by the iterator that a handler is given: it goes round in a circle with the last request that it gave,
+        # and so keeps a prompt of megabytes until the collector of garbage comes.
+        request = cast(Any, await self._context.read())
+        if request is grpc.aio.EOF:
+            await asyncio.get_running_loop().create_future()
+        return cast(RequestT, request)
 
     async def send(self, response: ResponseT) -> None:
         self.written.clear()

@@ -83,7 +83,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             raise
 
     async def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[router.ChatResponse]:
-        async for response in serve_stream(self.chat, request_iterator, context):
+        async for response in serve_stream(self.chat, context):
             yield response
 
     async def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[router.ExchangeResponse]:
