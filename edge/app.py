@@ -20,7 +20,7 @@ from edge.principals import Principal, Scope
 from edge.receipts import receipt
 from edge.responses import send_error, send_nothing
 from edge.usage import usage_page
-from services.chassis.errors import LegatoError, Reason, internal_error
+from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.log import Log
 
 CHAT_PATH = "/v1/chat/completions"
@@ -54,6 +54,7 @@ class Edge:
             await send_error(answer.send, error)
         except Exception as error:
             self._log.failure("request.failed", error, request_id=request_id)
+            forget_origin(error)
             self._metrics.refused(Reason.INTERNAL)
             if not answer.has_begun:
                 await send_error(answer.send, internal_error())

@@ -22,7 +22,7 @@ from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
 from services.chassis.clock import Clock
-from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
+from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
@@ -103,6 +103,7 @@ class Chat:
         except LegatoError as error:
             end = self._end_by_error()
             await self._break_off(error, end)
+            forget_origin(error)
         except asyncio.CancelledError:
             if not self._client_gone:
                 # The process ends and has waited for long enough. A stream must not end in silence all the same.
@@ -113,6 +114,7 @@ class Chat:
             self._surroundings.log.failure("chat.failed", error, request_id=self._request_id)
             end = metering_pb.END_CRASHED
             await self._break_off(internal_error(), end)
+            forget_origin(error)
         finally:
             self._over = True
             self._keepalive.stop()

@@ -2,7 +2,7 @@
 
 from edge.asgi import Headers, Send
 from edge.errors import error_body, error_headers
-from services.chassis.errors import LegatoError
+from services.chassis.errors import LegatoError, forget_origin
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
@@ -17,4 +17,6 @@ async def send_nothing(send: Send, headers: Headers) -> None:
 
 
 async def send_error(send: Send, error: LegatoError, headers: Headers | None = None) -> None:
+    """For good: nobody needs to know any more where it was raised."""
+    forget_origin(error)
     await send_json(send, error.wire.http_status, error_body(error), [*error_headers(error), *(headers or [])])

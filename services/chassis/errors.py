@@ -132,6 +132,16 @@ def unavailable(what: str) -> LegatoError:
     return LegatoError(Reason.UNAVAILABLE, f"{what} is not available right now. Please retry.", retry_after_s=1)
 
 
+def forget_origin(error: BaseException | None) -> None:
+    """Once an error was told, for good: it need not know any more where it was raised, and what was raised before it.
+
+    Something there knows the error most of the time, a task or what has kept it for later. In such a circle it would
+    wait for the collector of garbage, together with all that was there, such as a prompt of megabytes."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
+
+
 def to_status(error: LegatoError) -> Status:
     status = Status(code=error.wire.grpc_code.value[0], message=error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason.value, domain=DOMAIN)

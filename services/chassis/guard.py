@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 from grpc_status import rpc_status
 
-from services.chassis.errors import LegatoError, internal_error, to_status
+from services.chassis.errors import LegatoError, forget_origin, internal_error, to_status
 from services.chassis.identity import may_call, names_of, not_allowed
 from services.chassis.log import Log
 
@@ -41,19 +41,25 @@ class Guard(grpc.aio.ServerInterceptor):
                 self._check(context, method)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
-                await self._abort(error, context)
+                told = self._told(error)
+            del request
+            return await context.abort(*told)
 
         return guarded
 
     def _guard_stream(self, behaviour: Any, method: str) -> Any:
         async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
+            response = None
             try:
                 self._check(context, method)
                 async with contextlib.aclosing(behaviour(requests, context)) as responses:
                     async for response in responses:
                         yield response
+                return
             except (Exception, asyncio.CancelledError) as error:
-                await self._abort(error, context)
+                told = self._told(error)
+            del response
+            await context.abort(*told)
 
         return guarded
 
@@ -62,13 +68,17 @@ class Guard(grpc.aio.ServerInterceptor):
             self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
             raise not_allowed()
 
-    async def _abort(self, error: BaseException, context: Any) -> None:
+    def _told(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
+        """What to abort a call with, once nothing is being handled any more and nothing of the call is at hand: gRPC
+        keeps what it raises then in a circle with the call, and all that it knows would wait for the collector of
+        garbage."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
+        if not isinstance(error, LegatoError | asyncio.CancelledError):
+            self._log.failure("rpc.failed", error)
+        forget_origin(error)
         if isinstance(error, asyncio.CancelledError):
             # Let out, it would leave the client waiting for ever.
-            await context.abort(grpc.StatusCode.CANCELLED, "The call was cancelled.")
-        if not isinstance(error, LegatoError):
-            self._log.failure("rpc.failed", error)
-            error = internal_error()
-        await context.abort_with_status(rpc_status.to_status(to_status(error)))
+            return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
+        status = rpc_status.to_status(to_status(error if isinstance(error, LegatoError) else internal_error()))
+        return status.code, status.details, status.trailing_metadata

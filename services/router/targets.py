@@ -9,7 +9,7 @@ from typing import Final
 
 from protos.router.v1.router_pb2 import ChatOpen, Finished
 from services.chassis import failpoints
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.tracing import Span
 from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
@@ -141,6 +141,7 @@ class _Opening:
         except LegatoError as error:
             # The next one may have a larger window.
             self.refusals.no_room = error
+            forget_origin(error)
             return None
         await self._allowance.cover_prompt(prompt.tokens)
         max_tokens = self._allowance.fit(max_tokens)
@@ -149,6 +150,7 @@ class _Opening:
             visit = station.saturation.enter(chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole)
         except LegatoError as error:
             self.refusals.add_saturated(error)
+            forget_origin(error)
             return None
         self._attempts.target = target
         self._attempts.count += 1
@@ -170,6 +172,7 @@ class _Opening:
             if not isinstance(error, ProviderError):
                 raise
             self._note(error, target, visit)
+            forget_origin(error)
             return None
         station.line.hold()
         return Upstream(station, visit, attempt, first, pieces, max_tokens, is_whole, span)

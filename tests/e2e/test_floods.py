@@ -1,4 +1,5 @@
-"""Floods of those who have no key: they cost little, and those who have one are served meanwhile."""
+"""Floods of those who have no key: they cost little, and those who have one are served meanwhile. And of prompts that
+are refused: nothing of them stays."""
 
 import asyncio
 import contextlib
@@ -11,7 +12,7 @@ import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
 from tests.e2e.chats import QUESTION
-from tests.e2e.raw_http import ask
+from tests.e2e.raw_http import ask, post_chat
 from tests.service import PATIENCE_S, Service
 from tests.upstream import Upstream
 
@@ -20,6 +21,12 @@ SILENT = 2000
 WRONG_KEYS = 5
 # What thousands of connections need by themselves; a flood's bodies would be many times that.
 BOUND_BYTES = 100 * 1024 * 1024
+
+BIG_PROMPTS = 10
+# More than any model's window.
+BIG_PROMPT = "and so on " * (4 * 1024 * 1024 // 10)
+# Twice what one of them takes at most in a process; those that are over would be four times as much.
+FEW_PROMPTS_BYTES = 40 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +51,8 @@ async def chat(client: openai.AsyncOpenAI) -> None:
     assert answer.choices[0].message.content
 
 
-def resident_bytes(service: Service, peak: bool = False) -> int:
-    """Of the edge."""
-    status = Path(f"/proc/{service.process_id('edge-1')}/status").read_text()
+def resident_bytes(service: Service, peak: bool = False, process: str = "edge-1") -> int:
+    status = Path(f"/proc/{service.process_id(process)}/status").read_text()
     found = re.search(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB$", status, re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024
@@ -96,6 +102,23 @@ async def test_sockets_that_say_nothing_take_little_room_and_are_closed(
         last_words = await asyncio.gather(*(reader.read() for reader in readers))
         assert {words[:13] for words in last_words} == {b"HTTP/1.1 408 "}
         await chat(client)
+
+
+def test_big_prompts_that_are_refused_take_no_room_when_they_are_over(flooded: Service) -> None:
+    """Neither where they were read nor where they were counted. What goes round in a circle with the error would stay
+    until the collector of garbage comes, hundreds of prompts later."""
+    api_key = flooded.new_key(flooded.new_account("500.00"))
+
+    def ask_in_vain() -> int:
+        messages = [{"role": "user", "content": BIG_PROMPT}]
+        return post_chat(flooded, api_key, {"model": "mezzo", "messages": messages}).status
+
+    processes = ("edge-1", "router")
+    ask_in_vain()
+    before_bytes = [resident_bytes(flooded, process=process) for process in processes]
+    assert [ask_in_vain() for _ in range(BIG_PROMPTS)] == [400] * BIG_PROMPTS
+    for process, bytes_before in zip(processes, before_bytes, strict=True):
+        assert resident_bytes(flooded, process=process) - bytes_before < FEW_PROMPTS_BYTES, process
 
 
 def list_models(service: Service, api_key: str, address: str) -> int:

@@ -105,6 +105,7 @@ class Room:
 
     def chat(
         self,
+        number: int = 7,
         *,
         stream: bool = True,
         life_s: float = 3600,
@@ -130,7 +131,7 @@ class Room:
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(surroundings, visit, body, "forte", f"{7:032x}", reply, claim)
+        return Chat(surroundings, visit, body, "forte", f"{number:032x}", reply, claim)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)

@@ -5,10 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from edge.chat import Chat
+from edge.hold import Hold
+from edge.requests import ChatBody
 from edge.services import SHARED_STREAM_BYTES
 from protos.metering.v1.metering_pb2 import Balance
 from protos.router.v1 import router_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.exchange import ClientCall, RpcCall
 from tests.edge.chat_room import (
     PROMPT_TOKENS,
     Conversing,
@@ -22,6 +26,7 @@ from tests.edge.chat_room import (
     silence,
 )
 from tests.edge.metering_house import ANN, cost
+from tests.leftovers import nothing_is_left
 
 
 async def test_key_of_a_request_that_failed_is_free_before_the_failure_is_told(room: Room) -> None:
@@ -152,3 +157,26 @@ async def test_stream_that_the_process_cannot_wait_for_ends_with_an_error_event(
     assert chatting.cancelled()
     assert room.events[-1]["error"]["code"] == "service_unavailable"
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+ENDS = {"refused before its first piece": saying(), "broken off after it": saying(piece("Hel", 1))}
+
+
+@pytest.mark.parametrize("messages_json", [b"[]", b" " * SHARED_STREAM_BYTES + b"[]"], ids=["small", "big"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("script", ENDS.values(), ids=ENDS)
+async def test_broken_chat_leaves_nothing_to_the_collector_of_garbage(
+    script: Script, stream: bool, messages_json: bytes, room: Room
+) -> None:
+    async def ask_in_vain(number: int) -> None:
+        try:
+            await room.chat(number, stream=stream, messages_json=messages_json).run()
+        except LegatoError as error:
+            forget_origin(error)
+        await room.metering.metering.acknowledged(f"{number:032x}")
+
+    await room.add_routers(script)
+    await ask_in_vain(1)
+    async with nothing_is_left(Chat, Hold, ChatBody, ClientCall, RpcCall, LegatoError):
+        for number in range(2, 7):
+            await ask_in_vain(number)

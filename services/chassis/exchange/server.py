@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.errors import LegatoError, Reason, internal_error, to_status
+from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
 from services.chassis.exchange.methods import Methods, StreamMethod, UnaryMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.exchange.rests import Rest, rest_among
@@ -187,6 +187,7 @@ class _Session:
             self._fail(call_id, internal_error())
         elif (error := answer.exception()) is not None:
             self._fail(call_id, self._tellable(error))
+            forget_origin(error)
         else:
             self.outbox.put(call_id, pb.ITEM_KIND_END, answer.result().SerializeToString())
 
@@ -199,6 +200,7 @@ class _Session:
         except Exception as error:
             if self.calls.pop(call.call_id, None) is call:
                 self._fail(call.call_id, self._tellable(error))
+            forget_origin(error)
             return
         if self.calls.pop(call.call_id, None) is call:
             self.outbox.put_end(call.call_id)

@@ -48,7 +48,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         # Who waits for anything to change; there is one at most.
         self._waiter: asyncio.Future[None] | None = None
-        self._failure: Interrupted | None = None
+        # What it did in place of answering.
+        self._failure: str | None = None
         self._is_reading_paused = False
         self._is_writing_paused = False
         # When the answer must be there that is waited for, or how long it may be silent.
@@ -154,7 +155,7 @@ class Connection(asyncio.Protocol):
     def _change(self) -> "asyncio.Future[None]":
         """To be waited for by one at a time, while the deadline runs. Whoever is cancelled meanwhile lets it go."""
         if self._failure is not None:
-            raise self._failure
+            raise Interrupted(self._failure)
         answer_by_s = self._answer_by_s
         self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
         self._waiter = waiter = self._loop.create_future()
@@ -230,7 +231,7 @@ class Connection(asyncio.Protocol):
         return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
     def _fail(self, what: str) -> None:
-        self._failure = self._failure or Interrupted(what)
+        self._failure = self._failure or what
         self._wake()
 
     def _wake(self) -> None:
@@ -246,7 +247,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self.is_whole:
             # A second answer to one question.
-            self._failure = Interrupted("broke the connection")
+            self._failure = "broke the connection"
             self._may_be_kept = False
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -63,6 +63,21 @@ def test_a_status_without_details_is_internal() -> None:
     assert from_status(Status(code=2, message="Quoting a secret.")).message == errors.internal_error().message
 
 
+def test_an_error_that_was_told_knows_neither_its_origin_nor_what_came_before_it() -> None:
+    def fail() -> None:
+        try:
+            raise RuntimeError
+        except RuntimeError:
+            raise errors.internal_error() from None
+
+    with pytest.raises(LegatoError) as raised:
+        fail()
+    error, before = raised.value, raised.value.__context__
+    assert before is not None
+    errors.forget_origin(error)
+    assert (error.__traceback__, before.__traceback__) == (None, None)
+
+
 def test_what_is_unavailable_may_be_tried_again() -> None:
     error = errors.unavailable("Metering")
 

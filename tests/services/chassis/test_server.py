@@ -14,10 +14,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.channel import errors_of, open_channel
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.log import Log
 from services.chassis.server import Server, stop_asked
 from services.chassis.settings import SettingsError
+from tests.leftovers import nothing_is_left
 from tests.services.chassis.playful_servicer import CANARY, Servicer, register, verify
 
 
@@ -125,6 +126,21 @@ async def test_a_handler_that_is_cancelled_inside_leaves_no_client_waiting(socke
             with pytest.raises(LegatoError) as failed:
                 await attempt
             assert failed.value.reason is Reason.UNAVAILABLE
+
+
+async def test_a_call_that_is_refused_leaves_nothing_to_the_collector_of_garbage(socket_folder: Path, log: Log) -> None:
+    async def ask_in_vain(channel: grpc.aio.Channel, key: str) -> None:
+        try:
+            await verify(channel, key)
+        except LegatoError as error:
+            forget_origin(error)
+
+    async with serving(socket_folder, log) as (_, _, channel):
+        for key in ("refused", "broken", "cancelled"):
+            await ask_in_vain(channel, key)
+            async with nothing_is_left(auth_pb2.VerifyRequest, LegatoError):
+                for _ in range(5):
+                    await ask_in_vain(channel, key)
 
 
 async def test_a_server_that_stops_leaves_no_client_waiting(socket_folder: Path, log: Log) -> None:

@@ -1,23 +1,22 @@
 """Chats through a real server, against model servers on real sockets."""
 
 import asyncio
-import gc
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Grant
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange import RpcCall
 from services.chassis.log import Log
 from services.router.character import load_character
 from services.router.completion import resolve_class
 from services.router.tokens import count
+from tests.leftovers import nothing_is_left
 from tests.services.router.harness import WAYS, Router, as_json, refusal_of, running_router, target
 from tests.upstream import Reply, Upstream
 
@@ -50,33 +49,13 @@ async def test_answer_comes_with_its_class_counts_and_usage(
     assert upstream.requests[0].json["model"] == "main-model"
 
 
-@contextmanager
-def nothing_left_to_collect() -> Iterator[None]:
-    """Circles are memory that the next chat cannot use; what was a circle for each chat cost a tenth of its processor
-    time, and one of gRPC's kept every big prompt until the collector came, which counts objects and not bytes."""
-    gc.collect()
-    gc.disable()
-    before = objects_of_chats()
-    try:
-        yield
-        assert objects_of_chats() - before == Counter()
-    finally:
-        gc.enable()
-
-
-def objects_of_chats() -> "Counter[str]":
-    """Ours, and the messages that hold what was said; by their types, since those of one chat make room for others."""
-    kinds = [type(each) for each in gc.get_objects()]
-    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith(("services.", "protos.")))
-
-
 @WAYS
 @pytest.mark.parametrize("stream", [True, False])
 async def test_answered_chat_leaves_nothing_to_the_collector_of_garbage(
     ordinary: bool, stream: bool, router: Router
 ) -> None:
     await router.ask(ordinary=ordinary, stream=stream)
-    with nothing_left_to_collect():
+    async with nothing_is_left():
         for _ in range(10):
             await router.ask(ordinary=ordinary, stream=stream)
 
@@ -93,11 +72,37 @@ async def test_chat_whose_caller_left_leaves_nothing_to_the_collector_of_garbage
         await upstream.requests[-1].ended.wait()
 
     await ask_and_leave()
-    with nothing_left_to_collect():
+    async with nothing_is_left():
         for _ in range(5):
             await ask_and_leave()
-        # The tasks that were cancelled have ended by then.
-        await asyncio.sleep(0.1)
+
+
+# Of the provider, of the prompt, and of the provider in mid-stream.
+FAILURES = {
+    "refused": (Reply(status=500), {}),
+    "not fitting": (Reply(), {"messages_json": as_json([{"role": "user", "content": "and on " * 100_000}])}),
+    "broken": (Reply(cut_after=2, event_delay_s=0.01), {}),
+}
+
+
+@WAYS
+@pytest.mark.parametrize(("reply", "fields"), FAILURES.values(), ids=FAILURES)
+async def test_chat_that_fails_leaves_nothing_to_the_collector_of_garbage(
+    reply: Reply, fields: dict[str, Any], ordinary: bool, router: Router, upstream: Upstream
+) -> None:
+    async def ask_in_vain() -> None:
+        try:
+            await router.ask(ordinary=ordinary, **fields)
+        except LegatoError as error:
+            forget_origin(error)
+        else:
+            pytest.fail("It was answered.")
+
+    upstream.default_reply = reply
+    await ask_in_vain()
+    async with nothing_is_left():
+        for _ in range(5):
+            await ask_in_vain()
 
 
 @PATHS

@@ -14,6 +14,7 @@ from services.router.budget import LEAST_RETRIES, RETRY_SHARE
 from services.router.health import FAILURES_IN_A_ROW
 from services.router.providers.base import Timeouts
 from services.router.targets import MOST_ATTEMPTS
+from tests.leftovers import nothing_is_left
 from tests.services.router.harness import Router, read, refusal_of, running_router, target
 from tests.upstream import Reply, Upstream
 
@@ -42,6 +43,31 @@ async def test_failing_model_is_passed_over_until_it_answers_again(socket_folder
         asked = len(second.requests)
         assert [await attempt_of(router) for _ in range(5)] == [1] * 5
         assert len(second.requests) == asked
+
+
+@pytest.mark.parametrize("reply", [BROKEN, Reply(cut_after=0), Reply(cut_after=1)], ids=["refuses", "breaks", "stops"])
+async def test_chat_whose_first_model_failed_leaves_nothing_to_the_collector_of_garbage(
+    reply: Reply, socket_folder: Path, log: Log
+) -> None:
+    async with (
+        Upstream() as first,
+        Upstream() as second,
+        # One whose window is too small comes before both.
+        running_router(
+            socket_folder, log, {target("small", 10): first, target("first"): first, target("second"): second}
+        ) as router,
+    ):
+
+        async def ask_both() -> None:
+            first.replies.append(reply)
+            assert await attempt_of(router) == 2
+            # So that it is asked first the next time as well.
+            assert await attempt_of(router) == 1
+
+        await ask_both()
+        async with nothing_is_left():
+            for _ in range(3):
+                await ask_both()
 
 
 async def test_only_model_of_a_class_is_asked_however_often_it_has_failed(socket_folder: Path, log: Log) -> None:
