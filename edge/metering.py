@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
@@ -19,6 +19,9 @@ from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
+
+if TYPE_CHECKING:
+    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -101,19 +104,14 @@ class Metering:
             await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
 
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
-        with errors_of("Metering"):
-            stub = self._replicas.for_account(request.account_id).stub
-            return await stub.ListUsage(request, timeout=ASK_TIMEOUT_S)
+        return await self._read(request.account_id, lambda stub: stub.ListUsage(request, timeout=ASK_TIMEOUT_S))
 
     async def request(self, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
-        with errors_of("Metering"):
-            stub = self._replicas.for_account(request.account_id).stub
-            return await stub.GetRequest(request, timeout=ASK_TIMEOUT_S)
+        return await self._read(request.account_id, lambda stub: stub.GetRequest(request, timeout=ASK_TIMEOUT_S))
 
     async def balance_nanos(self, account_id: str) -> int:
-        with errors_of("Metering"):
-            stub = self._replicas.for_account(account_id).stub
-            response = await stub.GetBalance(pb.GetBalanceRequest(account_id=account_id), timeout=ASK_TIMEOUT_S)
+        request = pb.GetBalanceRequest(account_id=account_id)
+        response = await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
         return response.balance.balance_nanos
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
@@ -129,21 +127,41 @@ class Metering:
         except LegatoError as error:
             self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
 
-    async def _ask(
+    def _ask(
         self,
         method: str,
         request: Message,
         response_type: type[ResponseT],
         account_id: str,
         on_repeat: Callable[[], None] = lambda: None,
+    ) -> Awaitable[ResponseT]:
+        """By way of the exchange."""
+        return self._patiently(
+            account_id, lambda replica: replica.ask(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+        )
+
+    def _read(
+        self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
+    ) -> Awaitable[ResponseT]:
+        """By an RPC of its own."""
+
+        async def ask(replica: MeteringReplica) -> ResponseT:
+            with errors_of("Metering"):
+                return await question(replica.stub)
+
+        return self._patiently(account_id, ask)
+
+    async def _patiently(
+        self,
+        account_id: str,
+        ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
+        on_repeat: Callable[[], None] = lambda: None,
     ) -> ResponseT:
         """Repeated while metering is away, for a short while. Every call here may be repeated without harm."""
         give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
         while True:
             try:
-                replica = self._replicas.for_account(account_id)
-                answer: ResponseT = await replica.ask(method, request, response_type, ASK_TIMEOUT_S)
-                return answer
+                return await ask(self._replicas.for_account(account_id))
             except LegatoError as error:
                 if error.reason is not Reason.UNAVAILABLE or self._clock.elapsed_s() >= give_up_at_s:
                     raise

@@ -1,5 +1,6 @@
 """Rates, as the edge takes from them: against a real metering."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -98,6 +99,15 @@ async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(metering
     admission.give_back()
     await metering_house.metering.settled()
     await metering_house.open()
+
+
+async def test_credit_is_read_from_a_metering_that_was_away_for_a_moment(metering_house: MeteringHouse) -> None:
+    before_nanos = await metering_house.metering.balance_nanos(ANN.account_id)
+    await metering_house.shut()
+    reading = asyncio.create_task(metering_house.metering.balance_nanos(ANN.account_id))
+    await asyncio.sleep(0.1)
+    await metering_house.open()
+    assert await reading == before_nanos
 
 
 async def test_key_s_own_limits_go_before_the_default(metering_house: MeteringHouse) -> None:
