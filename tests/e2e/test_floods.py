@@ -25,7 +25,7 @@ BOUND_BYTES = 100 * 1024 * 1024
 BIG_PROMPTS = 10
 # More than any model's window.
 BIG_PROMPT = "and so on " * (4 * 1024 * 1024 // 10)
-# Twice what one of them takes at most in a process; those that are over would be four times as much.
+# As much as five of them. When all that were over stayed, the edge grew by more than twice this.
 FEW_PROMPTS_BYTES = 40 * 1024 * 1024
 
 
@@ -106,7 +106,7 @@ async def test_sockets_that_say_nothing_take_little_room_and_are_closed(
 
 def test_big_prompts_that_are_refused_take_no_room_when_they_are_over(flooded: Service) -> None:
     """Neither where they were read nor where they were counted. What goes round in a circle with the error would stay
-    until the collector of garbage comes, hundreds of prompts later."""
+    until the collector of garbage comes, more than a hundred prompts later."""
     api_key = flooded.new_key(flooded.new_account("500.00"))
 
     def ask_in_vain() -> int:
