@@ -42,6 +42,10 @@ class _ItemKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ItemKind.Val
     """
     ITEM_KIND_ALIVE: _ItemKind.ValueType  # 8
     """Either way, call_id 0: still here, though there is nothing to say."""
+    ITEM_KIND_FAREWELL: _ItemKind.ValueType  # 9
+    """Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
+    with the other's words still under way would lose them.
+    """
 
 class ItemKind(_ItemKind, metaclass=_ItemKindEnumTypeWrapper): ...
 
@@ -64,6 +68,10 @@ heard it: it opens none from then on.
 """
 ITEM_KIND_ALIVE: ItemKind.ValueType  # 8
 """Either way, call_id 0: still here, though there is nothing to say."""
+ITEM_KIND_FAREWELL: ItemKind.ValueType  # 9
+"""Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
+with the other's words still under way would lose them.
+"""
 Global___ItemKind: _TypeAlias = ItemKind  # noqa: Y015
 
 @_typing.final

@@ -1,8 +1,8 @@
 """The asking side of an exchange."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -63,6 +63,7 @@ class ExchangeClient:
         self._outbox: Outbox | None = None
         self._going_away = False
         self._has_spoken = False
+        self._is_dismissed = False
         self._unheard_signs = 0
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -145,19 +146,18 @@ class ExchangeClient:
         while True:
             stream, outbox = self._open_stream(), Outbox(self._request_type, self._message_items)
             # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
-            parts = [
-                asyncio.create_task(self._read(stream, outbox)),
-                asyncio.create_task(self._write(stream, outbox)),
-                asyncio.create_task(self._watch(outbox)),
-            ]
+            reader = asyncio.create_task(self._read(stream, outbox))
+            writer = asyncio.create_task(self._write(stream, outbox))
+            watch = asyncio.create_task(self._watch(outbox))
             try:
-                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                # Not the writer: it fails as soon as the other side has ended, whose last words may not be read yet.
+                await asyncio.wait((reader, watch), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 # Without it the other side would never learn that we left.
                 stream.cancel()
-                for part in parts:
+                for part in (reader, writer, watch):
                     part.cancel()
-                outcomes = await asyncio.gather(*parts, return_exceptions=True)
+                outcomes = await asyncio.gather(reader, writer, watch, return_exceptions=True)
                 failures = 0 if self._outbox is outbox else failures + 1
                 self._break_off()
             self._tell_faults(outcomes)
@@ -166,14 +166,17 @@ class ExchangeClient:
     async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         await stream.wait_for_connection()
         self._outbox = outbox
-        self._going_away = self._has_spoken = False
+        self._going_away = self._has_spoken = self._is_dismissed = False
         self._unheard_signs = 0
         self._connected.set()
-        while (response := cast(Any, await stream.read())) is not grpc.aio.EOF:
+        # By the iterator: `stream.read()` gives nothing more once a write has failed, though all is there.
+        async for response in stream:
             self._unheard_signs = 0
             self._has_spoken = True
             for item in response.items:
                 self._take(item)
+            if self._is_dismissed:
+                return
 
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.take()) is not None:
@@ -189,7 +192,7 @@ class ExchangeClient:
             await asyncio.sleep(ALIVE_EVERY_S)
         self._log.warning("exchange.silent", name=self._service)
 
-    def _tell_faults(self, outcomes: list[BaseException | None]) -> None:
+    def _tell_faults(self, outcomes: Iterable[BaseException | None]) -> None:
         """A connection that breaks is nothing to speak of; anything else is a mistake of ours."""
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError | asyncio.InvalidStateError):
@@ -209,6 +212,9 @@ class ExchangeClient:
             if self._outbox is not None:
                 # From here on calls are opened here only for want of another place.
                 self._outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
+            return
+        if kind == pb.ITEM_KIND_FAREWELL:
+            self._is_dismissed = True
             return
         call = self._calls.get(item.call_id)
         if call is None:

@@ -26,21 +26,23 @@ class RpcCall(Generic[ResponseT]):
     def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
         self._service = service
         self._stream = stream
+        # By the iterator: `stream.read()` gives nothing more once a write has failed, as it does where the other side
+        # has ended, though all is there.
+        self._responses = cast("AsyncGenerator[ResponseT, None]", aiter(stream))
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(_write_all(stream, self._outbox))
 
     async def receive(self) -> ResponseT | None:
         try:
-            response = await self._stream.read()
+            response = await anext(self._responses, None)
         except grpc.RpcError as error:
             if was_lost(error):
                 raise ExchangeBroken(self._service) from None
             raise from_rpc_error(error, self._service) from None
-        if response is grpc.aio.EOF:
+        if response is None:
             self._writer.cancel()
-            return None
-        return cast(ResponseT, response)
+        return response
 
     def send(self, request: Message) -> None:
         self._outbox.put_nowait(request)
@@ -48,6 +50,8 @@ class RpcCall(Generic[ResponseT]):
     def cancel(self) -> None:
         self._writer.cancel()
         self._stream.cancel()
+        # Left where it is, it would go round in a circle with the stream, and keep what it gave last.
+        self._closing = asyncio.ensure_future(self._responses.aclose())
 
 
 async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:

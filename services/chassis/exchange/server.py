@@ -29,7 +29,8 @@ def _refuse(request: Empty) -> Awaitable[Empty]:
 
 _REFUSED = UnaryMethod(Empty, _refuse)
 
-# How soon a client should have heard that it is to go elsewhere; one that does not say so is not waited for.
+# How soon a client should have heard that it is to go elsewhere, and later that this was all; one that does not show it
+# is not waited for.
 HEARD_WITHIN_S = 1.0
 POLL_S = 0.02
 
@@ -69,6 +70,8 @@ class ExchangeServer:
             while (message := await session.outbox.take()) is not None:
                 yield message
                 await self._rest(len(session.calls))
+            yield self._response_type(items=[Item(kind=pb.ITEM_KIND_FAREWELL)])
+            await asyncio.wait((reader,), timeout=HEARD_WITHIN_S)
         finally:
             reader.cancel()
             self._sessions.discard(session)
@@ -97,11 +100,12 @@ class ExchangeServer:
             await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
-        """Let the clients go, who stay by themselves for as long as they can, and wait until all that was said to them
-        is written."""
-        while self._sessions:
-            for session in self._sessions:
-                session.outbox.close()
+        """Let the clients go, who stay by themselves for as long as they can, and wait until they have heard all that
+        was said to them. Those who come back are not waited for: they would do so again."""
+        parting = set(self._sessions)
+        for session in parting:
+            session.outbox.close()
+        while parting & self._sessions:
             await asyncio.sleep(POLL_S)
 
 

@@ -38,6 +38,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
         self.sent = 0
         self.left = asyncio.Event()
         self.grants: list[int] = []
+        self.granted = asyncio.Event()
         self.release = asyncio.Event()
         self.chat = StreamMethod(router.ChatRequest, self.converse)
         self.exchange = ExchangeServer(
@@ -69,6 +70,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
                 while (grant := (await chat.receive()).grant).output_tokens:
                     self.grants.append(grant.output_tokens)
                     await chat.send(router.ChatResponse(output_tokens=grant.output_tokens))
+                self.granted.set()
                 return
             if opened.model == "wait":
                 await self.release.wait()

@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.channel import open_channel
-from services.chassis.exchange import ExchangeBroken, ExchangeClient
+from services.chassis.exchange import ClientCall, ExchangeBroken, ExchangeClient
 from services.chassis.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
 
@@ -30,6 +32,81 @@ async def test_broken_exchange_fails_its_calls_and_comes_back(
         await serve.start()
         await client.connected()
     assert await ask(client, "back") == "back"
+
+
+class LateReader:
+    """An exchange's stream from which nothing is read until it may be."""
+
+    def __init__(self, stream: Any, may_read: asyncio.Event) -> None:
+        self._stream = stream
+        self._may_read = may_read
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        await self._may_read.wait()
+        async for response in self._stream:
+            yield response
+
+
+@asynccontextmanager
+async def late_client(socket_folder: Path, may_read: asyncio.Event, log: Log) -> AsyncIterator[ExchangeClient]:
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel:
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient(
+            "router", lambda: cast(Any, LateReader(stub.Exchange(), may_read)), router.ExchangeRequest, log
+        )
+        client.start()
+        await client.connected()
+        yield client
+        await client.close()
+
+
+async def _answered_unheard(client: ExchangeClient, talker: Talker) -> ClientCall[router.ChatResponse]:
+    """A call that is over, with three answers of which none was read."""
+    call = client.open("Chat", opening("grants"), router.ChatResponse)
+    for tokens in (1, 2, 3, 0):
+        call.send(router.ChatRequest(grant=router.Grant(output_tokens=tokens)))
+        while tokens and tokens not in talker.grants:
+            await asyncio.sleep(0.01)
+    await talker.granted.wait()
+    return call
+
+
+async def _all_of(call: ClientCall[router.ChatResponse]) -> list[int]:
+    heard = []
+    while (response := await call.receive()) is not None:
+        heard.append(response.output_tokens)
+    return heard
+
+
+async def test_process_that_ends_waits_until_its_last_words_were_heard(
+    socket_folder: Path, serve: Serve, talker: Talker, log: Log
+) -> None:
+    may_read = asyncio.Event()
+    async with asyncio.timeout(10), late_client(socket_folder, may_read, log) as client:
+        call = await _answered_unheard(client, talker)
+        closing = asyncio.create_task(talker.exchange.close())
+        await asyncio.sleep(0.2)
+        assert not closing.done()
+        may_read.set()
+        assert await _all_of(call) == [1, 2, 3]
+        await closing
+
+
+async def test_last_words_are_heard_also_by_one_who_speaks_into_the_end(
+    socket_folder: Path, serve: Serve, talker: Talker, log: Log
+) -> None:
+    """For whoever hears them too late to be waited for."""
+    may_read = asyncio.Event()
+    async with asyncio.timeout(10), late_client(socket_folder, may_read, log) as client:
+        call = await _answered_unheard(client, talker)
+        await talker.exchange.close()
+        client.say(call.call_id, b"")
+        await asyncio.sleep(0.1)
+        may_read.set()
+        assert await _all_of(call) == [1, 2, 3]
 
 
 class Road:

@@ -1,11 +1,14 @@
 """Those who answer on an exchange: whom they wait for, when they are ended, and how they go away."""
 
 import asyncio
+from pathlib import Path
 
 from protos.router.v1 import router_pb2 as router
+from protos.router.v1 import router_pb2_grpc
+from services.chassis.channel import open_channel
 from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
-from tests.services.chassis.exchange.talker import Talker, ask, opening
+from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
 
 
 async def test_cancelled_call_ends_its_handler(client: ExchangeClient, talker: Talker) -> None:
@@ -86,3 +89,25 @@ async def test_all_that_was_said_arrives_before_an_exchange_is_closed(client: Ex
         await draining
         await talker.exchange.close()
     assert pieces == 200
+
+
+async def test_process_that_ends_does_not_wait_for_clients_who_come_back(
+    socket_folder: Path, serve: Serve, talker: Talker
+) -> None:
+    """In turns, so that one of them is there at any time."""
+
+    async def come_again_and_again(stub: "router_pb2_grpc.RouterServiceAsyncStub", first_after_s: float) -> None:
+        await asyncio.sleep(first_after_s)
+        while True:
+            async for _ in stub.Exchange():
+                pass
+
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(10):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        clients = [asyncio.create_task(come_again_and_again(stub, turn * 0.3)) for turn in range(3)]
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):
+            await talker.exchange.close()
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
