@@ -38,7 +38,7 @@ class ChatEndpoint:
                 await self._serve(scope, receive, send, request_id, Visit(principal, standing, admission, laps))
         except LegatoError as error:
             # It was not let in.
-            self._note_refusal(error, laps)
+            self._note_refusal(error, request_id, laps)
             await send_error(send, error, await self.entrance.rates(scope, error))
         finally:
             laps.close()
@@ -49,7 +49,7 @@ class ChatEndpoint:
             chat = await self._open(scope, receive, send, request_id, visit)
             await chat.run_while_heard(scope[WHEN_GONE])
         except LegatoError as error:
-            self._note_refusal(error, visit.laps)
+            self._note_refusal(error, request_id, visit.laps)
             if error.reason in TAKES_NOTHING:
                 admission.give_back()
             await send_error(send, error, admission.headers)
@@ -57,8 +57,11 @@ class ChatEndpoint:
             # Where no chat came of it, no tokens were used.
             admission.use(0)
 
-    def _note_refusal(self, error: LegatoError, laps: Laps) -> None:
+    def _note_refusal(self, error: LegatoError, request_id: str, laps: Laps) -> None:
         self.surroundings.metrics.refused(error.reason)
+        self.surroundings.log.debug(
+            "chat.refused", request_id=request_id, reason=error.reason, http_status=error.wire.http_status
+        )
         laps.refused(error)
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:

@@ -52,15 +52,10 @@ class Log:
 
     def debug(self, event: str, **fields: Value) -> None:
         if self._debug:
-            self._write("debug", event, fields)
+            self._write_soon("debug", event, fields)
 
     def info(self, event: str, **fields: Value) -> None:
-        if not self._gathers:
-            self._write("info", event, fields)
-            return
-        self._gathered.append(self._line("info", event, fields))
-        if len(self._gathered) == 1:
-            self._flush_soon()
+        self._write_soon("info", event, fields)
 
     def warning(self, event: str, **fields: Value) -> None:
         self._write("warning", event, fields)
@@ -96,6 +91,14 @@ class Log:
     def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
         self._gathered.append(self._line(level, event, fields))
         self.flush()
+
+    def _write_soon(self, level: str, event: str, fields: dict[str, Value]) -> None:
+        if not self._gathers:
+            self._write(level, event, fields)
+            return
+        self._gathered.append(self._line(level, event, fields))
+        if len(self._gathered) == 1:
+            self._flush_soon()
 
     def _flush_soon(self) -> None:
         try:

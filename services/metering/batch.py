@@ -158,7 +158,15 @@ class Writer:
 
     def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
         operation = waiting.operation
-        self.outcomes[type(operation), outcome.reason if isinstance(outcome, LegatoError) else None] += 1
+        refusal = outcome.reason if isinstance(outcome, LegatoError) else None
+        self.outcomes[type(operation), refusal] += 1
+        self._log.debug(
+            "operation.ended",
+            name=type(operation).__name__,
+            request_id=operation.request_id,
+            account_id=operation.account_id,
+            reason=refusal,
+        )
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
             self._log.failure(

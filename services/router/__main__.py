@@ -94,7 +94,7 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
         show_stations(stations, registry)
-        targets = Targets(stations, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        targets = Targets(stations, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = await open_grounding(grounding_settings, clock, log, opened)
         completions = Completions(stations, targets, clock, log, grounding.grounding)
         show_chats(completions, registry)

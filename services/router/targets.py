@@ -10,6 +10,7 @@ from typing import Final
 from protos.router.v1.router_pb2 import ChatOpen, Finished
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.log import Log
 from services.chassis.tracing import Span
 from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
@@ -73,9 +74,12 @@ class NotAccepted(LegatoError):
 
 
 class Targets:
-    def __init__(self, stations: Stations, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False) -> None:
+    def __init__(
+        self, stations: Stations, log: Log, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False
+    ) -> None:
         """`tells_traces`: whether providers are told of our traces, so that theirs can be joined to them."""
         self._stations = stations
+        self._log = log
         self._most_attempts = most_attempts
         self._tells_traces = tells_traces
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
@@ -84,7 +88,7 @@ class Targets:
         self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts
     ) -> Upstream:
         budget = self._budgets[class_id]
-        opening = _Opening(chat, prompt, allowance, attempts, tells_traces=self._tells_traces)
+        opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
         with budget.waiting, self._stations.held(class_id) as stations:
             opening.has_choice = len(stations) > 1
             for station in _in_turn(stations):
@@ -121,9 +125,10 @@ class _Opening:
     """One chat that looks for a model."""
 
     def __init__(
-        self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts, *, tells_traces: bool
+        self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts, log: Log, *, tells_traces: bool
     ) -> None:
         self._chat = chat
+        self._log = log
         self._tells_traces = tells_traces
         self._prompt = prompt
         self._allowance = allowance
@@ -154,6 +159,7 @@ class _Opening:
             return None
         self._attempts.target = target
         self._attempts.count += 1
+        self._tell("model.asked", target)
         failpoints.hit("router.asked")
         attempt = station.health.ask()
         if self._attempts.first_asked_at_s is None:
@@ -184,12 +190,23 @@ class _Opening:
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
         self._attempts.http_status = error.http_status
+        self._tell("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.REFUSED:
             raise NotAccepted from None
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = _too_long_for(target)
         if error.failure is Failure.BUSY:
             self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
+
+    def _tell(self, event: str, target: Target, **fields: str | int | None) -> None:
+        self._log.debug(
+            event,
+            request_id=self._chat.request_id,
+            provider=target.provider,
+            model_name=target.model_name,
+            attempt=self._attempts.count,
+            **fields,
+        )
 
 
 class _Refusals:

@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -53,7 +54,7 @@ def value_of(service: Service, process: str, name: str, /, **labels: str) -> flo
     return 0.0
 
 
-def lines_of(service: Service, process: str) -> list[dict[str, str]]:
+def lines_of(service: Service, process: str) -> list[dict[str, Any]]:
     """What it has logged."""
     lines = []
     for path in sorted((service.data / "logs").glob("*")):
@@ -65,4 +66,4 @@ def lines_of(service: Service, process: str) -> list[dict[str, str]]:
 
 def _address_of(service: Service, process: str) -> str:
     started = [line for line in lines_of(service, process) if line["event"] == "operations.started"]
-    return started[-1]["listen"]
+    return str(started[-1]["listen"])

@@ -2,6 +2,7 @@
 
 import secrets
 import signal
+from typing import Any
 
 import openai
 import pytest
@@ -177,3 +178,30 @@ def test_edge_is_ready_only_while_every_service_answers(service: Service) -> Non
     finally:
         service.signal("metering", signal.SIGCONT)
     wait_until(lambda: look_at(service, "edge", "/readyz").status == 200)
+
+
+def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_written(
+    service: Service, upstream: Upstream, client: openai.OpenAI
+) -> None:
+    served = client.chat.completions.with_raw_response.create(model="mezzo", messages=QUESTION)
+    upstream.replies.append(Reply(status=500))
+    with pytest.raises(openai.InternalServerError) as failed:
+        client.with_options(max_retries=0).chat.completions.create(model="mezzo", messages=QUESTION)
+    refused = post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION})
+    served_id, failed_id, refused_id = (
+        headers["x-request-id"] for headers in (served.headers, failed.value.response.headers, refused.headers)
+    )
+
+    def told(process: str, event: str, request_id: str) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = lines_of(service, process)
+        return [line for line in lines if line["event"] == event and line["request_id"] == request_id]
+
+    wait_until(lambda: len(told("metering", "operation.ended", served_id)) == 2)
+    assert [line["name"] for line in told("metering", "operation.ended", served_id)] == ["Reserve", "Settle"]
+    wait_until(lambda: told("router", "model.failed", failed_id))
+    assert [line["model_name"] for line in told("router", "model.asked", served_id)] == ["upstream-model"]
+    assert [(line["attempt"], line["http_status"]) for line in told("router", "model.failed", failed_id)] == [(1, 500)]
+    wait_until(lambda: told("edge", "chat.refused", refused_id))
+    assert [(line["http_status"], line["reason"]) for line in told("edge", "chat.refused", refused_id)] == [
+        (401, "KEY_INVALID")
+    ]

@@ -122,7 +122,7 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
-    completions = Completions(stations, Targets(stations, tells_traces=tells_traces), clock, log, grounding)
+    completions = Completions(stations, Targets(stations, log, tells_traces=tells_traces), clock, log, grounding)
     if registry is not None:
         show_stations(stations, registry)
         show_chats(completions, registry)
