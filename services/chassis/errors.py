@@ -43,6 +43,7 @@ class Reason(StrEnum):
     CREDITS_HELD = "CREDITS_HELD"
     SATURATED = "SATURATED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
+    UPSTREAM_REFUSED = "UPSTREAM_REFUSED"
     UNAVAILABLE = "UNAVAILABLE"
     CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED"
     INTERNAL = "INTERNAL"
@@ -89,6 +90,7 @@ WIRE: dict[Reason, Wire] = {
     Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
+    Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),
     Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
     # Of a process that calls another: to a client it is a fault of ours.
     Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, 500, "api_error", "internal_error"),

@@ -17,7 +17,7 @@ from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
 from services.router.health import Attempt, State
 from services.router.prompt import Prompt
-from services.router.providers.base import Call, CannotDo, Failure, Piece, ProviderError
+from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
 from services.router.routes import CLASSES, Target
 from services.router.saturation import Visit
 from services.router.spans import begin_question, end_question
@@ -70,7 +70,7 @@ class NotAccepted(LegatoError):
     """The provider understood the request, and refused it."""
 
     def __init__(self) -> None:
-        super().__init__(Reason.UPSTREAM_FAILED, "The model does not accept this request as it is.")
+        super().__init__(Reason.UPSTREAM_REFUSED, "The model does not accept this request as it is.")
 
 
 class Targets:
@@ -101,6 +101,7 @@ class Targets:
                 # that fail are asked one after the other, each chat becomes many.
                 is_retry = attempts.count > 0 and station.health.state is not State.CLOSED
                 if is_retry and budget.is_spent:
+                    opening.refusals.is_for_now = True
                     continue
                 with budget.retry if is_retry else _NOTHING:
                     upstream = await opening.ask(station)
@@ -168,11 +169,11 @@ class _Opening:
         call = _make_call(chat, prompt, target, max_tokens, is_whole)
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
-        pieces = station.line.provider.answer(call)
         # A whole answer takes as long as it is: for that nobody knows a limit.
         may_move_on = attempt.is_trial and self.has_choice and not is_whole
+        patience_s = station.health.trial_patience_s if may_move_on else None
         try:
-            first = await _first_of(pieces, visit, attempt, station.health.trial_patience_s if may_move_on else None)
+            first, pieces = await _begin(station.line.provider, call, visit, attempt, patience_s)
         except BaseException as error:
             end_question(span, error)
             if not isinstance(error, ProviderError):
@@ -193,6 +194,8 @@ class _Opening:
         self._tell("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.REFUSED:
             raise NotAccepted from None
+        if error.failure is Failure.PROVIDER:
+            self.refusals.is_for_now = True
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = _too_long_for(target)
         if error.failure is Failure.BUSY:
@@ -215,6 +218,8 @@ class _Refusals:
     def __init__(self) -> None:
         self.no_room: LegatoError | None = None
         self.cannot: LegatoError | None = None
+        # Whether one that may have taken it failed, or was left alone because too many do.
+        self.is_for_now = False
         self._saturated: LegatoError | None = None
 
     @property
@@ -227,19 +232,17 @@ class _Refusals:
             self._saturated = error
 
     def to_tell(self) -> LegatoError:
-        """Where one of them had no time, coming back later helps, whatever the others said."""
-        return (
-            self._saturated
-            or self.no_room
-            or self.cannot
-            or LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
-        )
+        """Where one of them had no time, or failed, coming back later helps, whatever the others said."""
+        failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
+        return self._saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
 
 
-async def _first_of(
-    pieces: AsyncGenerator[Piece, None], visit: Visit, attempt: Attempt, patience_s: float | None
-) -> Piece:
+async def _begin(
+    provider: Provider, call: Call, visit: Visit, attempt: Attempt, patience_s: float | None
+) -> tuple[Piece, AsyncGenerator[Piece, None]]:
+    """The first piece, and where the others come from. Whatever goes wrong, the chat's place is given back."""
     try:
+        pieces = provider.answer(call)
         first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
     except BaseException as error:
         visit.leave()
@@ -252,7 +255,7 @@ async def _first_of(
         raise
     visit.begun(first)
     attempt.begun()
-    return first
+    return first, pieces
 
 
 async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) -> Piece:

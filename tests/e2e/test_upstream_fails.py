@@ -1,5 +1,6 @@
 """An upstream that fails, before its first byte and after it: what the client sees, and what it pays."""
 
+import openai
 import pytest
 
 from tests.e2e.chats import QUESTION
@@ -36,6 +37,16 @@ def test_failure_before_the_first_byte_is_502_and_free(
     assert answer.error["type"] == "api_error"
     assert service.settled_balance_nanos(account) == CREDIT_NANOS
     assert service.usage(account) == []
+
+
+def test_request_that_the_model_does_not_accept_is_not_repeated_by_the_client(
+    upstream: Upstream, client: openai.OpenAI
+) -> None:
+    upstream.default_reply = Reply(status=400, body='{"error":{"message":"bad schema"}}')
+    with pytest.raises(openai.InternalServerError) as refused:
+        client.with_options(max_retries=2).chat.completions.create(model="mezzo", messages=QUESTION)
+    assert refused.value.status_code == 502
+    assert len(upstream.requests) == 1
 
 
 AFTER_IT = {

@@ -311,9 +311,9 @@ async def test_one_line_is_logged_for_a_chat_and_nothing_of_what_was_said(
     for _ in range(3):
         with pytest.raises(LegatoError):
             await router.ask(canary)
-    lines = log_text().splitlines()
-    assert len(lines) == 4
     assert "canary" not in log_text()
-    assert [msgspec.json.decode(line)["end"] for line in lines] == ["complete", "refused", "refused", "upstream_cut"]
-    first = msgspec.json.decode(lines[0])
+    lines = [msgspec.json.decode(line) for line in log_text().splitlines()]
+    ended = [line for line in lines if line["level"] != "debug"]
+    assert [line["end"] for line in ended] == ["complete", "refused", "refused", "upstream_cut"]
+    first = ended[0]
     assert (first["request_id"], first["class_id"], first["model_name"]) == ("0" * 32, "forte", "main-model")

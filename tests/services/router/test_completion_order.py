@@ -52,7 +52,7 @@ async def test_request_that_was_refused_is_not_tried_elsewhere(socket_folder: Pa
     async with Upstream(Reply(status=400, body="canary")) as first, Upstream() as second:
         async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
             refusal = await refusal_of(router)
-        assert refusal.reason is Reason.UPSTREAM_FAILED
+        assert refusal.reason is Reason.UPSTREAM_REFUSED
         assert not second.requests
 
 

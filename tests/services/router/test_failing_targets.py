@@ -15,8 +15,9 @@ from services.router.health import FAILURES_IN_A_ROW
 from services.router.providers.base import Timeouts
 from services.router.targets import MOST_ATTEMPTS
 from tests.leftovers import nothing_is_left
-from tests.services.router.harness import Router, read, refusal_of, running_router, target
+from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
 from tests.upstream import Reply, Upstream
+from tests.upstreams.anthropic import AnthropicUpstream
 
 BROKEN = Reply(status=500)
 
@@ -68,6 +69,37 @@ async def test_chat_whose_first_model_failed_leaves_nothing_to_the_collector_of_
         async with nothing_is_left():
             for _ in range(3):
                 await ask_both()
+
+
+async def test_request_that_only_the_model_that_fails_could_take_is_no_mistake_of_the_client(
+    socket_folder: Path, log: Log
+) -> None:
+    """Who would not ask again then, or would shorten what fits."""
+    long = as_json([{"role": "user", "content": "word " * 5000}])
+    async with (
+        Upstream(BROKEN) as large,
+        Upstream() as small,
+        running_router(socket_folder, log, {target("large"): large, target("small", 2000, 100): small}) as router,
+    ):
+        assert (await refusal_of(router, messages_json=long)).reason is Reason.UPSTREAM_FAILED
+        large.default_reply = Reply()
+        assert (await router.ask(long)).text == "Hello, world!"
+
+
+async def test_what_only_the_model_that_fails_can_do_is_no_mistake_of_the_client(socket_folder: Path, log: Log) -> None:
+    as_object = b'{"response_format":{"type":"json_object"}}'
+    async with (
+        Upstream(BROKEN) as first,
+        AnthropicUpstream() as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        assert (await refusal_of(router, parameters_json=as_object)).reason is Reason.UPSTREAM_FAILED
+
+
+async def test_request_that_no_model_wants_is_told_apart_from_a_model_that_fails(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies.append(Reply(status=400))
+        assert (await refusal_of(router)).reason is Reason.UPSTREAM_REFUSED
 
 
 async def test_only_model_of_a_class_is_asked_however_often_it_has_failed(socket_folder: Path, log: Log) -> None:

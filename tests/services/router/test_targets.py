@@ -1,7 +1,7 @@
 """Models that have no room: who is asked in their place, and what the client is told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,8 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.router.providers import base
+from services.router.providers.openai import OpenAIProvider
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
 from tests.upstream import Reply, Upstream
 
@@ -109,6 +111,20 @@ async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log
         for _ in range(3 * TWO):
             upstream.replies.append(Reply(status=500))
             assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_place_is_free_again_where_a_mistake_of_ours_keeps_the_model_from_being_asked(
+    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(provider: OpenAIProvider, call: base.Call) -> AsyncGenerator[base.Piece, None]:
+        raise KeyError("id")
+
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenAIProvider, "answer", fail)
+            for _ in range(3 * TWO):
+                assert (await refusal_of(router)).reason is Reason.INTERNAL
         assert (await router.ask()).text == "Hello, world!"
 
 

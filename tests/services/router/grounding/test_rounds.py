@@ -149,7 +149,7 @@ async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers
     house.upstream.replies.extend([Reply(status=400, body="{}"), Reply(status=400, body="{}")])
     with pytest.raises(LegatoError) as refusal:
         await house.ask("Which?")
-    assert refusal.value.reason is Reason.UPSTREAM_FAILED
+    assert refusal.value.reason is Reason.UPSTREAM_REFUSED
 
 
 async def test_calls_at_once_are_all_answered_each_under_its_id(house: House, searx: Searx) -> None:
