@@ -1,5 +1,10 @@
 """Model discovery, and reading usage."""
 
+import json
+import re
+from pathlib import Path
+from typing import Any
+
 import openai
 import pytest
 
@@ -8,6 +13,7 @@ from tests.e2e.raw_http import ask
 from tests.service import Service, wait_until
 from tests.upstream import Upstream
 
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 CLASSES = ["auto", "mezzo", "forte", "fortissimo"]
 
 
@@ -98,6 +104,28 @@ def test_one_request_says_what_it_cost_and_how_it_ended(service: Service, client
     assert (receipt["model"], receipt["held_nanos"]) == ("mezzo", 0)
     usage = ask(service, "GET", "/v1/usage", api_key).json
     assert receipt["cost_nanos"] == usage["data"][-1]["results"][0]["cost_nanos"]
+
+
+def test_usage_and_a_request_are_told_as_the_page_of_the_api_shows_them(
+    service: Service, client: openai.OpenAI, account: str, api_key: str
+) -> None:
+    examples = [
+        json.loads(block)
+        for block in re.findall(r"^(    \{\"object.*?\n)$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    answer = client.chat.completions.create(model="mezzo", messages=QUESTION)
+    service.settled_balance_nanos(account)
+    usage = ask(service, "GET", "/v1/usage?bucket_width=1d&group_by=model&limit=2", api_key).json
+    usage["data"] = [bucket for bucket in usage["data"] if bucket["results"]]
+    receipt = ask(service, "GET", f"/v1/usage/requests/{answer.id}", api_key).json
+    assert [_shape(example) for example in examples] == [_shape(usage), _shape(receipt)]
+    assert usage["data"][0]["results"] == examples[0]["data"][0]["results"]
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shape(part) for name, part in value.items()}
+    return [_shape(part) for part in value] if isinstance(value, list) else type(value)
 
 
 def test_request_that_was_never_made_or_is_another_accounts_is_not_found(

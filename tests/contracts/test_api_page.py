@@ -1,0 +1,38 @@
+"""The page of the public API names every field, parameter and error that there is, and no other."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from edge import requests
+from edge.usage import PARAMETERS
+from services.chassis.errors import WIRE
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+
+_ROW = re.compile(r"^\| (.*?) \|", re.MULTILINE)
+_ERROR = re.compile(r"^\| (\d{3}) \| `(\w+)` \| (?:`(\w+)`|\S) \|", re.MULTILINE)
+
+
+def section(title: str) -> str:
+    """Up to the next one, or to the next part of it."""
+    return re.split(r"^#+ ", PAGE.read_text().partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def names_in(title: str) -> set[str]:
+    """Of the first column of its table."""
+    return {name for cell in _ROW.findall(section(title)) for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_page_names_every_field_of_a_chat_and_no_other() -> None:
+    assert names_in("A chat") == {field.name for field in msgspec.structs.fields(requests._Body)}
+
+
+def test_page_names_every_parameter_of_usage_and_no_other() -> None:
+    assert names_in("Usage") == PARAMETERS - {"group_by[]"}
+
+
+def test_page_names_every_error_and_no_other() -> None:
+    told = {(int(status), kind, code or None) for status, kind, code in _ERROR.findall(section("Errors"))}
+    assert told == {(wire.http_status, wire.type, wire.code) for wire in WIRE.values()}
