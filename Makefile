@@ -91,7 +91,7 @@ soak: .venv/dev ## Look for what is never given back, while half of the clients 
 	@$(BIN)/python -m bench.soak $(ARGS)
 
 .PHONY: faults
-faults: .venv/dev ## Kill every process at every step, and compare the books (an hour). Options: make faults ARGS="--kills 5 --points edge"
+faults: .venv/dev ## Kill every process at every step, and compare the books (an hour to two). Options: make faults ARGS="--kills 5 --points edge"
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 .PHONY: revocations
