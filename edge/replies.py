@@ -65,7 +65,7 @@ class StreamedReply:
         if self.delivered:
             # As for nearly every piece: without a step between it and the socket.
             return self._send({"type": "http.response.body", "body": chunks, "more_body": True})
-        return self._deliver(chunks, more=True, speaks=bool(response.contents))
+        return self._deliver(chunks, more=True, speaks=bool(response.contents) and not response.refusal)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)

@@ -38,12 +38,12 @@ class Chunks:
         self._citing = b""
 
     def role(self, *, speaks: bool = True) -> bytes:
-        """An answer that begins with a tool call has no content, which is not the same as empty content."""
+        """An answer that begins with a tool call or a refusal has no content, which is not the same as empty one."""
         content = b'""' if speaks else b"null"
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
-        head = self._content_head
+        head = self._delta_head + b'"refusal":' if response.refusal else self._content_head
         pieces = [head + _encode(content) + b'},"finish_reason":null}]}\n\n' for content in response.contents]
         if response.tool_calls:
             pieces += [
@@ -97,6 +97,7 @@ class Folded:
         self._created_s = created_s
         self._class_id = class_id
         self._contents: list[str] = []
+        self._refusals: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, list[str]] = {}
         self._annotations: list[dict[str, Any]] = []
@@ -105,7 +106,7 @@ class Folded:
         self._annotations = [_annotation(citation) for citation in citations]
 
     def add(self, response: router.ChatResponse) -> None:
-        self._contents.extend(response.contents)
+        (self._refusals if response.refusal else self._contents).extend(response.contents)
         for delta in response.tool_calls:
             if delta.id:
                 self._calls[delta.index] = {"id": delta.id, "type": "function", "name": delta.name}
@@ -113,9 +114,11 @@ class Folded:
 
     def completion(self, finish_reason: str, usage: Usage) -> bytes:
         content = "".join(self._contents)
-        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-        if self._calls:
+        refusal = "".join(self._refusals) or None
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
+        if refusal or self._calls:
             message["content"] = content or None
+        if self._calls:
             message["tool_calls"] = list(self._tool_calls())
         if self._annotations:
             message["annotations"] = self._annotations

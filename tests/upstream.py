@@ -32,6 +32,8 @@ class Reply(msgspec.Struct, kw_only=True):
     content_type: str | None = None
     headers: dict[str, str] = {}
     contents: list[str] = msgspec.field(default_factory=lambda: ["Hello", ",", " world", "!"])
+    # What is said in place of an answer.
+    refusals: list[str] = []
     # The contents are sent this many times over.
     repeat: int = 1
     # As deltas of a stream; `message_tool_calls` is the same for an answer in one piece.
@@ -251,6 +253,7 @@ def _events(reply: Reply) -> list[bytes]:
 def _chunks(reply: Reply) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": content} for content in reply.contents * reply.repeat]
+    deltas += [{"refusal": refusal} for refusal in reply.refusals]
     deltas += [{"tool_calls": [call]} for call in reply.tool_calls]
     chunks = [_chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
     if reply.finish_reason is not None:
@@ -272,6 +275,8 @@ def _chunk(choices: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _whole(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": "".join(reply.contents * reply.repeat) or None}
+    if reply.refusals:
+        message["refusal"] = "".join(reply.refusals)
     if reply.message_tool_calls:
         message["tool_calls"] = reply.message_tool_calls
     completion = {

@@ -83,7 +83,10 @@ class Relay:
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
-            await self._conversation.send(self._response(contents, deltas))
+            response = self._response(contents, deltas)
+            if piece.refuses:
+                response.refusal = True
+            await self._conversation.send(response)
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:

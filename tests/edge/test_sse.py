@@ -80,10 +80,12 @@ _calls = st.lists(st.lists(st.text(), min_size=1, max_size=4), max_size=3)
 
 
 @settings(deadline=None)
-@given(contents=_texts, calls=_calls)
-def test_streamed_and_whole_answers_are_the_same_message(contents: list[str], calls: list[list[str]]) -> None:
+@given(contents=_texts, refusals=_texts, calls=_calls)
+def test_streamed_and_whole_answers_are_the_same_message(
+    contents: list[str], refusals: list[str], calls: list[list[str]]
+) -> None:
     """The official client's own accumulator is the judge."""
-    responses = [ChatResponse(contents=contents)]
+    responses = [ChatResponse(contents=contents), ChatResponse(contents=refusals, refusal=True)]
     for index, pieces in enumerate(calls):
         deltas = [ToolCallDelta(index=index, arguments=piece) for piece in pieces]
         deltas[0].id, deltas[0].name = f"call_{index}", "f"
@@ -104,6 +106,7 @@ def test_streamed_and_whole_answers_are_the_same_message(contents: list[str], ca
     streamed = state.get_final_completion()
 
     assert (streamed.choices[0].message.content or "") == (whole.choices[0].message.content or "")
+    assert streamed.choices[0].message.refusal == whole.choices[0].message.refusal
     assert calls_of(streamed) == calls_of(whole)
     assert streamed.choices[0].finish_reason == whole.choices[0].finish_reason
     assert streamed.usage == whole.usage
@@ -115,6 +118,16 @@ def test_message_of_tool_calls_alone_has_null_content() -> None:
     message = json.loads(folded.completion("tool_calls", USAGE))["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"] == [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def test_refusal_stands_where_clients_look_for_it_and_leaves_no_content() -> None:
+    response = ChatResponse(contents=["I", " cannot."], refusal=True)
+    deltas = [event["choices"][0]["delta"] for event in events(chunks().deltas(response))]
+    assert deltas == [{"refusal": "I"}, {"refusal": " cannot."}]
+    folded = Folded("chatcmpl-1", 1700000000, "forte")
+    folded.add(response)
+    message = json.loads(folded.completion("stop", USAGE))["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": None, "refusal": "I cannot."}
 
 
 def test_answer_that_begins_with_a_call_has_no_content() -> None:

@@ -253,9 +253,12 @@ class ChatResponse(_message.Message):
     NEED_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Counted up to and with this response, hidden tokens included."""
     output_tokens: _builtins.int
+    refusal: _builtins.bool
+    """The contents are what the model says in place of an answer: clients look for it under `refusal`, not under `content`."""
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -278,10 +281,11 @@ class ChatResponse(_message.Message):
         need: Global___Need | None = ...,
         prompt_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
+        refusal: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "need", b"need", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "finished", b"finished", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "finished", b"finished", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

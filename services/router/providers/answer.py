@@ -8,7 +8,7 @@ from services.router.toolcalls import ToolCallFragment
 
 
 class Answer(ABC):
-    """Each provider's wire inherits from it, and tells what it reads by `say`, `think`, `call` and `finish`."""
+    """Each provider's wire inherits from it, and tells by `say`, `refuse`, `think`, `call`, `finish` what it reads."""
 
     def __init__(self) -> None:
         self.pieces: deque[Piece] = deque()
@@ -30,9 +30,18 @@ class Answer(ABC):
         self.pieces.append(Piece())
 
     def say(self, text: str) -> None:
-        # In a piece the texts stand before the tool calls.
-        if self.pieces[-1].tool_calls:
+        # In a piece the texts stand before the tool calls, and are of one kind.
+        piece = self.pieces[-1]
+        if piece.tool_calls or piece.refuses:
             self.begin_piece()
+        self.pieces[-1].contents.append(text)
+
+    def refuse(self, text: str) -> None:
+        """What the model says in place of an answer, where its provider tells one from the other."""
+        piece = self.pieces[-1]
+        if piece.tool_calls or (piece.contents and not piece.refuses):
+            self.begin_piece()
+        self.pieces[-1].refuses = True
         self.pieces[-1].contents.append(text)
 
     def think(self, text: str) -> None:

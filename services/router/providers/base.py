@@ -80,6 +80,8 @@ class Piece:
     """All that one read from the provider brought. The texts stand before the tool calls."""
 
     contents: list[str] = field(default_factory=list)
+    # The texts are said in place of an answer.
+    refuses: bool = False
     tool_calls: list[ToolCallFragment] = field(default_factory=list)
     # Reasoning: counted, never shown.
     hidden: str = ""

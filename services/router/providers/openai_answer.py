@@ -46,7 +46,6 @@ class _Message(msgspec.Struct, gc=False):
     """A whole message, or one delta of it."""
 
     content: str | list[_Part] | None = None
-    # A refusal is the answer, under another name.
     refusal: str | None = None
     # Two names for the same: what the model thinks before it speaks.
     reasoning_content: str | None = None
@@ -129,7 +128,7 @@ class CompletionAnswer(Answer):
             else:
                 self._read_parts(message.content)
         if message.refusal:
-            self.say(message.refusal)
+            self.refuse(message.refusal)
         hidden = message.reasoning_content or message.reasoning
         if hidden:
             self.think(hidden)

@@ -92,6 +92,15 @@ async def test_nothing_beyond_the_grant_is_passed_on_even_from_one_read(router: 
     assert answer.finished.finish_reason == "length"
 
 
+async def test_refusal_ends_where_its_credit_ends(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=[], refusals=WORDS * 10, at_once=True))
+    answer = await read(router.open(grant=grant(10)), grant(25, last=True))
+    assert len(answer.text.split()) == 25
+    assert all(response.refusal for response in answer.responses if response.contents)
+    assert answer.finished.usage.completion_tokens == 25
+    assert answer.finished.finish_reason == "length"
+
+
 async def test_model_is_told_when_the_credit_is_spent_from_the_start(router: Router, upstream: Upstream) -> None:
     upstream.replies.append(Reply(finish_reason="length"))
     answer = await read(router.open(stream=False, max_tokens=50, grant=grant(12, last=True)))

@@ -86,3 +86,17 @@ async def test_our_own_count_never_charges_more_than_the_client_asked_for(
     assert answer.text == text
     assert answer.finished.usage.completion_tokens == 3
     assert max(response.output_tokens for response in answer.responses) == 3
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_refusal_is_told_as_one_and_counted_as_any_answer(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=[], refusals=["I", " cannot", " help."], usage=None))
+    answer = await router.ask(stream=stream)
+    assert answer.text == "I cannot help."
+    assert all(response.refusal for response in answer.responses if response.contents)
+    assert answer.finished.finish_reason == "stop"
+    assert answer.finished.usage.completion_tokens == count("I cannot help.")
+    upstream.replies.append(Reply(contents=["I can help."]))
+    assert not any(response.refusal for response in (await router.ask(stream=stream)).responses)

@@ -8,7 +8,7 @@ import pytest
 from services.router.providers.base import Call, ProviderUsage
 from services.router.providers.http import MOST_EVENTS_A_PIECE
 from services.router.providers.openai import OpenAIProvider
-from tests.services.router.providers.asking import CALL, WHOLE_CALL, pieces_of, text_of
+from tests.services.router.providers.asking import CALL, WHOLE_CALL, both_ways, pieces_of, text_of
 from tests.upstream import Reply, Upstream
 
 
@@ -54,6 +54,22 @@ async def test_text_after_a_tool_call_stays_after_it(upstream: Upstream, provide
     upstream.replies.append(Reply(events=[*events, end], at_once=True))
     first, second = await pieces_of(provider)
     assert (first.contents, len(first.tool_calls), second.contents) == (["before"], 1, ["after"])
+
+
+@both_ways
+async def test_refusal_is_told_apart_from_an_answer(call: Call, upstream: Upstream, provider: OpenAIProvider) -> None:
+    upstream.replies.append(Reply(contents=["Well."], refusals=["I", " cannot."], at_once=True))
+    spoken = [("".join(piece.contents), piece.refuses) for piece in await pieces_of(provider, call)]
+    assert spoken == [("Well.", False), ("I cannot.", True)]
+
+
+async def test_what_follows_a_refusal_is_an_answer_again(upstream: Upstream, provider: OpenAIProvider) -> None:
+    deltas = [{"refusal": "I cannot."}, {"content": "Or can I?"}]
+    events = [msgspec.json.encode({"choices": [{"delta": delta}]}).decode() for delta in deltas]
+    end = '{"choices":[{"delta":{},"finish_reason":"stop"}]}'
+    upstream.replies.append(Reply(events=[*events, end], at_once=True))
+    spoken = [(piece.contents, piece.refuses) for piece in await pieces_of(provider)]
+    assert spoken == [(["I cannot."], True), (["Or can I?"], False)]
 
 
 async def test_dialects_are_understood(upstream: Upstream, provider: OpenAIProvider) -> None:
