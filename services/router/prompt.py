@@ -42,6 +42,8 @@ class _Message(msgspec.Struct, gc=False):
 
     role: str
     content: msgspec.Raw = _NULL
+    # What the model said in place of an answer.
+    refusal: msgspec.Raw = _NULL
     name: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
 
@@ -130,6 +132,8 @@ def _texts(message: _Message) -> Iterator[str]:
             yield from _text(_part.decode(raw_part).text)
     elif message.content != _NULL:
         yield from _text(message.content)
+    if message.refusal != _NULL:
+        yield from _text(message.refusal)
     for raw_call in message.tool_calls or ():
         function = _tool_call.decode(raw_call).function
         yield from tokens.slices_of(function.name)

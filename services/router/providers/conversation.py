@@ -32,6 +32,8 @@ class _ToolCall(msgspec.Struct, gc=False):
 class _Message(msgspec.Struct, gc=False):
     role: str
     content: Raw = Raw()
+    # What the model said in place of an answer; a string, or null.
+    refusal: Raw = Raw()
     tool_calls: list[_ToolCall] | None = None
     tool_call_id: str = ""
 
@@ -126,7 +128,7 @@ class _Reader:
             self.system += _texts(message.content)
             return
         self.expect_results()
-        texts = _texts(message.content)
+        texts = _texts(message.content) + _texts(message.refusal)
         calls = [_read_call(call) for call in message.tool_calls or ()]
         if not texts and not calls:
             # Providers refuse empty turns.

@@ -44,6 +44,7 @@ async def test_everything_the_model_reads_is_counted() -> None:
         ([{"role": "user", "content": text}], b""),
         ([{"role": "user", "content": [{"type": "text", "text": text}]}], b""),
         ([{"role": "assistant", "tool_calls": [{"function": {"name": "", "arguments": text}}]}], b""),
+        ([{"role": "assistant", "content": None, "refusal": text}], b""),
         ([{"role": "user", "content": ""}], text.encode()),
     ):
         prompt = await compose_prompt(msgspec.json.encode(messages), tools, CHARACTER)
@@ -81,6 +82,7 @@ async def test_many_messages_are_each_counted_and_keep_their_bytes() -> None:
         b'[{"content":"no role"}]',
         b'[{"role":"user","content":7}]',
         b'[{"role":"user","content":"\xff"}]',
+        b'[{"role":"assistant","content":"","refusal":7}]',
     ],
 )
 async def test_messages_that_cannot_be_read_are_refused_without_being_quoted(messages: bytes) -> None:

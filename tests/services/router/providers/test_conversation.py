@@ -53,6 +53,14 @@ def test_speakers_take_turns_and_who_says_nothing_takes_none() -> None:
     assert texts(*model.texts) == ["One", "Two"]
 
 
+def test_model_that_refused_has_said_so() -> None:
+    conversation = read(USER, {"role": "assistant", "content": None, "refusal": "I cannot."}, USER)
+    assert [type(turn) for turn in conversation.turns] == [UserTurn, ModelTurn, UserTurn]
+    model = conversation.turns[1]
+    assert isinstance(model, ModelTurn)
+    assert texts(*model.texts) == ["I cannot."]
+
+
 def test_results_stand_in_the_order_of_the_calls_and_know_their_names() -> None:
     conversation = read(
         USER,
