@@ -60,6 +60,10 @@ class Relay:
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
             deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+            deltas = self._calls.take_turns(deltas)
+        self._finish_reason = piece.finish_reason or self._finish_reason
+        if piece.last and self._calls:
+            deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
         is_cut = False
         text = "".join(contents)
         if (counted_tokens := self._counted_by_provider(piece)) is not None:
@@ -79,7 +83,6 @@ class Relay:
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
                 contents, deltas = self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
-        self._finish_reason = piece.finish_reason or self._finish_reason
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:

@@ -1,7 +1,9 @@
 """Tool calls in one form, whatever the provider's dialect.
 
 OpenAI's own clients put deltas together by `index` and join whatever comes twice. So every call leaves here with an
-integer index of its own, its id and name once, on its first delta, and its arguments as pieces of a string.
+integer index of its own, its id and name once, on its first delta, and its arguments as pieces of a string, which is
+JSON even where the provider sent none. They also take a call for whole when the next one begins: so that one waits a
+while, as long as this one has no arguments yet.
 """
 
 import secrets
@@ -12,6 +14,9 @@ import msgspec
 from protos.router.v1.router_pb2 import ToolCallDelta
 
 ID_PREFIX = "call_"
+_NO_ARGUMENTS = "{}"
+# Of a call behind one without arguments. Who reads a long one along is not to be left in silence up to its end.
+DELTAS_THAT_WAIT_MOST = 32
 
 
 class ToolCallFragment(msgspec.Struct, gc=False):
@@ -36,6 +41,7 @@ class _Call:
     # Empty until the provider says it. Only then is the call announced; its arguments wait so long.
     name: str = ""
     waiting_arguments: str = ""
+    has_arguments: bool = False
 
 
 class ToolCalls:
@@ -48,6 +54,9 @@ class ToolCalls:
         self._calls: list[_Call] = []
         self._ids: set[str] = set()
         self._last: _Call | None = None
+        # The calls up to this one may be sent on; the deltas of others wait.
+        self._turn = 0
+        self._waiting: list[ToolCallDelta] = []
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -67,6 +76,7 @@ class ToolCalls:
             call = _Call(len(self._calls), fragment.index, fragment.call_id or None)
             self._calls.append(call)
         self._last = call
+        call.has_arguments = call.has_arguments or bool(arguments)
         if call.index and self._only_one:
             call.name = call.name or fragment.name or ""
             return None
@@ -83,6 +93,24 @@ class ToolCalls:
             name=call.name,
             arguments=call.waiting_arguments,
         )
+
+    def take_turns(self, deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
+        """Those that may be sent on by now, of these and of all that wait."""
+        turn = next((call.index for call in self._calls if not call.has_arguments), len(self._calls))
+        if len(self._waiting) >= DELTAS_THAT_WAIT_MOST:
+            turn = len(self._calls)
+        if turn > self._turn:
+            self._turn = turn
+            deltas, self._waiting = _in_order(self._waiting + deltas), []
+        self._waiting += [delta for delta in deltas if delta.index > self._turn]
+        return [delta for delta in deltas if delta.index <= self._turn]
+
+    def finish(self, *, is_cut: bool) -> list[ToolCallDelta]:
+        """All that is left to send on when the answer is over. `is_cut`: its last call may have had no room for
+        arguments, and must not look as if it needed none."""
+        sent = self._calls[:1] if self._only_one else self._calls
+        bare = [call for call in sent if call.name and not call.has_arguments and not (is_cut and call is self._last)]
+        return _in_order(self._waiting + [ToolCallDelta(index=call.index, arguments=_NO_ARGUMENTS) for call in bare])
 
     def _find(self, fragment: ToolCallFragment) -> _Call | None:
         """By index where id and name do not contradict it; without an index by id, else the call spoken of last."""
@@ -116,6 +144,11 @@ def _begins_another(call: _Call, fragment: ToolCallFragment) -> bool:
         return bool(fragment.name and call.name) and fragment.name != call.name
     # Without ids: a name comes once, so a second one is the next call's.
     return bool(fragment.name and call.name)
+
+
+def _in_order(deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
+    """Call by call."""
+    return sorted(deltas, key=lambda delta: delta.index)
 
 
 def _as_text(arguments: str | dict[str, msgspec.Raw] | None) -> str:

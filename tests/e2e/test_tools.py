@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from tests.e2e.chats import QUESTION, WEATHER
 from tests.e2e.raw_http import post_chat
@@ -12,6 +12,15 @@ from tests.service import Service
 from tests.upstream import Reply, Upstream
 
 PARIS = {"id": "call_abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
+
+NOW: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "now",
+        "strict": True,
+        "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    },
+}
 
 # A server that neither numbers its calls nor keeps to the ids' form, and repeats the name.
 DIALECT: list[dict[str, Any]] = [
@@ -75,6 +84,51 @@ def test_calls_that_were_streamed_to_us_are_folded(client: openai.OpenAI, upstre
     assert message.content is None
     assert message.tool_calls is not None
     assert [call.id for call in message.tool_calls] == ["call_7f", "call_80"]
+
+
+def test_call_without_arguments_has_an_empty_object(client: openai.OpenAI, upstream: Upstream) -> None:
+    for function in ({"arguments": ""}, {"arguments": None}, {}):
+        called = {"id": "call_abc", "type": "function", "function": {"name": "now", **function}}
+        upstream.replies.append(Reply(contents=[], message_tool_calls=[called], finish_reason="tool_calls"))
+        completion = client.chat.completions.parse(model="mezzo", messages=QUESTION, tools=[NOW])
+        assert completion.choices[0].message.tool_calls is not None
+        [call] = completion.choices[0].message.tool_calls
+        assert (call.function.arguments, call.function.parsed_arguments) == ("{}", {})
+
+
+def test_streamed_call_without_arguments_has_an_empty_object_before_the_end(
+    service: Service, upstream: Upstream, api_key: str
+) -> None:
+    called = {"index": 0, "id": "call_abc", "type": "function", "function": {"name": "now", "arguments": ""}}
+    upstream.replies.append(Reply(contents=[], tool_calls=[called], finish_reason="tool_calls"))
+    *chunks, _, _ = post_chat(service, api_key, {"messages": QUESTION, "tools": [NOW], "stream": True}).events
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [
+        {"role": "assistant", "content": None},
+        {"tool_calls": [called]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+        {},
+    ]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_stream_helper_reads_the_arguments_of_each_call_before_the_next_begins(
+    client: openai.OpenAI, upstream: Upstream
+) -> None:
+    """It would raise an error if they were no JSON by then."""
+    calls = [
+        {"index": 0, "id": "call_a", "function": {"name": "now", "arguments": ""}},
+        {"index": 1, "id": "call_b", "function": {"name": "get_weather", "arguments": ""}},
+        {"index": 1, "function": {"arguments": '{"city":"Rome"}'}},
+        {"index": 2, "id": "call_c", "function": {"name": "now"}},
+    ]
+    upstream.replies.append(Reply(contents=[], tool_calls=calls, finish_reason="tool_calls"))
+    with client.chat.completions.stream(model="forte", messages=QUESTION, tools=[NOW, WEATHER]) as stream:
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+    assert [(event.name, event.parsed_arguments) for event in done] == [
+        ("now", {}),
+        ("get_weather", {"city": "Rome"}),
+        ("now", {}),
+    ]
 
 
 def test_results_go_back_and_the_conversation_goes_on(client: openai.OpenAI, upstream: Upstream) -> None:

@@ -100,3 +100,19 @@ async def test_refusal_is_told_as_one_and_counted_as_any_answer(
     assert answer.finished.usage.completion_tokens == count("I cannot help.")
     upstream.replies.append(Reply(contents=["I can help."]))
     assert not any(response.refusal for response in (await router.ask(stream=stream)).responses)
+
+
+BARE_CALL = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "now", "arguments": ""}}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("finish_reason", "arguments"), [("tool_calls", "{}"), ("stop", "{}"), ("length", "")])
+async def test_call_without_arguments_has_an_empty_object_unless_it_was_cut_off(
+    finish_reason: str, arguments: str, stream: bool, router: Router, upstream: Upstream
+) -> None:
+    said = Reply(contents=[], tool_calls=[BARE_CALL], message_tool_calls=[BARE_CALL], finish_reason=finish_reason)
+    said.usage = None
+    upstream.replies.append(said)
+    answer = await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
+    assert answer.tool_calls == [{"id": "call_a", "name": "now", "arguments": arguments}]
+    assert answer.finished.usage.completion_tokens == count("now") + count(arguments)

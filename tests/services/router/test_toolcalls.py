@@ -8,22 +8,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.toolcalls import ToolCallFragment, ToolCalls
+from protos.router.v1.router_pb2 import ToolCallDelta
+from services.router.toolcalls import DELTAS_THAT_WAIT_MOST, ToolCallFragment, ToolCalls
 
 PARIS, ROME = '{"city": "Paris"}', '{"city": "Rome"}'
 TWO_CALLS = [("weather", PARIS), ("time", ROME)]
 
 
-def put_together(fragments: list[ToolCallFragment]) -> list[dict[str, Any]]:
-    calls = ToolCalls()
-    joined: dict[int, dict[str, Any]] = {}
+def sent_on(calls: ToolCalls, fragments: list[ToolCallFragment], *, is_cut: bool = False) -> list[ToolCallDelta]:
+    """Fragment by fragment, and then the end."""
+    deltas: list[ToolCallDelta] = []
     for fragment in fragments:
         delta = calls.take(fragment)
-        if delta is not None:
-            call = joined.setdefault(delta.index, {"id": "", "name": "", "arguments": ""})
-            call["id"] += delta.id
-            call["name"] += delta.name
-            call["arguments"] += delta.arguments
+        deltas += calls.take_turns([] if delta is None else [delta])
+    return deltas + calls.finish(is_cut=is_cut)
+
+
+def put_together(fragments: list[ToolCallFragment], *, is_cut: bool = False) -> list[dict[str, Any]]:
+    calls = ToolCalls()
+    joined: dict[int, dict[str, Any]] = {}
+    for delta in sent_on(calls, fragments, is_cut=is_cut):
+        call = joined.setdefault(delta.index, {"id": "", "name": "", "arguments": ""})
+        call["id"] += delta.id
+        call["name"] += delta.name
+        call["arguments"] += delta.arguments
     assert calls.all_named
     assert list(joined) == list(range(len(joined)))
     return list(joined.values())
@@ -119,7 +127,64 @@ def test_call_that_is_never_named_is_noticed() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_client_that_wants_one_call_gets_the_first_of_several(dialect: str) -> None:
     calls = ToolCalls(only_one=True)
-    deltas = [delta for said in DIALECTS[dialect] if (delta := calls.take(said)) is not None]
+    deltas = sent_on(calls, DIALECTS[dialect])
     assert {delta.index for delta in deltas} == {0}
     assert ("".join(delta.name for delta in deltas), "".join(delta.arguments for delta in deltas)) == TWO_CALLS[0]
     assert calls.all_named
+
+
+NOW, DATE = fragment(0, "call_a", "now", ""), fragment(1, "call_b", "date", "")
+
+
+@pytest.mark.parametrize("arguments", ["", None])
+def test_call_without_arguments_is_given_an_empty_object(arguments: str | None) -> None:
+    deltas = sent_on(ToolCalls(), [fragment(0, "call_a", "now", arguments)])
+    assert deltas == [ToolCallDelta(index=0, id="call_a", name="now"), ToolCallDelta(index=0, arguments="{}")]
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [NOW, fragment(1, "call_b", "weather", ""), fragment(1, arguments=PARIS[:5]), fragment(1, arguments=PARIS[5:])],
+        [fragment(0, "call_a", "weather", ""), DATE, fragment(0, arguments=PARIS)],
+        [fragment(0, "call_a", "weather", PARIS), DATE],
+        [NOW, DATE],
+    ],
+)
+def test_call_is_whole_when_the_next_one_begins(fragments: list[ToolCallFragment]) -> None:
+    """That is when OpenAI's clients read its arguments. At the end at the latest it is known whether any follow."""
+    deltas = sent_on(ToolCalls(), fragments)
+    assert [delta.index for delta in deltas] == sorted(delta.index for delta in deltas)
+    for index in (0, 1):
+        arguments = "".join(delta.arguments for delta in deltas if delta.index == index)
+        assert msgspec.json.decode(arguments) in ({}, {"city": "Paris"})
+
+
+def test_call_waits_for_no_longer_than_the_one_before_it_has_no_arguments() -> None:
+    calls = ToolCalls()
+    begun = [delta for said in (NOW, DATE) if (delta := calls.take(said)) is not None]
+    assert [delta.name for delta in calls.take_turns(begun)] == ["now"]
+    more = calls.take(fragment(0, arguments="{"))
+    assert more is not None
+    assert [(delta.index, delta.name) for delta in calls.take_turns([more])] == [(0, ""), (1, "date")]
+
+
+def test_call_with_long_arguments_is_not_held_up_to_its_end() -> None:
+    calls = ToolCalls()
+    waiting = 0
+    for said in (NOW, fragment(1, "call_b", "write", ""), *(fragment(1, arguments="1") for _ in range(1_000))):
+        delta = calls.take(said)
+        assert delta is not None
+        waiting += 1 - len(calls.take_turns([delta]))
+        assert waiting <= DELTAS_THAT_WAIT_MOST
+    assert waiting == 0
+    assert calls.finish(is_cut=False) == [ToolCallDelta(index=0, arguments="{}")]
+
+
+def test_call_that_was_cut_off_before_its_arguments_does_not_look_whole() -> None:
+    assert [call["arguments"] for call in put_together([NOW, DATE], is_cut=True)] == ["{}", ""]
+
+
+def test_client_that_wants_one_call_is_told_of_no_other_that_has_no_arguments() -> None:
+    deltas = sent_on(ToolCalls(only_one=True), [NOW, DATE])
+    assert [(delta.index, delta.arguments) for delta in deltas] == [(0, ""), (0, "{}")]

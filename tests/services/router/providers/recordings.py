@@ -103,6 +103,16 @@ RECORDINGS: dict[str, dict[str, Recording]] = {
         ),
         "gemini": gemini(*ALL_PARTS),
     },
+    "arguments missing, null or empty": {
+        "openai": openai(
+            call(0, ""),
+            call(1),
+            message_calls=[{**call(0), "function": {"name": CALLS[0][0], "arguments": None}}, call(1, "")],
+            has_arguments=False,
+        ),
+        "anthropic": anthropic(text_block(), tool_block(0), tool_block(1, ""), has_arguments=False),
+        "gemini": gemini(*TEXT_PARTS, function_call(0, args=None), function_call(1, args={}), has_arguments=False),
+    },
     "arguments before the name": {
         "openai": openai(call(0, ARGUMENTS[0][:4], name=""), call(0, ARGUMENTS[0][4:], id=None), call(1, ARGUMENTS[1])),
     },

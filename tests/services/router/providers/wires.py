@@ -21,6 +21,8 @@ class Recording:
     whole: bytes
     text: str = TEXT
     calls: int = len(CALLS)
+    # Without them, functions are called with an empty object.
+    has_arguments: bool = True
     # Whether the provider said what it counted, and how much of that was cached.
     is_counted: bool = True
     cached_tokens: int = CACHED_TOKENS
@@ -140,12 +142,13 @@ def anthropic(*blocks: list[dict[str, Any]], stop: list[dict[str, Any]] = STOP, 
 
 
 def anthropic_stream(events: list[dict[str, Any]], *, text: str = TEXT, calls: int = 2, **fields: Any) -> Recording:
+    has_arguments = fields.get("has_arguments", True)
     before, after = fields.pop("before", "data: "), fields.pop("after", "\n\n")
     eol = after[: len(after) // 2]
     stream = "".join(f"event: {event['type']}{eol}{before}{as_json(event)}{after}" for event in events)
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
-        {"type": "tool_use", "id": f"toolu_{place}", "name": name, "input": arguments}
+        {"type": "tool_use", "id": f"toolu_{place}", "name": name, "input": arguments if has_arguments else {}}
         for place, (name, arguments) in enumerate(CALLS[:calls])
     ]
     usage = {**ANTHROPIC_USAGE, "output_tokens": COMPLETION_TOKENS}
