@@ -55,6 +55,7 @@ class UserMessage(Struct, tag_field="role", tag="user", gc=False):
 class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     content: Raw = _NULL
     tool_calls: list[Raw] | None = None
+    refusal: str | None = None
 
 
 class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
@@ -117,8 +118,8 @@ async def check_messages(messages_json: bytes, turns: Turns) -> None:
 
 
 async def _check_calls(message: AssistantMessage, name: str, turns: Turns) -> None:
-    if message.content == _NULL and not message.tool_calls:
-        raise invalid("An assistant message needs content or tool_calls.", f"{name}.content")
+    if message.content == _NULL and not message.tool_calls and not message.refusal:
+        raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
     for index, raw_call in enumerate(message.tool_calls or ()):
         decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
         if turns.are_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):

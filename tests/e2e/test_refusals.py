@@ -1,5 +1,7 @@
 """A model that refuses, with the official client: it tells a refusal from an answer, and expects no JSON of it."""
 
+from typing import Any
+
 import openai
 import pytest
 from pydantic import BaseModel
@@ -75,3 +77,12 @@ def test_client_that_leaves_pays_for_what_it_heard_of_a_refusal(
     chat.leave()
     [row] = wait_until(lambda: service.usage(account))
     assert row.usage.completion_tokens == 2
+
+
+def test_conversation_goes_on_after_a_refusal(client: openai.OpenAI, upstream: Upstream) -> None:
+    """The client sends the message back as it got it."""
+    upstream.replies.append(REFUSING)
+    refused = client.chat.completions.create(model="mezzo", messages=QUESTION).choices[0].message
+    again: Any = [*QUESTION, refused.model_dump(), *QUESTION]
+    assert client.chat.completions.create(model="mezzo", messages=again).choices[0].message.content
+    assert upstream.requests[-1].json["messages"][-2]["refusal"] == "I cannot help."
