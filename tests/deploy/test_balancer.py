@@ -1,0 +1,112 @@
+"""The compose file's balancer: whom it says a request is from, and how many edges it finds."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.ports import free_port
+from tests.service import wait_until
+
+ROOT = Path(__file__).parents[2]
+BALANCER = (ROOT / "deploy" / "compose" / "balancer.cfg").read_text()
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+needs_haproxy = pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed here")
+
+
+class Edge(BaseHTTPRequestHandler):
+    """Says whom it was asked for."""
+
+    def do_GET(self) -> None:
+        said = ", ".join(self.headers.get_all("X-Forwarded-For", [])).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def edge_port() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Edge)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@contextmanager
+def balanced(folder: Path, edge_port: int, front_proxy: str) -> Iterator[str]:
+    """The configuration as it is, on a port that is free, before one edge that is found without a name service."""
+    port = free_port()
+    configuration = re.sub("bind :8080", f"bind 127.0.0.1:{port}", BALANCER)
+    configuration = re.sub("server-template edge .*", f"server edge 127.0.0.1:{edge_port}", configuration)
+    file = folder / "balancer.cfg"
+    file.write_text(configuration)
+    running = subprocess.Popen(["haproxy", "-f", str(file)], env=os.environ | {"LEGATO_FRONT_PROXY": front_proxy})
+    try:
+        wait_until(lambda: is_listened_on(port))
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        running.kill()
+        running.wait()
+
+
+def is_listened_on(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def asked_for(url: str, *, forwarded: str) -> str:
+    request = urllib.request.Request(url, headers={"X-Forwarded-For": forwarded} if forwarded else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        said: str = answer.read().decode()
+    return said
+
+
+def test_the_balancer_says_itself_who_asks() -> None:
+    assert "option forwardfor" not in BALANCER
+    [*_, last] = re.findall("^ +http-request (.+)$", BALANCER, re.MULTILINE)
+    assert last == "set-header X-Forwarded-For %[var(txn.client)]"
+
+
+def test_there_is_a_place_for_as_many_edges_as_may_be_set() -> None:
+    [limit] = re.findall(r"LEGATO_EDGES .*at most (\d+)", COMPOSE)
+    assert set(re.findall(r"server-template edge (\d+) ", BALANCER)) == {limit}
+    # Twelve bytes of head, some for the question, and sixteen for each address.
+    [payload_bytes] = re.findall(r"accepted_payload_size (\d+)", BALANCER)
+    assert int(payload_bytes) > 12 + 64 + 16 * int(limit)
+
+
+def test_nobody_in_front_is_believed_unless_that_is_set() -> None:
+    balancer = YAML(typ="safe").load(COMPOSE)["services"]["balancer"]
+    assert balancer["environment"] == {"LEGATO_FRONT_PROXY": "${LEGATO_FRONT_PROXY:-127.0.0.1}"}
+
+
+@needs_haproxy
+@pytest.mark.parametrize("forwarded", ["", "203.0.113.9", "203.0.113.9, 10.0.0.1", "anything"])
+def test_what_a_client_writes_of_itself_is_not_passed_on(tmp_path: Path, edge_port: int, forwarded: str) -> None:
+    with balanced(tmp_path, edge_port, front_proxy="192.0.2.1") as url:
+        assert asked_for(url, forwarded=forwarded) == "127.0.0.1"
+
+
+@needs_haproxy
+@pytest.mark.parametrize(
+    ("forwarded", "told"),
+    [("", "127.0.0.1"), ("203.0.113.9", "203.0.113.9"), ("127.0.0.1, 10.1.2.3", "10.1.2.3"), ("anything", "127.0.0.1")],
+)
+def test_a_proxy_in_front_says_for_whom_it_asks(tmp_path: Path, edge_port: int, forwarded: str, told: str) -> None:
+    with balanced(tmp_path, edge_port, front_proxy="127.0.0.0/8") as url:
+        assert asked_for(url, forwarded=forwarded) == told
