@@ -3,7 +3,8 @@
 python -m deploy.kubernetes_secrets FOLDER             all of them
 python -m deploy.kubernetes_secrets FOLDER NAME...     these alone
 
-The folder keeps what they are made of. With the same folder passwords and keys stay the same, and certificates are new.
+The folder keeps what they are made of, for its owner's eyes alone. With the same folder passwords and keys stay the
+same, and certificates are new.
 """
 
 import base64
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.make_secrets import HOLDERS, make_secrets
+from deploy.make_secrets import FOLDERS, HOLDERS, make_secrets
 
 NAMESPACE = "legato"
 
@@ -36,6 +37,9 @@ SECRETS: dict[str, dict[str, str]] = {
 
 def secrets_in(folder: Path, names: Sequence[str] = tuple(SECRETS)) -> list[dict[str, Any]]:
     make_secrets(folder)
+    for name in FOLDERS:
+        # Earlier versions left some of them open to all.
+        (folder / name).chmod(0o700)
     return [
         {
             "apiVersion": "v1",

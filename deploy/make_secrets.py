@@ -3,7 +3,8 @@
 python deploy/make_secrets.py /secrets
 
 Passwords, pepper and authority are made on the first start and kept. Certificates are issued anew on every start; the
-processes that use them notice.
+processes that use them notice. All is made for its maker's eyes alone; root hands it over to those whom the containers
+run as.
 """
 
 import os
@@ -16,12 +17,14 @@ from cli.authority import AUTHORITY, issue, make_authority
 
 # Whom the service's image runs as.
 OWNER = 10001
-# The other images run as others; their folders are mounted into no container of ours.
+# The other images run as others, so all may read these, once they are handed over: each is in a volume that no other
+# container mounts, and that only root reaches on the machine itself.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
 HOLDERS = ("edge", "auth", "router", "metering", "admin")
+FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
 # Request rates, for minutes: nothing that must outlive a restart.
 VALKEY_SETTINGS = """\
@@ -34,6 +37,10 @@ requirepass {password}
 
 
 def make_secrets(home: Path) -> None:
+    """Nobody but whoever runs this can read them."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in FOLDERS:
+        (home / folder).mkdir(mode=0o700, exist_ok=True)
     database_password = _kept(home / "postgres" / "password", secrets.token_hex)
     valkey_password = _kept(home / "authority" / "valkey-password", secrets.token_hex)
     _kept(home / "auth" / "key-peppers", lambda: f"1:{secrets.token_hex(32)}")
@@ -44,7 +51,16 @@ def make_secrets(home: Path) -> None:
     _write(home / "valkey" / "valkey.conf", VALKEY_SETTINGS.format(password=valkey_password))
     _write(home / "metering" / "valkey-url", f"redis://:{valkey_password}@valkey:6379/0")
     _issue_certificates(home)
-    _hand_over(home)
+
+
+def hand_over(home: Path) -> None:
+    """To those whom the containers run as; only root can."""
+    for folder in FOLDERS:
+        for path in (home / folder, *(home / folder).iterdir()):
+            if folder in READ_BY_OTHERS:
+                path.chmod(0o755 if path.is_dir() else 0o444)
+            else:
+                os.chown(path, OWNER, OWNER)
 
 
 def _issue_certificates(home: Path) -> None:
@@ -66,23 +82,21 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
 
 def _write(path: Path, content: str) -> None:
     """All at once: whoever reads it finds the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.read_text() == content:
+        # It was handed over already, to somebody who may be reading it.
+        return
     beside = path.with_name(f"{path.name}.new")
-    beside.write_text(content)
-    beside.chmod(0o444 if path.parent.name in READ_BY_OTHERS else 0o400)
+    beside.unlink(missing_ok=True)
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
+        file.write(content)
     beside.replace(path)
 
 
-def _hand_over(home: Path) -> None:
-    """Only root can; whoever tries this out without a container keeps the files."""
-    if os.geteuid() != 0:
-        return
-    for path in [*home.iterdir(), *home.glob("*/*")]:
-        if path.name not in READ_BY_OTHERS and path.parent.name not in READ_BY_OTHERS:
-            os.chown(path, OWNER, OWNER)
-
-
 if __name__ == "__main__":
-    # Beside what is made here nothing of this process is to be read by others.
-    os.umask(0o022)
-    make_secrets(Path(sys.argv[1]))
+    # Nothing is open to others that is not handed over.
+    os.umask(0o077)
+    home = Path(sys.argv[1])
+    make_secrets(home)
+    # Whoever tries this out without a container keeps the files.
+    if os.geteuid() == 0:
+        hand_over(home)

@@ -1,5 +1,6 @@
 """The compose file keeps the promises that a schema cannot check."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from deploy.make_secrets import make_secrets
+from deploy.make_secrets import hand_over, make_secrets
 from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
 from services.chassis.settings import PREFIX, load
@@ -99,10 +100,31 @@ def test_secrets_stay_the_same_and_certificates_are_new_on_every_start(secrets: 
     assert {name for name in before if before[name] != after[name]} == {"edge/tls.pem"}
 
 
-def test_a_secret_is_read_by_its_owner_alone_where_it_is_ours(secrets: Path) -> None:
-    for path in secrets.glob("*/*"):
-        if path.parent.name in ("auth", "edge", "metering", "router", "admin"):
-            assert path.stat().st_mode & 0o077 == 0, path
+def test_what_root_hands_over_is_read_by_its_container_alone(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[Path, int] = {}
+    monkeypatch.setattr(os, "chown", lambda path, user, group: given.update({path: user}))
+
+    hand_over(secrets)
+
+    for path in (*secrets.iterdir(), *secrets.glob("*/*")):
+        holder = path.relative_to(secrets).parts[0]
+        if holder in ("grafana", "postgres", "valkey"):
+            # Their images' users are others; nobody else has the volume.
+            assert path.stat().st_mode & 0o444 == 0o444, path
+            assert path not in given
+        else:
+            assert given[path] == 10001
+            assert path.stat().st_mode & 0o077 == 0 or path.suffix == ".pem", path
+
+
+def test_what_is_handed_over_stays_so_at_the_next_start(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "chown", lambda *arguments: None)
+    hand_over(secrets)
+
+    make_secrets(secrets)
+
+    for name in ("grafana/password", "postgres/password", "valkey/valkey.conf"):
+        assert (secrets / name).stat().st_mode & 0o444 == 0o444, name
 
 
 @pytest.mark.parametrize("name", [*OURS, "hello", "legato", "secrets"])

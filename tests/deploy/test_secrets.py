@@ -1,0 +1,58 @@
+"""Secrets on the disk of whoever makes them."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.kubernetes_secrets import secrets_in
+from deploy.make_secrets import make_secrets
+
+
+@pytest.fixture
+def everything_open() -> Iterator[None]:
+    """As where somebody has switched the mask off."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("everything_open")
+def test_the_folder_of_kubernetes_secrets_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "legato-secrets"
+
+    secrets_in(folder)
+
+    assert {mode_of(path) for path in (folder, *folder.iterdir())} == {0o700}
+    # Certificates are no secret.
+    files = [path for path in folder.glob("*/*") if path.suffix != ".pem"]
+    assert [path for path in files if mode_of(path) & 0o077] == []
+
+
+@pytest.mark.usefixtures("everything_open")
+def test_a_folder_that_was_open_to_all_is_closed(tmp_path: Path) -> None:
+    make_secrets(tmp_path)
+    (tmp_path / "postgres").chmod(0o755)
+    (tmp_path / "postgres" / "password").chmod(0o444)
+
+    secrets_in(tmp_path)
+
+    assert mode_of(tmp_path / "postgres") == 0o700
+
+
+@pytest.mark.usefixtures("everything_open")
+def test_no_secret_is_open_before_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made as it is to stay: whoever watches the folder finds no moment to read it."""
+    monkeypatch.setattr(Path, "chmod", lambda *arguments: None)
+
+    make_secrets(tmp_path / "secrets")
+
+    files = [path for path in tmp_path.glob("secrets/*/*") if path.suffix != ".pem"]
+    assert files
+    assert [path for path in files if mode_of(path) & 0o077] == []
