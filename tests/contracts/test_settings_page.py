@@ -14,7 +14,8 @@ from services.router.__main__ import RouterSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "settings.md"
 ALL_SETTINGS = (
     AuthSettings,
     EdgeSettings,
@@ -35,4 +36,7 @@ def test_page_names_every_setting_and_no_other() -> None:
 
 def test_no_setting_can_be_taken_for_the_file_of_another() -> None:
     names = {field.name for kind in ALL_SETTINGS for field in msgspec.structs.fields(kind)}
-    assert not {f"{name}_file" for name in names} & names
+    # What the compose file reads stands in one shell with what the processes read.
+    composed = {name.lower() for name in re.findall(r"\$\{LEGATO_(\w+)", (ROOT / "docker-compose.yml").read_text())}
+    assert {"edges", "port"} <= composed
+    assert not {f"{name}_file" for name in names} & (names | composed)
