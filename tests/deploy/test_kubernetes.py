@@ -37,6 +37,7 @@ SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 # What the command line reads, or what all read.
 READ_BY_ALL = {"LEGATO_DATA", "LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"}
 SECONDS_TO_CLOSE = 20
+SECONDS_TO_RESTART = 30
 
 
 @pytest.fixture(params=OVERLAYS, name="overlay")
@@ -123,7 +124,16 @@ def test_processes_listen_where_their_ports_say(resources: list[Resource]) -> No
     ports = {port["name"]: port["containerPort"] for port in edge["ports"]}
     assert environ["LEGATO_EDGE_PORT"] == str(ports["http"])
     assert environ["LEGATO_EDGE_OPERATIONS_LISTEN"] == f"0.0.0.0:{ports['operations']}"
-    assert environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"0.0.0.0:{edge['readinessProbe']['grpc']['port']}"
+    assert environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"0.0.0.0:{edge['livenessProbe']['grpc']['port']}"
+
+
+def test_an_edge_that_reaches_no_service_leaves_the_rotation_but_not_for_a_restart(resources: list[Resource]) -> None:
+    edge = container_of(resources, "edge")
+    assert edge["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "operations"}
+    assert edge["readinessProbe"]["periodSeconds"] * edge["readinessProbe"]["failureThreshold"] >= SECONDS_TO_RESTART
+    # It is never ended for what others lack: its journal waits for them.
+    for probe in ("startupProbe", "livenessProbe"):
+        assert "grpc" in edge[probe]
 
 
 def test_the_edge_finds_every_replica_of_a_service_by_name(resources: list[Resource]) -> None:
