@@ -201,6 +201,42 @@ def test_nobody_is_reached_but_by_those_who_are_named(resources: list[Resource])
     assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
 
 
+def components_let_out_by(policy: dict[str, Any]) -> set[str]:
+    selector = policy["podSelector"]
+    [component] = selector.get("matchExpressions") or [{"values": [*selector["matchLabels"].values()]}]
+    return set(component["values"])
+
+
+def test_a_store_is_reached_by_those_alone_who_have_its_address(resources: list[Resource]) -> None:
+    """The address is in a file, whose folder is that store's Secret."""
+    holders: dict[int, set[str]] = {5432: set(), 6379: set()}
+    for _, _, container in containers(resources):
+        environ = environment(container, resources)
+        for port, variable in ((5432, "LEGATO_DATABASE_URL_FILE"), (6379, "LEGATO_VALKEY_URL_FILE")):
+            if variable in environ:
+                holders[port].add(container["name"])
+    let_out: dict[int, set[str]] = {5432: set(), 6379: set()}
+    for resource in resources:
+        for rule in resource["spec"].get("egress", []) if resource["kind"] == "NetworkPolicy" else []:
+            for entry in rule.get("ports", []):
+                if entry["port"] in let_out:
+                    let_out[entry["port"]] |= components_let_out_by(resource["spec"])
+    assert let_out == holders
+
+
+def test_who_makes_spans_reaches_the_collector(resources: list[Resource]) -> None:
+    [policy] = [resource for resource in resources if name_of(resource) == "NetworkPolicy/spans-to-collector"]
+    tracing = {
+        name
+        for name, kinds in SETTINGS.items()
+        if any(field.name == "otlp_endpoint" for kind in kinds for field in msgspec.structs.fields(kind))
+    }
+    assert components_let_out_by(policy["spec"]) == tracing
+    [rule] = policy["spec"]["egress"]
+    [[label]] = [to["podSelector"]["matchLabels"] for to in rule["to"]]
+    assert f"`{label}`" in (ROOT / "docs" / "kubernetes.md").read_text()
+
+
 def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resource]) -> None:
     budgets = {
         resource["metadata"]["name"]: resource["spec"]["maxUnavailable"]
