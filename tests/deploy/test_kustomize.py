@@ -1,3 +1,4 @@
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.kustomize import MERGE_KEYS, Resource, read_yaml, render, without_digests
+from tests.deploy.policies import name_of, pod_of
 
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
@@ -29,14 +31,29 @@ def by_name(resources: list[Resource]) -> dict[tuple[str, str], Any]:
     return {(resource["kind"], resource["metadata"]["name"]): in_order(resource) for resource in resources}
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
-def test_kubectl_renders_what_is_tested_here(overlay: Path) -> None:
+def rendered_by_kubectl(overlay: Path) -> list[Resource]:
     rendered = subprocess.run(
         ["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     )
+    return read_yaml(rendered.stdout)
 
-    assert by_name(without_digests(read_yaml(rendered.stdout))) == by_name(render(overlay))
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
+def test_kubectl_renders_what_is_tested_here(overlay: Path) -> None:
+    assert by_name(without_digests(rendered_by_kubectl(overlay))) == by_name(render(overlay))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
+def test_routes_that_change_start_the_routers_anew(overlay: Path) -> None:
+    """As the runbook says: the name of the file's ConfigMap changes with it, and so does what routers are made of."""
+    resources = rendered_by_kubectl(overlay)
+
+    [routes] = [resource for resource in resources if "routes.toml" in resource.get("data", {})]
+    [router] = [resource for resource in resources if name_of(resource) == "Deployment/router"]
+    assert re.fullmatch("routes-[a-z0-9]{10}", routes["metadata"]["name"])
+    assert {"name": "routes", "configMap": {"name": routes["metadata"]["name"]}} in pod_of(router)["volumes"]
 
 
 def test_a_patch_changes_what_it_names_and_leaves_the_rest(tmp_path: Path) -> None:

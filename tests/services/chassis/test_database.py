@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,6 +166,33 @@ def test_an_address_that_is_not_postgresql_is_refused_and_not_quoted(url: str, t
         open_database("auth", url, tmp_path)
 
     assert url not in str(refused.value)
+
+
+def test_nothing_is_told_to_a_database_without_tls_where_its_address_asks_for_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        heard: list[bytes] = []
+
+        def decline() -> None:
+            connection, _ = server.accept()
+            with connection:
+                heard.append(connection.recv(1024))
+                connection.sendall(b"N")
+                heard.append(connection.recv(1024))
+
+        declining = threading.Thread(target=decline)
+        declining.start()
+        asked = (
+            f"postgresql://legato:password@127.0.0.1:{port}/legato?sslmode=verify-full&sslrootcert={tmp_path}/ca.crt"
+        )
+        database = open_database("auth", asked, tmp_path)
+        with pytest.raises(DatabaseAway):
+            database.require_migrated(tmp_path)
+        declining.join()
+        database.close()
+
+    # The question for TLS, in PostgreSQL's protocol, and nothing after it.
+    assert heard == [bytes.fromhex("0000000804d2162f"), b""]
 
 
 def test_a_short_name_of_postgresql_is_understood(postgres_url: str, migrations: Path, tmp_path: Path) -> None:
