@@ -35,7 +35,8 @@ class Auditor:
         self._log = log
         # Nobody knows yet; 0 would say that the books are right.
         self._violations = math.nan
-        self._last_run_s = 0.0
+        # Whoever waits for the first audit counts from here.
+        self._last_run_s = clock.now().timestamp()
         self._holds = HoldCounts(0, 0)
         self._show(registry)
 
@@ -49,8 +50,14 @@ class Auditor:
         gauge(
             registry,
             "legato_audit_last_run_timestamp_seconds",
-            "When the last audit came to its end.",
+            "When the last audit came to its end; before the first, when it was first waited for.",
             lambda: self._last_run_s,
+        )
+        gauge(
+            registry,
+            "legato_audit_interval_seconds",
+            "How long after an audit the next one begins.",
+            lambda: self._interval_s,
         )
         gauge(
             registry,

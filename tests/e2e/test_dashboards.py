@@ -1,6 +1,7 @@
 """Dashboard and alerts go by figures that the processes really tell, and by labels that these really have."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -39,6 +40,7 @@ _MATCHERS = re.compile(r"\{([^}]*)\}")
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
 _RANGES = re.compile(r"\[[^\]]*\]")
 _STRINGS = re.compile(r'"[^"]*"')
+_OPERATORS = {"and", "or", "unless"}
 # Neither a function nor a part of a number.
 _NAMES = re.compile(r"(?<![\w.])[a-z_][a-z0-9_]*\b(?!\s*\()")
 _TEMPLATE_LABELS = re.compile(r"\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}")
@@ -56,7 +58,7 @@ class Query:
     @property
     def metrics(self) -> set[str]:
         bare = _STRINGS.sub("", _GROUPING.sub(" ", _RANGES.sub("", _MATCHERS.sub("", self.expression))))
-        return set(_NAMES.findall(bare))
+        return set(_NAMES.findall(bare)) - _OPERATORS
 
     @property
     def labels(self) -> set[str]:
@@ -94,7 +96,7 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
     post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION})
     service.settled_balance_nanos(account)
     # The first audit comes some seconds after the start.
-    wait_until(lambda: metrics_of(service, "metering")["legato_audit_last_run_timestamp_seconds"].samples[0].value)
+    wait_until(lambda: not math.isnan(metrics_of(service, "metering")["legato_audit_violations"].samples[0].value))
     families = [family for process in PROCESSES for family in metrics_of(service, process).values()]
     families += _told_where_configured(tmp_path_factory.mktemp("certificates"))
     labels: dict[str, set[str]] = dict(OWN_METRICS)
@@ -157,7 +159,9 @@ def test_every_alert_leads_to_a_page_that_knows_it() -> None:
 
 def test_queries_are_taken_apart_as_they_should_be() -> None:
     query = Query(
-        "", 'sum by (le, step) (rate(a_bucket{job=~"x|y", b!="c"}[5m])) / 1e6 > time() - max(d_total)', "{{step}}"
+        "",
+        'sum by (le, step) (rate(a_bucket{job=~"x|y", b!="c"}[5m])) / 1e6 > time() - (max(d_total) or vector(0))',
+        "{{step}}",
     )
     assert query.metrics == {"a_bucket", "d_total"}
     assert query.labels == {"le", "step", "b"}

@@ -1,0 +1,114 @@
+"""What alerts say, and when, by Prometheus' own judgement of figures that are made up."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
+TIMEOUT_S = 60
+
+pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
+
+
+def agrees(folder: Path, figures: dict[str, str], alert: str, at: str, summary: str) -> bool:
+    """Whether the alert fires at that time with that summary; does not fire at all, if there is none."""
+    [rule] = [
+        rule
+        for group in YAML(typ="safe").load(RULES)["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == alert
+    ]
+    expected = {
+        "exp_labels": rule["labels"],
+        "exp_annotations": {"summary": summary, "runbook": rule["annotations"]["runbook"]},
+    }
+    file = folder / "test.yml"
+    # JSON is YAML, too.
+    file.write_text(
+        json.dumps(
+            {
+                "rule_files": [str(RULES)],
+                "evaluation_interval": "1m",
+                "tests": [
+                    {
+                        "interval": "1m",
+                        "input_series": [{"series": series, "values": values} for series, values in figures.items()],
+                        "alert_rule_test": [
+                            {"eval_time": at, "alertname": alert, "exp_alerts": [expected] if summary else []}
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    judged = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    print(judged.stdout, judged.stderr)
+    return judged.returncode == 0
+
+
+@pytest.mark.parametrize("let_in", ["0+10x30", "0+0x30"], ids=["by a model", "at the door"])
+@pytest.mark.parametrize(
+    ("served", "summary"),
+    [
+        ("0+30x30", "25% of chats are refused for want of room"),
+        ("0+0x30", "100% of chats are refused for want of room"),
+        ("0+10000x30", ""),
+    ],
+)
+def test_saturated_tells_the_part_of_all_chats_that_is_refused(
+    tmp_path: Path, let_in: str, served: str, summary: str
+) -> None:
+    """Whoever refuses them: an edge, or the router, which gets to see only those that were let in."""
+    figures = {
+        'legato_refusals_total{reason="SATURATED"}': "0+10x30",
+        'legato_chats_total{class="forte",outcome="complete"}': served,
+        'legato_chats_total{class="forte",outcome="refused"}': let_in,
+    }
+    assert agrees(tmp_path, figures, "Saturated", "20m", summary)
+
+
+def test_chats_that_all_fail_are_told_though_none_was_ever_let_in(tmp_path: Path) -> None:
+    figures = {'legato_refusals_total{reason="UNAVAILABLE"}': "0+10x30"}
+    assert agrees(tmp_path, figures, "ChatsFail", "20m", "100% of chats end in an error that is not the client's")
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "at", "summary"),
+    [
+        (300, "1h", ""),
+        (300, "2h", "No audit of the books has come to its end for 2h 0m 0s"),
+        (7200, "2h", ""),
+        (7200, "4h", "No audit of the books has come to its end for 4h 0m 0s"),
+    ],
+)
+def test_an_audit_is_overdue_an_hour_after_its_time(tmp_path: Path, interval_s: int, at: str, summary: str) -> None:
+    """Here the world and metering began at once, and no audit has ended yet."""
+    figures = {
+        "legato_audit_last_run_timestamp_seconds": "0+0x300",
+        "legato_audit_interval_seconds": f"{interval_s}+0x300",
+    }
+    assert agrees(tmp_path, figures, "AuditOverdue", at, summary)
+
+
+@pytest.mark.parametrize(
+    ("overdue", "summary"),
+    [
+        ("3+0x60", ""),
+        # Found by one audit, and swept before the next.
+        ("300+0x5 0+0x60", ""),
+        (
+            "300+0x60",
+            "300 holds should have been given up: credit is held for requests that nobody comes back for",
+        ),
+    ],
+)
+def test_holds_are_overdue_when_one_audit_after_the_other_finds_them(
+    tmp_path: Path, overdue: str, summary: str
+) -> None:
+    assert agrees(tmp_path, {"legato_holds_overdue": overdue}, "HoldsOverdue", "30m", summary)
