@@ -18,6 +18,8 @@ from services.router.__main__ import RouterSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from tests.deploy.compose import BASES
+from tests.deploy.kustomize import render
+from tests.deploy.policies import containers
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
@@ -128,17 +130,39 @@ def test_what_is_handed_over_stays_so_at_the_next_start(secrets: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", [*OURS, "hello", "legato", "secrets"])
-def test_our_containers_may_change_nothing_and_become_nobody(name: str) -> None:
+def test_our_containers_change_nothing(name: str) -> None:
+    assert SERVICES[name]["read_only"] is True
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_container_may_do_more_than_it_needs(name: str) -> None:
     service = SERVICES[name]
 
-    assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges"]
+    # To hand files over; and to do so, and then to become one's own user.
+    needed = {"secrets": ["CHOWN", "DAC_OVERRIDE"], "postgres": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]}
+    assert service.get("cap_add", []) == needed.get(name, [])
 
 
-def test_one_container_runs_as_root_and_has_no_network() -> None:
-    assert [name for name, service in SERVICES.items() if "user" in service] == ["secrets"]
+def test_nobody_is_root_but_who_hands_the_secrets_over_without_a_network() -> None:
+    users = {name: service["user"] for name, service in SERVICES.items() if "user" in service}
+    # Whom the manifests run Valkey as, too.
+    assert users == {"secrets": "0:0", "valkey": "999:999", "search": "977:977"}
     assert SERVICES["secrets"]["network_mode"] == "none"
+
+
+def test_memory_is_limited_as_in_kubernetes() -> None:
+    manifests = render(ROOT / "deploy" / "kubernetes" / "overlays" / "one-node")
+    limits = {
+        container["name"]: container["resources"]["limits"]["memory"].removesuffix("i").lower()
+        for _, _, container in containers(manifests)
+    }
+    given = {name: service["mem_limit"] for name, service in SERVICES.items()}
+    assert {*OURS, "postgres", "valkey"} <= limits.keys()
+    assert {name: given[name] for name in limits.keys() & given.keys()} == {
+        name: limits[name] for name in limits.keys() & given.keys()
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name not in ONE_SHOT])
