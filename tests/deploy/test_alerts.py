@@ -1,17 +1,16 @@
 """What alerts say, and when, by Prometheus' own judgement of figures that are made up."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from tests.debian import find_program
+
 RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
 TIMEOUT_S = 60
-
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
 
 
 def agrees(folder: Path, figures: dict[str, str], alert: str, at: str, summary: str) -> bool:
@@ -46,7 +45,11 @@ def agrees(folder: Path, figures: dict[str, str], alert: str, at: str, summary: 
         )
     )
     judged = subprocess.run(
-        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [find_program("promtool", "prometheus").path, "test", "rules", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     print(judged.stdout, judged.stderr)
     return judged.returncode == 0

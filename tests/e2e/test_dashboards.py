@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
 from tests.certificates import Authority
+from tests.debian import find_program
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
@@ -167,6 +167,9 @@ def test_queries_are_taken_apart_as_they_should_be() -> None:
     assert query.labels == {"le", "step", "b"}
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
 def test_prometheus_understands_its_files() -> None:
-    subprocess.run(["promtool", "check", "config", str(FOLDER / "prometheus.yml")], check=True, timeout=60)
+    subprocess.run(
+        [find_program("promtool", "prometheus").path, "check", "config", str(FOLDER / "prometheus.yml")],
+        check=True,
+        timeout=60,
+    )
