@@ -90,7 +90,7 @@ class Grounding:
         sources = Sources()
         window_tokens = min(target.context_tokens for target in targets)
         if self._library is not None and (chat.memory or chat.attachments):
-            prompt = await self._look_up(self._library, chat, prompt, window_tokens, sources)
+            prompt, sources = await self._look_up(self._library, chat, prompt, window_tokens)
         room_tokens = window_tokens - prompt.tokens
         if self._search is not None and _can_search(chat, targets, room_tokens):
             return self._offering_search(chat, prompt, conversation, sources, self._search, room_tokens)
@@ -118,23 +118,25 @@ class Grounding:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
     async def _look_up(
-        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int, sources: Sources
-    ) -> Prompt:
-        """The prompt with what is found; as it was, where nothing is, or where the store does not answer."""
+        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int
+    ) -> tuple[Prompt, Sources]:
+        """The prompt with what is found, and the sources that stand in it; as it was, where nothing is found, or where
+        the store does not answer."""
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN_S):
-                return await self._with_findings(library, chat, prompt, window_tokens, sources)
+                return await self._with_findings(library, chat, prompt, window_tokens)
         except Exception as error:
             # Whatever is wrong there, people get an answer; those who run the service are told.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
-            return prompt
+            return prompt, Sources()
 
     async def _with_findings(
-        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int, sources: Sources
-    ) -> Prompt:
+        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int
+    ) -> tuple[Prompt, Sources]:
+        sources = Sources()
         holding = await library.holdings.of(chat.account_id)
         if holding == NOTHING:
-            return prompt
+            return prompt, sources
         room_tokens = max(0, window_tokens - prompt.tokens) // ROOM_PART
         words = question_words(chat.messages_json)
         blocks = []
@@ -150,11 +152,11 @@ class Grounding:
             if passages:
                 blocks.append(passages_block([(_source_of(passage, sources), passage) for passage in passages]))
         if not blocks:
-            return prompt
+            return prompt, sources
         grounded = insert_guidance(prompt, "\n\n".join(blocks))
         # A text of nothing but brackets is longer once they are replaced than it was counted.
         has_room = 2 * (grounded.tokens - prompt.tokens) <= window_tokens - prompt.tokens
-        return grounded if has_room else prompt
+        return (grounded, sources) if has_room else (prompt, Sources())
 
 
 def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> bool:

@@ -164,6 +164,18 @@ async def test_text_that_grows_when_it_is_made_harmless_does_not_crowd_the_conve
         assert len(house.sent) == 2
 
 
+async def test_document_that_the_model_was_not_shown_is_never_cited(
+    socket_folder: Path, log: Log, upstream: Upstream
+) -> None:
+    small = target("main", context_tokens=700, max_output_tokens=50)
+    async with running_house(socket_folder, log, upstream, served_by=small) as house:
+        await house.attach("brackets.txt", ["Zephyr " + '"<" ' * 60])
+        upstream.default_reply = Reply(contents=["My list: [1] it is a pump."])
+        answer = await house.ask("What about the Zephyr?")
+        assert len(house.sent) == 2
+        assert not answer.finished.citations
+
+
 async def test_chat_of_an_account_that_keeps_nothing_is_left_as_it_is(house: House, log: Log) -> None:
     grounding = Grounding(house.library, None, 0, Budgets(notes=100, passages=300), log)
     prompt = Prompt(as_json([CHARACTER, {"role": "user", "content": QUESTION}]), 50)
