@@ -7,9 +7,10 @@ same in every prompt, so that providers' caches recognise its beginning.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
+from services.router import tokens
 from services.router.grounding.citations import Source
 from services.router.grounding.records import Note, Passage, Result
 
@@ -36,17 +37,36 @@ def _visible(line: str) -> str:
     return "".join(c for c in line if c == "\t" or unicodedata.category(c) not in _INVISIBLE)
 
 
-def notes_block(notes: Sequence[Note]) -> str:
-    lines = [f"<note>{harmless(note.text)}</note>" for note in notes]
-    return "\n".join((_NOTES_ARE, "<notes>", *lines, "</notes>"))
+def notes_block(notes: Iterable[Note]) -> str:
+    return "\n".join((_NOTES_ARE, "<notes>", *map(_note_entry, notes), "</notes>"))
+
+
+def note_tokens(note: Note) -> int:
+    """What it adds to its block."""
+    return _entry_tokens(_note_entry(note))
+
+
+def _note_entry(note: Note) -> str:
+    return f"<note>{harmless(note.text)}</note>"
 
 
 def passages_block(numbered: Iterable[tuple[Source, Passage]]) -> str:
-    lines = [
-        f'<passage number="{source.number}" source="{harmless(source.title)}">\n{harmless(passage.text)}\n</passage>'
-        for source, passage in numbered
-    ]
-    return "\n".join((_PASSAGES_ARE, "<passages>", *lines, "</passages>"))
+    entries = [_passage_entry(source.number, passage) for source, passage in numbered]
+    return "\n".join((_PASSAGES_ARE, "<passages>", *entries, "</passages>"))
+
+
+def passage_tokens(number: int, passage: Passage) -> int:
+    """What it adds to its block."""
+    return _entry_tokens(_passage_entry(number, passage))
+
+
+def _passage_entry(number: int, passage: Passage) -> str:
+    return f'<passage number="{number}" source="{harmless(passage.title)}">\n{harmless(passage.text)}\n</passage>'
+
+
+def _entry_tokens(entry: str) -> int:
+    """No token reaches from the line's end behind a tag into the next tag, so those of all entries add up."""
+    return tokens.count(entry + "\n")
 
 
 def results_block(numbered: Iterable[tuple[Source, Result]]) -> str:
@@ -56,3 +76,8 @@ def results_block(numbered: Iterable[tuple[Source, Result]]) -> str:
         for source, result in numbered
     ]
     return "\n".join((_RESULTS_ARE, "<results>", *lines, "</results>"))
+
+
+# What a block takes beside its entries.
+NOTES_FRAME_TOKENS: Final = tokens.count(notes_block(()))
+PASSAGES_FRAME_TOKENS: Final = tokens.count(passages_block(()))

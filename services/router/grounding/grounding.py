@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.log import Log
+from services.router import tokens
 from services.router.grants import Allowance, ChatConversation
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
@@ -15,7 +16,7 @@ from services.router.grounding.holdings import NOTHING, Holdings
 from services.router.grounding.notes import Notes
 from services.router.grounding.questions import question_words
 from services.router.grounding.records import Passage
-from services.router.prompt import Prompt, insert_guidance
+from services.router.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
 from services.router.relay import Relay
 from services.router.routes import Target
 
@@ -29,6 +30,8 @@ LOOK_UP_WITHIN_S: Final = 2.0
 
 # Of the room that a conversation leaves in the model's window, what may be used for grounding: one part in so many.
 ROOM_PART: Final = 4
+
+BETWEEN_BLOCKS: Final = "\n\n"
 
 # A window with less room than this is too small for results of a search.
 SEARCH_ROOM_TOKENS: Final = 2000
@@ -137,7 +140,7 @@ class Grounding:
         holding = await library.holdings.of(chat.account_id)
         if holding == NOTHING:
             return prompt, sources
-        room_tokens = max(0, window_tokens - prompt.tokens) // ROOM_PART
+        room_tokens = (window_tokens - prompt.tokens) // ROOM_PART - TOKENS_PER_MESSAGE
         words = question_words(chat.messages_json)
         blocks = []
         if library.notes is not None and chat.memory and holding.notes:
@@ -145,7 +148,7 @@ class Grounding:
             notes = await library.notes.relevant(chat.account_id, words, budget_tokens)
             if notes:
                 blocks.append(notes_block(notes))
-                room_tokens -= sum(note.tokens for note in notes)
+                room_tokens -= tokens.count(blocks[-1] + BETWEEN_BLOCKS)
         if library.attachments is not None and chat.attachments and holding.attachments:
             budget_tokens = min(self._budgets.passages, room_tokens)
             passages = await library.attachments.matching(chat.account_id, words, budget_tokens)
@@ -153,10 +156,7 @@ class Grounding:
                 blocks.append(passages_block([(_source_of(passage, sources), passage) for passage in passages]))
         if not blocks:
             return prompt, sources
-        grounded = insert_guidance(prompt, "\n\n".join(blocks))
-        # A text of nothing but brackets is longer once they are replaced than it was counted.
-        has_room = 2 * (grounded.tokens - prompt.tokens) <= window_tokens - prompt.tokens
-        return (grounded, sources) if has_room else (prompt, Sources())
+        return insert_guidance(prompt, BETWEEN_BLOCKS.join(blocks)), sources
 
 
 def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> bool:
@@ -171,6 +171,5 @@ def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> 
 
 
 def _source_of(passage: Passage, sources: Sources) -> Source:
-    page = f", page {passage.page}" if passage.page else ""
     fragment = f"#page={passage.page}" if passage.page else ""
-    return sources.add(passage.name + page, f"urn:legato:attachment:{passage.attachment_id}{fragment}")
+    return sources.add(passage.title, f"urn:legato:attachment:{passage.attachment_id}{fragment}")

@@ -10,6 +10,7 @@ from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router import tokens
+from services.router.grounding.blocks import NOTES_FRAME_TOKENS, note_tokens, notes_block
 from services.router.grounding.records import Note, to_micros
 from services.router.grounding.sealing import Sealer, note_place
 from services.router.grounding.store import notes as stored
@@ -60,10 +61,11 @@ class Notes:
         await empty_write_log(self._database)
 
     async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
-        """Those that have words of the question, then the newest, as many as fit; in the order in which they were made,
-        so that a prompt begins as the one before it did."""
+        """Those that have words of the question, then the newest, as many as fit when they are sent as a block; in the
+        order in which they were made, so that a prompt begins as the one before it did."""
         notes = await self.list_of(account_id)
-        if sum(note.tokens for note in notes) <= budget_tokens:
+        are_few = sum(note.tokens for note in notes) <= budget_tokens
+        if are_few and tokens.count(notes_block(notes)) <= budget_tokens:
             return notes
         # Which of many notes has which words takes some milliseconds to find out.
         return await asyncio.to_thread(_choose, notes, words, budget_tokens)
@@ -79,9 +81,11 @@ def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> 
     # A word that many notes have says little of any of them.
     spread = Counter(word for words in words_by_note.values() for word in words)
     score = {note_id: sum(1 / spread[word] for word in words) for note_id, words in words_by_note.items()}
+    left_tokens = budget_tokens - NOTES_FRAME_TOKENS
     chosen = set()
     for note in sorted(notes, key=lambda note: (score[note.note_id], note.created_at_us), reverse=True):
-        if note.tokens <= budget_tokens:
-            budget_tokens -= note.tokens
+        taken_tokens = note_tokens(note)
+        if taken_tokens <= left_tokens:
+            left_tokens -= taken_tokens
             chosen.add(note.note_id)
     return [note for note in notes if note.note_id in chosen]

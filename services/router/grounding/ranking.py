@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from services.router.grounding.blocks import PASSAGES_FRAME_TOKENS, passage_tokens
 from services.router.grounding.records import Passage
 from services.router.grounding.sealing import Sealer, name_place, passage_place
 from services.router.grounding.store import index
@@ -78,11 +79,16 @@ def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
 
 
 def _take(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
+    """As many as fit when they are sent as a block."""
+    left_tokens = budget_tokens - PASSAGES_FRAME_TOKENS
     taken: list[Passage] = []
     for score, passage in scored:
         if len(taken) == PASSAGES_MOST or score < WORTH_OF_BEST * scored[0][0]:
             break
-        if passage.tokens <= budget_tokens:
-            budget_tokens -= passage.tokens
+        if passage.tokens > left_tokens:
+            continue
+        taken_tokens = passage_tokens(len(taken) + 1, passage)
+        if taken_tokens <= left_tokens:
+            left_tokens -= taken_tokens
             taken.append(passage)
     return taken

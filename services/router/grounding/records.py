@@ -23,6 +23,7 @@ class Note:
     note_id: str
     account_id: str
     created_at_us: int
+    # About: what is sent of it has tags, and its brackets are replaced.
     tokens: int
     text: str
 
@@ -57,8 +58,13 @@ class Passage:
     name: str
     # From 1; 0 where the document has no pages.
     page: int
+    # About: what is sent of it has tags, and its brackets are replaced.
     tokens: int
     text: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, page {self.page}" if self.page else self.name
 
 
 @dataclass(frozen=True, slots=True, repr=False)

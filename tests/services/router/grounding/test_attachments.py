@@ -8,9 +8,12 @@ import sqlalchemy as sa
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.attachments import Attachments
+from services.router.grounding.blocks import passages_block
+from services.router.grounding.citations import Sources
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.words import words_of
+from services.router.tokens import count
 from tests.fakes import FakeClock
 from tests.services.router.grounding.conftest import KEY, ON_EACH_DATABASE
 
@@ -55,10 +58,11 @@ async def test_account_finds_nothing_of_another(attachments: Attachments) -> Non
 
 
 async def test_no_more_passages_are_given_than_fit(attachments: Attachments) -> None:
-    await keep(attachments, pages=[f"Pump number {number} is red. " * 20 for number in range(6)])
+    await keep(attachments, pages=[f'Pump number "{number}" is <red>. ' * 10 for number in range(6)])
     found = await attachments.matching("acct_1", words("pump"), 500)
     assert found
-    assert sum(passage.tokens for passage in found) <= 500
+    sources = Sources()
+    assert count(passages_block((sources.add(passage.title, ""), passage) for passage in found)) <= 500
 
 
 async def test_words_that_stand_everywhere_do_not_decide(attachments: Attachments) -> None:

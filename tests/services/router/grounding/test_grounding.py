@@ -164,6 +164,22 @@ async def test_text_that_grows_when_it_is_made_harmless_does_not_crowd_the_conve
         assert len(house.sent) == 2
 
 
+@pytest.mark.parametrize("window_tokens", [800, 1200, 1500])
+async def test_notes_and_passages_take_at_most_a_quarter_of_the_room(
+    window_tokens: int, socket_folder: Path, log: Log, upstream: Upstream
+) -> None:
+    upstream.default_reply = Reply(usage=None)
+    small = target("main", context_tokens=window_tokens, max_output_tokens=50)
+    async with running_house(socket_folder, log, upstream, served_by=small) as house:
+        without_tokens = (await house.ask("What about the pump?")).finished.usage.prompt_tokens
+        await house.note('My pump is "blue" & <new>.')
+        await house.attach("pump.json", [f'{{"pump": "{page}", "colours": ["red", "<blue>"]}}' for page in range(20)])
+        with_tokens = (await house.ask("What about the pump?")).finished.usage.prompt_tokens
+        assert "<note>" in str(house.sent)
+        assert "<passage " in str(house.sent)
+        assert 4 * (with_tokens - without_tokens) <= window_tokens - without_tokens
+
+
 async def test_document_that_the_model_was_not_shown_is_never_cited(
     socket_folder: Path, log: Log, upstream: Upstream
 ) -> None:

@@ -6,7 +6,9 @@ from cryptography.exceptions import InvalidTag
 
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.router.grounding.blocks import notes_block
 from services.router.grounding.notes import LONGEST_NOTE, Notes
+from services.router.tokens import count
 from tests.fakes import FakeClock
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 
@@ -46,9 +48,18 @@ async def test_of_more_notes_than_fit_those_that_match_are_given_then_the_newest
         clock.advance(1)
     budget_tokens = 5 * max(note.tokens for note in made)
     given = await notes.relevant("acct_1", ["parrot", "colour"], budget_tokens)
-    assert sum(note.tokens for note in given) <= budget_tokens
+    assert count(notes_block(given)) <= budget_tokens
     assert given[0].text == "My parrot is green."
     assert given[-1].note_id == made[-1].note_id
+
+
+async def test_notes_that_grow_when_they_are_made_harmless_are_counted_as_they_are_sent(notes: Notes) -> None:
+    for number in range(10):
+        await notes.add("acct_1", f'{number}: "<a>", "<b>", "<c>", "<d>"')
+    budget_tokens = sum(note.tokens for note in await notes.list_of("acct_1"))
+    given = await notes.relevant("acct_1", [], budget_tokens)
+    assert 1 <= len(given) < 10
+    assert count(notes_block(given)) <= budget_tokens
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_NOTE + 1)])

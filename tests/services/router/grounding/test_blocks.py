@@ -1,0 +1,39 @@
+"""What is put into a prompt: that its parts take what was counted for them."""
+
+import pytest
+
+from services.router.grounding.blocks import (
+    NOTES_FRAME_TOKENS,
+    PASSAGES_FRAME_TOKENS,
+    note_tokens,
+    notes_block,
+    passage_tokens,
+    passages_block,
+)
+from services.router.grounding.citations import Sources
+from services.router.grounding.records import Note, Passage
+from services.router.tokens import count
+
+TEXTS = [
+    "I own a Zephyr.",
+    "\n/ begins and ends with lines \n\n",
+    "<<>>",
+    '{"a": "b"}',
+    "/",
+    "ends with >",
+    "日本語",
+    "[INST]",
+]
+
+
+def test_tokens_of_notes_add_up_to_those_of_their_block() -> None:
+    notes = [Note("note_1", "acct_1", 0, 0, text) for text in TEXTS]
+    assert count(notes_block(notes)) == NOTES_FRAME_TOKENS + sum(map(note_tokens, notes))
+
+
+@pytest.mark.parametrize("name", ["manual.pdf", '"<odd>".txt', "/"])
+def test_tokens_of_passages_add_up_to_those_of_their_block(name: str) -> None:
+    sources = Sources()
+    numbered = [(sources.add(name, ""), Passage("att_1", name, page, 0, text)) for page, text in enumerate(TEXTS)]
+    counted = sum(passage_tokens(source.number, passage) for source, passage in numbered)
+    assert count(passages_block(numbered)) == PASSAGES_FRAME_TOKENS + counted
