@@ -1,7 +1,7 @@
 """The story of one chat: class, character, model, relay."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
@@ -13,7 +13,7 @@ from services.chassis.log import Log
 from services.chassis.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.tracing import current_span
 from services.router.grants import Allowance, ChatConversation
-from services.router.prompt import compose_prompt
+from services.router.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.providers.parameters import read_parameters
 from services.router.relay import Relay
@@ -139,7 +139,7 @@ class Completions:
             target = story.attempts.target
             self._log.warning("search.refused", model_name=target.model_name if target else None)
             grounded = grounded.without_search()
-            upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
+            upstream = await self._open_anew(chat, grounded.prompt, allowance, story)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             with upstream:
                 started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
@@ -153,6 +153,14 @@ class Completions:
                 await rounds.pass_on(upstream)
             await rounds.go_on()
         failpoints.hit("router.finished")
+
+    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> Upstream:
+        """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
+        again = replace(story.attempts, count=0)
+        try:
+            return await self._targets.open(story.class_id, chat, prompt, allowance, again)
+        finally:
+            story.attempts = replace(again, count=story.attempts.count + again.count)
 
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.station.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)

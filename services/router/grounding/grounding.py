@@ -66,7 +66,10 @@ class Grounded:
     searches_most: int = 0
 
     def without_search(self) -> "Grounded":
-        return replace(self, prompt=replace(self.prompt, offered_tools_json=b""))
+        from services.router.grounding.search_tool import TOOLS_TOKENS
+
+        tokens_without = self.prompt.tokens - TOOLS_TOKENS
+        return replace(self, prompt=replace(self.prompt, offered_tools_json=b"", tokens=tokens_without))
 
     def rounds(self, chat: ChatOpen, allowance: Allowance, relay: Relay, open_upstream: "OpenUpstream") -> "Rounds":
         from services.router.grounding.rounds import Parts, Rounds

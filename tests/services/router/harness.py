@@ -27,7 +27,7 @@ from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
 from services.router.servicer import RouterServicer, register_router
 from services.router.stations import Stations
-from services.router.targets import Targets
+from services.router.targets import MOST_ATTEMPTS, Targets
 from tests.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ async def running_router(
     tracer: Tracer | None = None,
     *,
     tells_traces: bool = False,
+    most_attempts: int = MOST_ATTEMPTS,
 ) -> AsyncIterator[Router]:
     lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
     routes = Routes(
@@ -122,7 +123,8 @@ async def running_router(
     )
     clock = SystemClock()
     stations = Stations(routes, lines, clock, log)
-    completions = Completions(stations, Targets(stations, log, tells_traces=tells_traces), clock, log, grounding)
+    targets_in_turn = Targets(stations, log, most_attempts, tells_traces=tells_traces)
+    completions = Completions(stations, targets_in_turn, clock, log, grounding)
     if registry is not None:
         show_stations(stations, registry)
         show_chats(completions, registry)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVI
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.router.grounding.grounding import Budgets, Grounding
+from services.router.grounding.search import SearxSearch
 from services.router.grounding.search_tool import NAME
 from services.router.providers.base import Timeouts
 from tests.searx import Searx, page
 from tests.services.router.grounding.house import ACCOUNT, SEARCHES_MOST, House, running_house
-from tests.services.router.harness import QUESTION, as_json, read, target
+from tests.services.router.harness import QUESTION, as_json, read, running_router, target
 from tests.upstream import Reply, Upstream
 from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.upstreams.gemini import GeminiReply, GeminiUpstream
@@ -150,6 +153,37 @@ async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers
     with pytest.raises(LegatoError) as refusal:
         await house.ask("Which?")
     assert refusal.value.reason is Reason.UPSTREAM_REFUSED
+
+
+@pytest.mark.parametrize("down", [0, 2])
+async def test_model_that_takes_no_tools_is_asked_again_though_it_was_the_last_that_may_be_asked(
+    down: int, socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
+    async with (
+        Upstream(Reply(status=500)) as failing,
+        aclosing(SearxSearch(searx.base_url, timeout_s=1)) as search,
+        running_router(
+            socket_folder,
+            log,
+            {**{target(f"down-{number}"): failing for number in range(down)}, target("main"): upstream},
+            grounding=Grounding(None, search, SEARCHES_MOST, Budgets(notes=0, passages=0), log),
+            most_attempts=down + 1,
+        ) as router,
+    ):
+        answer = await router.ask(**SWITCHES)
+    assert answer.text == "Hello, world!"
+    # With the function, and without.
+    assert answer.responses[0].started.attempt == 2 * (down + 1)
+
+
+async def test_function_that_a_model_refused_is_not_counted(house: House) -> None:
+    house.upstream.replies.extend([answering("Blue.", usage=None)] * 2)
+    without = await house.ask("Which?", search=False)
+    house.upstream.replies.appendleft(Reply(status=400, body="{}"))
+    refused = await house.ask("Which?")
+    assert refused.text == without.text
+    assert refused.finished.usage == without.finished.usage
 
 
 async def test_calls_at_once_are_all_answered_each_under_its_id(house: House, searx: Searx) -> None:
