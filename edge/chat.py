@@ -291,7 +291,7 @@ class Chat:
             parameters_json=body.parameters_json,
             grant=grant,
             key_id=self._visit.principal.key_id,
-            search=self._visit.principal.search,
+            search=self._visit.principal.search and not body.names_tool_choice,
             memory=self._visit.principal.memory,
             attachments=self._visit.principal.attachments,
         )

@@ -61,6 +61,8 @@ class ChatBody(Struct, frozen=True):
     tools_json: bytes
     tool_choice_json: bytes
     parameters_json: bytes
+    # With or without tools of its own, a client that names a choice of tools does not want others.
+    names_tool_choice: bool = False
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
@@ -92,6 +94,7 @@ async def decode_chat(body: bytes) -> ChatBody:
         tools_json=tools_json if tool_names else b"",
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
+        names_tool_choice=bool(tool_choice_json),
     )
 
 

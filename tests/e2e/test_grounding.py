@@ -152,6 +152,14 @@ def test_chat_that_searches_is_one_answer_and_one_charge(
     assert house.service.audit() == []
 
 
+def test_client_that_names_a_tool_choice_is_answered_without_a_search(house: House, api_key: str) -> None:
+    house.searx.results = [page(1, content="Blue.")]
+    question = [{"role": "user", "content": "find it"}]
+    answer = post_chat(house.service, api_key, {"messages": question, "tool_choice": "none"}).json
+    assert answer["choices"][0]["message"]["content"] == "I do not know."
+    assert not {"tools", "tool_choice"}.intersection(house.upstream.requests[-1].json)
+
+
 def test_stream_with_a_search_has_the_documented_sequence(house: House, api_key: str) -> None:
     house.searx.results = [page(1, content="Blue.")]
     question = [{"role": "user", "content": "find it"}]

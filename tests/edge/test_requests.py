@@ -194,6 +194,14 @@ def test_empty_tools_are_the_plain_path() -> None:
     assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
 
 
+def test_choice_of_tools_is_not_passed_on_without_tools_but_known() -> None:
+    for choice in ("none", "auto"):
+        body = decode(tool_choice=choice)
+        assert (body.tool_choice_json, body.names_tool_choice) == (b"", True)
+    assert not decode(tool_choice=None).names_tool_choice
+    assert not decode().names_tool_choice
+
+
 def big(messages: list[dict[str, Any]], **fields: Any) -> bytes:
     return json.dumps({"messages": messages, **fields}, ensure_ascii=False).encode()
 
