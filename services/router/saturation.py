@@ -4,6 +4,7 @@ A provider does not say how long its queue is. But the same model needs about th
 about the same size, so whatever comes on top of that was spent in a queue.
 """
 
+import math
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
@@ -22,6 +23,11 @@ OVERDUE: Final = 1.25
 DOUBLED_WITHIN_S: Final = 300.0
 # Where the provider does not count.
 CHARACTERS_PER_TOKEN: Final = 4
+
+# Of a prompt and of its answer, in tokens, each rounded to a power of two, so that there are some hundreds at most.
+Size = tuple[int, int]
+# In place of the size of an answer of which only the beginning counts.
+IN_PIECES: Final = -1
 
 
 class Saturation:
@@ -111,12 +117,11 @@ class Visit:
         self._saturation.gone(self)
         self.place.leave()
 
-    def size(self, first: Piece | None = None) -> int:
+    def size(self, first: Piece | None = None) -> Size:
         """By which it is compared with others: a prompt takes its time until the answer begins, and an answer in one
-        piece until it ends. Rounded to powers of two; whole answers are counted below zero."""
-        if not self.is_whole:
-            return self._prompt_tokens.bit_length()
-        return -_answer_tokens(first).bit_length() - 1
+        piece takes more until it ends."""
+        answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
+        return self._prompt_tokens.bit_length(), answer_bits
 
     def __enter__(self) -> "Visit":
         return self
@@ -132,19 +137,22 @@ class Normal:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._times: dict[int, _Time] = {}
+        self._times: dict[Size, _Time] = {}
 
-    def time_s(self, size: int) -> float | None:
+    def time_s(self, size: Size) -> float | None:
         return self._times[size].normal_s if size in self._times else None
 
-    def note(self, size: int, took_s: float, *, is_calm: bool) -> None:
+    def note(self, size: Size, took_s: float, *, is_calm: bool) -> None:
         time = self._times.setdefault(size, _Time())
         time.samples_s.append(took_s)
         if len(time.samples_s) < LEAST_SAMPLES:
             return
         now_s = self._clock.elapsed_s()
         low_s = lowest_quarter(time.samples_s)
-        if time.normal_s is None or low_s < time.normal_s:
+        if time.normal_s is None:
+            # There are many sizes: of some, the first samples come from a queue that others have measured already.
+            time.normal_s = min(low_s, self._least_of_larger_s(size))
+        elif low_s < time.normal_s:
             time.normal_s = low_s
         elif is_calm:
             time.normal_s = min(low_s, time.normal_s * 2 ** ((now_s - time.known_at_s) / DOUBLED_WITHIN_S))
@@ -153,6 +161,17 @@ class Normal:
 
     def forget(self) -> None:
         self._times.clear()
+
+    def _least_of_larger_s(self, size: Size) -> float:
+        """Less work takes no longer than more."""
+        return min(
+            (
+                time.normal_s
+                for (prompt_bits, answer_bits), time in self._times.items()
+                if time.normal_s is not None and prompt_bits >= size[0] and answer_bits >= size[1]
+            ),
+            default=math.inf,
+        )
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.base import Piece
+from services.router.providers.base import Piece, ProviderUsage
 from services.router.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
 from tests.fakes import FakeClock
 
@@ -30,6 +30,23 @@ class Chat:
     key_id: str
     asked_at_s: float
     visit: Visit
+    whole: "Whole | None" = None
+
+
+class Whole:
+    """Chats of all sizes, whose answers come in one piece: prompts of 64 to 8,192 tokens, answers of 8 to 1,024."""
+
+    # Of the sizes that are told from each other, each comes as often as the others.
+    MEAN_S = 0.05 + 1_675 * 0.00005 + 209 * 0.002
+
+    def __init__(self, dice: random.Random) -> None:
+        self.prompt_tokens = int(2 ** dice.uniform(6, 13))
+        self._answer_tokens = int(2 ** dice.uniform(3, 10))
+        self.answer_s = 0.05 + self.prompt_tokens * 0.00005 + self._answer_tokens * 0.002
+
+    @property
+    def piece(self) -> Piece:
+        return Piece(usage=ProviderUsage(self.prompt_tokens, self._answer_tokens, None), last=True)
 
 
 @dataclass
@@ -48,6 +65,10 @@ class Played:
         return self.done[key_id] / (self.done[key_id] + self.refused[key_id])
 
     @property
+    def wait_median_s(self) -> float:
+        return sorted(self.waits_s)[len(self.waits_s) // 2]
+
+    @property
     def wait_p99_s(self) -> float:
         return sorted(self.waits_s)[len(self.waits_s) * 99 // 100]
 
@@ -55,7 +76,10 @@ class Played:
 class Play:
     """Whoever finds no slot waits until one is free; nobody gives up."""
 
-    def __init__(self, tolerated_s: float = QUEUEING_TOLERATED_S, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, tolerated_s: float = QUEUEING_TOLERATED_S, answer_s: float = ANSWER_S, *, are_whole: bool = False
+    ) -> None:
+        self._are_whole = are_whole
         self._answer_s = answer_s
         self._clock = FakeClock()
         self._saturation = Saturation(self._clock, tolerated_s)
@@ -83,12 +107,14 @@ class Play:
 
     def _arrive(self, key_id: str, rate: float) -> None:
         self._arrive_later(key_id, rate)
+        whole = Whole(self._dice) if self._are_whole else None
+        prompt_tokens = whole.prompt_tokens if whole is not None else 100
         try:
-            visit = self._saturation.enter(key_id, 100)
+            visit = self._saturation.enter(key_id, prompt_tokens, is_whole=self._are_whole)
         except LegatoError:
             self.played.refused[key_id] += self._is_counted
             return
-        self._waiting.append(Chat(key_id, self._clock.elapsed_s(), visit))
+        self._waiting.append(Chat(key_id, self._clock.elapsed_s(), visit, whole))
         self._fill_slots()
 
     def _fill_slots(self) -> None:
@@ -96,8 +122,15 @@ class Play:
             self._free -= 1
             chat = self._waiting.popleft()
             self.played.waits_s.extend([self._clock.elapsed_s() - chat.asked_at_s] * self._is_counted)
+            if chat.whole is not None:
+                self._after(chat.whole.answer_s, partial(self._end_whole, chat, chat.whole.piece))
+                continue
             self._after(FIRST_S, partial(chat.visit.begun, FIRST))
             self._after(self._answer_s * self._dice.uniform(0.5, 1.5), partial(self._end, chat))
+
+    def _end_whole(self, chat: Chat, answer: Piece) -> None:
+        chat.visit.begun(answer)
+        self._end(chat)
 
     def _end(self, chat: Chat) -> None:
         chat.visit.leave()
@@ -122,6 +155,14 @@ def test_goodput_stays_where_answers_take_long() -> None:
     played = Play(answer_s=10.0).run({"key": 3 * SLOTS / 10.0})
     assert played.goodput_per_s > 0.95 * SLOTS / 10.0
     assert played.wait_p99_s < 10.0
+
+
+def test_overload_from_the_first_moment_does_not_become_usual_where_answers_of_all_sizes_come_whole() -> None:
+    """Each of them is known only after some samples, most of which have queued already."""
+    capacity_per_s = SLOTS / Whole.MEAN_S
+    played = Play(are_whole=True).run({"key": 3 * capacity_per_s})
+    assert played.goodput_per_s > 0.95 * capacity_per_s
+    assert played.wait_median_s < 4.0
 
 
 def test_nobody_is_refused_below_the_capacity() -> None:

@@ -42,10 +42,10 @@ class Model:
                 self.clock.advance(took_s)
                 visit.begun(FIRST)
 
-    def answer_whole(self, took_s: float, tokens: int, *, times: int = 1) -> None:
-        answer = Piece(usage=ProviderUsage(10, tokens, None), last=True)
+    def answer_whole(self, took_s: float, tokens: int, prompt_tokens: int = 100, *, times: int = 1) -> None:
+        answer = Piece(usage=ProviderUsage(prompt_tokens, tokens, None), last=True)
         for _ in range(times):
-            with self.saturation.enter("small", 100, is_whole=True) as visit:
+            with self.saturation.enter("small", prompt_tokens, is_whole=True) as visit:
                 self.clock.advance(took_s)
                 visit.begun(answer)
 
@@ -102,6 +102,21 @@ def test_answers_in_one_piece_are_compared_with_those_of_their_length(model: Mod
     assert not model.is_limited()
     with contextlib.suppress(LegatoError):
         model.answer_whole(3.0, 64, times=3 * LEAST_SAMPLES)
+    assert model.is_limited()
+
+
+def test_answers_in_one_piece_are_compared_with_those_to_prompts_of_their_size(model: Model) -> None:
+    model.answer_whole(NORMAL_S, 64, prompt_tokens=100, times=LEAST_SAMPLES)
+    model.fill()
+    model.answer_whole(2.0, 64, prompt_tokens=100_000, times=5 * LEAST_SAMPLES)
+    assert not model.is_limited()
+
+
+def test_size_that_is_new_is_not_known_by_the_queue_in_which_it_was_first_seen(model: Model) -> None:
+    model.answer_whole(1.0, 64, prompt_tokens=1000, times=LEAST_SAMPLES)
+    model.fill()
+    with contextlib.suppress(LegatoError):
+        model.answer_whole(4.0, 32, prompt_tokens=500, times=3 * LEAST_SAMPLES)
     assert model.is_limited()
 
 
