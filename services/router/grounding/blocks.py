@@ -55,13 +55,30 @@ def passages_block(numbered: Iterable[tuple[Source, Passage]]) -> str:
     return "\n".join((_PASSAGES_ARE, "<passages>", *entries, "</passages>"))
 
 
-def passage_tokens(number: int, passage: Passage) -> int:
-    """What it adds to its block."""
-    return _entry_tokens(_passage_entry(number, passage))
+def passage_tokens(passage: Passage) -> int:
+    """What it adds to its block, whatever its number: that is one token."""
+    return _entry_tokens(_passage_entry(1, passage))
 
 
 def _passage_entry(number: int, passage: Passage) -> str:
     return f'<passage number="{number}" source="{harmless(passage.title)}">\n{harmless(passage.text)}\n</passage>'
+
+
+def results_block(numbered: Iterable[tuple[Source, Result]]) -> str:
+    entries = [_result_entry(source.number, result) for source, result in numbered]
+    return "\n".join((_RESULTS_ARE, "<results>", *entries, "</results>"))
+
+
+def result_tokens(result: Result) -> int:
+    """What it adds to its block, whatever its number: that is one token."""
+    return _entry_tokens(_result_entry(1, result))
+
+
+def _result_entry(number: int, result: Result) -> str:
+    return (
+        f'<result number="{number}" title="{harmless(result.title)}" url="{harmless(result.url)}">'
+        f"{harmless(result.snippet)}</result>"
+    )
 
 
 def _entry_tokens(entry: str) -> int:
@@ -69,15 +86,7 @@ def _entry_tokens(entry: str) -> int:
     return tokens.count(entry + "\n")
 
 
-def results_block(numbered: Iterable[tuple[Source, Result]]) -> str:
-    lines = [
-        f'<result number="{source.number}" title="{harmless(result.title)}" url="{harmless(result.url)}">'
-        f"{harmless(result.snippet)}</result>"
-        for source, result in numbered
-    ]
-    return "\n".join((_RESULTS_ARE, "<results>", *lines, "</results>"))
-
-
 # What a block takes beside its entries.
 NOTES_FRAME_TOKENS: Final = tokens.count(notes_block(()))
 PASSAGES_FRAME_TOKENS: Final = tokens.count(passages_block(()))
+RESULTS_FRAME_TOKENS: Final = tokens.count(results_block(()))

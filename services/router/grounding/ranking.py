@@ -87,7 +87,7 @@ def _take(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[P
             break
         if passage.tokens > left_tokens:
             continue
-        taken_tokens = passage_tokens(len(taken) + 1, passage)
+        taken_tokens = passage_tokens(passage)
         if taken_tokens <= left_tokens:
             left_tokens -= taken_tokens
             taken.append(passage)

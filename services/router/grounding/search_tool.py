@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from services.router import tokens
-from services.router.grounding.blocks import results_block
+from services.router.grounding.blocks import RESULTS_FRAME_TOKENS, result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import Result
 from services.router.grounding.search import Search, SearchAway
@@ -107,12 +107,12 @@ class SearchTool:
         if not results:
             return _NOTHING
         told: list[Result] = []
-        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST)
+        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST) - RESULTS_FRAME_TOKENS
         for result in results:
-            left_tokens -= tokens.count(result.title + result.url + result.snippet)
-            if left_tokens < 0:
-                break
-            told.append(result)
+            taken_tokens = result_tokens(result)
+            if taken_tokens <= left_tokens:
+                left_tokens -= taken_tokens
+                told.append(result)
         if not told:
             self._budget_tokens = 0
             return _NO_ROOM

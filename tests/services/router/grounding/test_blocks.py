@@ -5,13 +5,16 @@ import pytest
 from services.router.grounding.blocks import (
     NOTES_FRAME_TOKENS,
     PASSAGES_FRAME_TOKENS,
+    RESULTS_FRAME_TOKENS,
     note_tokens,
     notes_block,
     passage_tokens,
     passages_block,
+    result_tokens,
+    results_block,
 )
 from services.router.grounding.citations import Sources
-from services.router.grounding.records import Note, Passage
+from services.router.grounding.records import Note, Passage, Result
 from services.router.tokens import count
 
 TEXTS = [
@@ -35,5 +38,12 @@ def test_tokens_of_notes_add_up_to_those_of_their_block() -> None:
 def test_tokens_of_passages_add_up_to_those_of_their_block(name: str) -> None:
     sources = Sources()
     numbered = [(sources.add(name, ""), Passage("att_1", name, page, 0, text)) for page, text in enumerate(TEXTS)]
-    counted = sum(passage_tokens(source.number, passage) for source, passage in numbered)
+    counted = sum(passage_tokens(passage) for _, passage in numbered)
     assert count(passages_block(numbered)) == PASSAGES_FRAME_TOKENS + counted
+
+
+def test_tokens_of_results_add_up_to_those_of_their_block_whatever_their_numbers() -> None:
+    sources = Sources()
+    results = [Result(text, f"https://{number}.test/", text) for number, text in enumerate(16 * TEXTS)]
+    numbered = [(sources.add(result.title, result.url), result) for result in results]
+    assert count(results_block(numbered)) == RESULTS_FRAME_TOKENS + sum(map(result_tokens, results))

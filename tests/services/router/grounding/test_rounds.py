@@ -361,3 +361,13 @@ async def test_models_that_speak_another_language_search_as_well(
             assert (answer.text, answer.finished.finish_reason) == ("Blue [1].", "stop")
             assert answer.finished.usage.prompt_tokens == 18 * (searches + 1)
             assert [citation.title for citation in answer.finished.citations] == ["Page 1"]
+
+
+async def test_results_that_grow_when_they_are_made_harmless_leave_room_for_the_answer(
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    searx.results = [page(number, content="<" * 600) for number in range(1, 6)]
+    upstream.replies.extend([searching("pump"), answering("Blue.")])
+    small = target("main", context_tokens=2500, max_output_tokens=50)
+    async with running_house(socket_folder, log, upstream, searx=searx, served_by=small) as house:
+        assert (await house.ask("Which?")).text == "Blue."
