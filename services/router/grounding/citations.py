@@ -65,12 +65,15 @@ class CitingConversation:
         self._conversation = conversation
         self._sources = sources
         self._contents: list[str] = []
+        self._refuses = False
 
     async def receive(self) -> ChatRequest:
         return await self._conversation.receive()
 
     async def send(self, response: ChatResponse) -> None:
         self._contents += response.contents
-        if response.HasField("finished"):
+        self._refuses = self._refuses or response.refusal
+        # A refusal names no sources: they would stand at a place in an answer that is not there.
+        if response.HasField("finished") and not self._refuses:
             response.finished.citations.extend(self._sources.cited_in("".join(self._contents)))
         await self._conversation.send(response)

@@ -20,6 +20,7 @@ from services.router.grants import Allowance
 from services.router.grounding.search_tool import Call, SearchTool
 from services.router.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import Piece, ProviderUsage
+from services.router.providers.counts import as_count
 from services.router.relay import LENGTH_REASONS, Relay
 from services.router.targets import Upstream
 from services.router.toolcalls import ToolCalls
@@ -167,7 +168,7 @@ class _Round:
                 hidden += delta.name + delta.arguments
         self.texts += piece.contents
         self._finish_reason = piece.finish_reason or self._finish_reason
-        return Piece(contents=list(piece.contents), hidden=hidden)
+        return Piece(contents=list(piece.contents), refuses=piece.refuses, hidden=hidden)
 
 
 def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
@@ -178,13 +179,13 @@ def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
     return ProviderUsage(
         _sum_of([usage.prompt_tokens for usage in told]),
         _sum_of([usage.completion_tokens for usage in told]),
-        sum(usage.cached_tokens or 0 for usage in told),
+        as_count(sum(usage.cached_tokens or 0 for usage in told)),
     )
 
 
-def _sum_of(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _sum_of(told: list[int | None]) -> int | None:
+    known = [count for count in told if count is not None]
+    return as_count(sum(known)) if len(known) == len(told) else None
 
 
 def _continued(prompt: Prompt, said: str, calls: list[Call], answers: list[str], *, may_search: bool) -> Prompt:

@@ -119,6 +119,25 @@ async def test_text_before_a_search_streams_at_once_and_the_answer_goes_on_behin
 
 
 @MODES
+async def test_refusal_after_a_search_is_told_as_one_and_cites_nothing(stream: bool, house: House) -> None:
+    house.upstream.replies.extend([searching("newest pump"), Reply(contents=[], refusals=["I cannot", " say [1]."])])
+    answer = await house.ask("Which?", stream=stream)
+    said = [response for response in answer.responses if response.contents]
+    assert ["".join(response.contents) for response in said if not response.refusal] == []
+    assert "".join(content for response in said for content in response.contents) == "I cannot say [1]."
+    assert answer.finished.citations == []
+
+
+@MODES
+async def test_rounds_whose_counts_cannot_be_true_together_are_counted_by_us(stream: bool, house: House) -> None:
+    told: dict[str, Any] = {"usage": {"prompt_tokens": 600_000_000, "completion_tokens": 20}}
+    house.upstream.replies.extend([searching("newest pump", **told), answering("Blue.", **told)])
+    answer = await house.ask("Which?", stream=stream)
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+    assert answer.finished.usage.prompt_tokens < 10_000
+
+
+@MODES
 async def test_model_that_never_stops_searching_is_told_to_answer(stream: bool, house: House, searx: Searx) -> None:
     house.upstream.default_reply = searching("again")
     answer = await house.ask("Which?", stream=stream)
