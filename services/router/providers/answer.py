@@ -2,9 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
+from typing import Final
+
+import msgspec
 
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.toolcalls import ToolCallFragment
+
+# What comes of reading what a provider sent, where that is no JSON, or other JSON than it should be. Of what is nested
+# too deeply nobody knows what it is.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Answer(ABC):

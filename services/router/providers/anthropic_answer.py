@@ -1,17 +1,23 @@
 """What Anthropic answers: a message, whole or as events."""
 
+import re
+
 import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import Answer
+from services.router.providers.answer import UNREADABLE, Answer
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.failures import Signs, read_failure_in_answer
+from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
 
+# For most of it there is no code, but a sentence of its own.
 SIGNS = Signs(
-    context=(b"prompt is too long", b"exceed context limit"),
-    account=(b"credit balance", b"spend limit", b"spend_limit", b"billing_error"),
+    context=Sign(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+    account=Sign(
+        frozenset(("billing_error", "enforced_spend_limit_reached")),
+        re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
+    ),
 )
 
 _FINISH_REASONS = {
@@ -88,13 +94,13 @@ class MessageAnswer(Answer):
     def read_event(self, data: bytes) -> None:
         try:
             self._read_event(_events.decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise ProviderError("sent something that is not a message") from None
 
     def read_whole(self, body: bytes) -> None:
         try:
             self._read_whole(_wholes.decode(body))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise ProviderError("sent something that is not a message") from None
 
     def _read_whole(self, whole: _Whole) -> None:
@@ -169,6 +175,6 @@ class MessageAnswer(Answer):
 def _failure(error: Raw) -> ProviderError:
     try:
         kind = _errors.decode(error).type
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         kind = ""
     return read_failure_in_answer(_ERROR_STATUSES.get(kind, 500), bytes(error), SIGNS)

@@ -1,19 +1,24 @@
 """What Gemini answers: a response, or a stream of responses, each with what is new."""
 
+import re
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import Answer
+from services.router.providers.answer import UNREADABLE, Answer
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.failures import Signs, read_failure_in_answer
+from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
 
+# It has one status for a key and a field that are wrong, and one for credit and a minute's requests that are spent.
 SIGNS = Signs(
-    context=(b"input token count",),
-    account=(b"api_key_invalid", b"api key not valid", b"failed_precondition", b"billing"),
+    context=Sign(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
+    account=Sign(
+        frozenset(("api_key_invalid", "failed_precondition")),
+        re.compile(r"^(api key|billing|you exceeded your current quota|your (api key|billing|credit|prepa|project))"),
+    ),
 )
 
 _FINISH_REASONS = {
@@ -81,7 +86,7 @@ class ContentAnswer(Answer):
         try:
             # An error may come as the only item of a list.
             responses = _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise ProviderError("sent something that is not generated content") from None
         for response in responses:
             self._read(response)
@@ -143,6 +148,6 @@ class ContentAnswer(Answer):
 def _failure(error: Raw) -> ProviderError:
     try:
         status = _errors.decode(error).code
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         status = 500
     return read_failure_in_answer(status, bytes(error), SIGNS)

@@ -3,19 +3,33 @@
 Dialects differ: every field may be missing or null, and unknown ones are passed over.
 """
 
+import re
+
 import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import Answer
+from services.router.providers.answer import UNREADABLE, Answer
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.failures import Signs, read_failure_in_answer
+from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
 
-# By these OpenAI, llama.cpp and vLLM say that a prompt is too long, and OpenAI that our own account is empty.
+# OpenAI and llama.cpp have codes for a prompt that is too long; of the others each has a sentence. An empty account has
+# a code everywhere, but not where somebody in between passes OpenAI's sentence on.
 SIGNS = Signs(
-    context=(b"context_length_exceeded", b"exceed_context_size_error", b"maximum context length"),
-    account=(b"insufficient_quota", b"credit_balance_exhausted"),
+    context=Sign(
+        frozenset(("context_length_exceeded", "exceed_context_size_error")),
+        re.compile(
+            r"maximum context length"
+            r"|longer than the model's context length"
+            r"|longer than the maximum model length of"
+            r"|tokens \+ `max_new_tokens` must be"
+        ),
+    ),
+    account=Sign(
+        frozenset(("insufficient_quota", "credit_balance_exhausted")),
+        re.compile(r"^[^\"'`]*you exceeded your current quota"),
+    ),
 )
 
 _DONE = b"[DONE]"
@@ -111,7 +125,7 @@ class CompletionAnswer(Answer):
     def _decode(self, data: bytes) -> _Completion:
         try:
             completion = _completions.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise ProviderError("sent something that is not a chat completion") from None
         error = completion.error
         if error in _NOTHING and completion.x_groq is not None:
@@ -157,7 +171,7 @@ class CompletionAnswer(Answer):
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:
     try:
         usage = counts.as_object(msgspec.json.decode(usage_json))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     cached_tokens = counts.as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
     if cached_tokens is None:
@@ -174,6 +188,6 @@ def _failure(error: Raw | bytes) -> ProviderError:
     try:
         # Most servers have the status there that they would have answered with; OpenAI has a word.
         status = _errors.decode(error).code
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         status = 500
     return read_failure_in_answer(status, bytes(error), SIGNS)

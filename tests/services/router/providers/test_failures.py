@@ -1,11 +1,16 @@
 """What statuses and the words beside them mean."""
 
+import re
+
 import pytest
 
 from services.router.providers.base import Failure
-from services.router.providers.failures import Signs, read_failure, read_failure_in_answer
+from services.router.providers.failures import Sign, Signs, read_failure, read_failure_in_answer
 
-SIGNS = Signs(context=(b"too long",), account=(b"no credit",))
+SIGNS = Signs(
+    context=Sign(frozenset(("length",)), re.compile("too long")),
+    account=Sign(frozenset(("quota",)), re.compile("^no credit")),
+)
 
 
 @pytest.mark.parametrize(
@@ -13,7 +18,12 @@ SIGNS = Signs(context=(b"too long",), account=(b"no credit",))
     [
         (400, b"", Failure.REFUSED),
         (400, b"Much TOO LONG", Failure.CONTEXT),
+        (400, b'{"error":{"code":"LENGTH"}}', Failure.CONTEXT),
         (400, b"No credit", Failure.PROVIDER),
+        (400, b'{"error":{"type":"Quota"}}', Failure.PROVIDER),
+        # What the client has said is not what the provider says.
+        (400, b'{"error":{"message":"There is no property \'no credit\'","param":"quota"}}', Failure.REFUSED),
+        (422, b'{"detail":[{"input":"no credit, too long","type":"quota"}]}', Failure.REFUSED),
         (413, b"", Failure.CONTEXT),
         (422, b"", Failure.REFUSED),
         (401, b"too long", Failure.PROVIDER),
@@ -34,16 +44,18 @@ def test_status_and_words_together_tell_what_happened(status: int, said: bytes, 
     ("headers", "said", "seconds"),
     [
         ({}, b"", None),
-        ({"retry-after": "7"}, b'{"retryDelay": "13s"}', 7),
-        ({}, b'{"details":[{"retryDelay": "13s"}]}', 13),
-        ({}, b'{"retryDelay":"0.5s"}', 0.5),
-        ({}, b'{"retryDelay":"soon"}', None),
+        ({"retry-after": "7"}, b"", 7),
+        ({"retry-after": "7"}, b'{"error":{"details":[{"retryDelay":"13s"}]}}', 7),
+        ({}, b'{"error":{"details":[{"retryDelay":"13s"}]}}', 13),
+        # Who says when to come back is not waiting for money.
+        ({}, b'{"error":{"message":"no credit","details":[{"retryDelay":"13s"}]}}', 13),
     ],
 )
 def test_time_to_come_back_is_in_the_header_or_in_the_body(
     headers: dict[str, str], said: bytes, seconds: float | None
 ) -> None:
-    assert read_failure(429, headers, said, SIGNS).retry_after_s == seconds
+    error = read_failure(429, headers, said, SIGNS)
+    assert (error.failure, error.retry_after_s) == (Failure.BUSY, seconds)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
             Failure.CONTEXT,
         ),
         (400, "invalid_request_error", "Your credit balance is too low", Failure.PROVIDER),
+        (400, "invalid_request_error", "You have reached your specified API usage limits.", Failure.PROVIDER),
+        (400, "invalid_request_error", "The organization's spend limit is reached.", Failure.PROVIDER),
+        # A client may call its function so, or a field of it.
+        (400, "invalid_request_error", "tools.0.custom.name: 'set_spend_limit', 'spend limit'", Failure.REFUSED),
         (401, "authentication_error", "", Failure.PROVIDER),
         (402, "billing_error", "", Failure.PROVIDER),
         (403, "permission_error", "", Failure.PROVIDER),

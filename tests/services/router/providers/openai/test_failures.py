@@ -1,5 +1,6 @@
 """What goes wrong with a server that speaks as OpenAI does, over a real socket."""
 
+import msgspec
 import pytest
 
 from services.router.providers.base import Call, Failure, ProviderError
@@ -31,6 +32,10 @@ async def test_failure_as_the_first_thing_gives_no_piece(
         await anext(provider.answer(call))
 
 
+def said(message: str) -> str:
+    return msgspec.json.encode({"error": {"message": message, "type": "BadRequestError", "code": 400}}).decode()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "failure"),
     [
@@ -39,6 +44,9 @@ async def test_failure_as_the_first_thing_gives_no_piece(
         (400, '{"error":{"code":"context_length_exceeded"}}', Failure.CONTEXT),
         (400, '{"error":{"type":"exceed_context_size_error","n_ctx":8192}}', Failure.CONTEXT),
         (400, '{"error":{"message":"This model\'s maximum context length is 10"}}', Failure.CONTEXT),
+        (400, said("The input (9 tokens) is longer than the model's context length (8 tokens)."), Failure.CONTEXT),
+        (400, said("The decoder prompt (length 9) is longer than the maximum model length of 8."), Failure.CONTEXT),
+        (422, '{"error":"`inputs` tokens + `max_new_tokens` must be <= 8. Given: 9"}', Failure.CONTEXT),
         (401, "", Failure.PROVIDER),
         (404, "", Failure.PROVIDER),
         (429, "", Failure.BUSY),
@@ -46,6 +54,9 @@ async def test_failure_as_the_first_thing_gives_no_piece(
         (529, "", Failure.BUSY),
         # Of our own account with the provider: that does not pass by itself.
         (429, '{"error":{"code":"insufficient_quota"}}', Failure.PROVIDER),
+        (429, said("OpenAIException - You exceeded your current quota, please check your plan."), Failure.PROVIDER),
+        # A client may call its function so.
+        (400, said("Invalid schema for function 'insufficient_quota'"), Failure.REFUSED),
         (500, "canary", Failure.PROVIDER),
         (302, "", Failure.PROVIDER),
     ],
