@@ -4,8 +4,10 @@ What the words mean is each provider's: it brings an `Answer` that understands t
 """
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from services.chassis.deadlines import Deadlines
 from services.router.providers.answer import Answer
 from services.router.providers.base import Piece, ProviderError, Timeouts
 from services.router.providers.connection import Connection, Interrupted
@@ -21,6 +23,8 @@ MOST_EVENTS_A_PIECE = 128
 # How long to wait for the usage that follows the answer, and for the end of the response after that.
 AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
+# How long to wait for what a server says about an error: its status has come, and mostly says enough.
+AFTER_FAILURE_S = 2.0
 
 
 @dataclass(slots=True, repr=False)
@@ -40,6 +44,7 @@ class Server:
         """`keep`: whether connections are used again."""
         self._timeouts = timeouts
         self._signs = signs
+        self._deadlines = Deadlines()
         self._connections = Connections(origin, timeouts.connect_s, keep=keep)
         self._head = RequestHead(
             origin,
@@ -60,10 +65,10 @@ class Server:
 
     async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
-        timeouts = self._timeouts
+        over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._connections.take()
         try:
-            connection.answer_within(timeouts.first_byte_s if question.stream else timeouts.whole_s)
+            connection.answer_within(self._patience_s(question))
             head = self._head.for_body(question.path, question.body, question.traceparent)
             await connection.post(head, question.body)
             if connection.status != 200:
@@ -73,12 +78,12 @@ class Server:
                 while answer.pieces:
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, timeouts.idle_s, answer)
-            piece = await stream.next_piece()
-            stream.limit_silence()
-            # Who has only opened his mouth may still fail, and then another can be asked.
-            while piece.is_empty and not piece.last:
-                piece = await stream.next_piece()
+            stream = Stream(connection, self._timeouts.idle_s, answer)
+            # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
+            # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
+            left_s = over_at_s - self._deadlines.now_s()
+            with self._deadlines.limit(left_s, ProviderError("took too long to answer")):
+                piece = await stream.first_piece()
             yield piece
             while not piece.last:
                 piece = await stream.next_piece()
@@ -88,11 +93,19 @@ class Server:
             # Where nothing is left to read, for the next question to use.
             connection.let_go()
 
+    def _patience_s(self, question: Question) -> float:
+        """Until there is anything of a stream, or all of an answer in one piece."""
+        timeouts = self._timeouts
+        return min(timeouts.first_byte_s, timeouts.total_s) if question.stream else timeouts.whole_s
+
     async def _read_failure(self, connection: Connection) -> ProviderError:
         said = bytearray()
         if connection.status in TELLING_STATUSES:
-            while len(said) < LARGEST_FAILURE_BYTES and (received := await connection.read()):
-                said += received
+            connection.answer_within(AFTER_FAILURE_S)
+            # What was said so far counts, however it ends.
+            with suppress(Interrupted):
+                while len(said) < LARGEST_FAILURE_BYTES and (received := await connection.read()):
+                    said += received
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
         return read_failure(connection.status, headers, bytes(said), self._signs)
 
@@ -106,6 +119,14 @@ class Stream:
         self._events = EventReader()
         self._answer = answer
         self._failed: ProviderError | None = None
+
+    async def first_piece(self) -> Piece:
+        """The first that says anything: who has only opened his mouth may still fail, and then another can be asked."""
+        piece = await self.next_piece()
+        self.limit_silence()
+        while piece.is_empty and not piece.last:
+            piece = await self.next_piece()
+        return piece
 
     async def next_piece(self) -> Piece:
         pieces = self._answer.pieces
@@ -138,11 +159,9 @@ class Stream:
     async def read_to_end(self) -> None:
         """A connection can be used again only when its response was read to the end."""
         self._connection.answer_within(AFTER_DONE_S)
-        try:
+        with suppress(Interrupted):
             while await self._connection.read():
                 pass
-        except Interrupted:
-            pass
 
     def _read(self, events: list[bytes]) -> None:
         if not events:

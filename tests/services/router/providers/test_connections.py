@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,8 +14,7 @@ from services.router.providers import tempo
 from services.router.providers.connection import Connection, Interrupted
 from services.router.providers.connections import Connections
 from services.router.providers.origin import Origin, RequestHead
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+from tests.services.router.providers.servers import Serve, listening, read_request
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -29,12 +28,6 @@ class Visits:
         self.left = asyncio.Event()
 
 
-async def read_request(reader: asyncio.StreamReader, visits: Visits) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    visits.requests.append(head + await reader.readexactly(length))
-
-
 @asynccontextmanager
 async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[Connections, Visits]]:
     """Says the same to every request, in as many writes."""
@@ -44,7 +37,7 @@ async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple
         visits.connections += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                await read_request(reader, visits)
+                visits.requests.append(await read_request(reader))
                 for said in says:
                     writer.write(said)
                     await writer.drain()
@@ -59,27 +52,12 @@ async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple
 
 @asynccontextmanager
 async def serving(serve: Serve) -> AsyncIterator[Connections]:
-    visits: set[asyncio.Task[None]] = set()
-
-    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with listening(serve) as port:
+        found = Connections(Origin("127.0.0.1", port), connect_s=5)
         try:
-            await serve(reader, writer)
+            yield found
         finally:
-            writer.close()
-
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visits.add(asyncio.create_task(visit(reader, writer)))
-
-    server = await asyncio.start_server(begin, "127.0.0.1", 0)
-    found = Connections(Origin("127.0.0.1", server.sockets[0].getsockname()[1]), connect_s=5)
-    try:
-        yield found
-    finally:
-        await found.aclose()
-        server.close()
-        for task in visits:
-            task.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
+            await found.aclose()
 
 
 async def ask(found: Connections, body: bytes = b"{}") -> Connection:

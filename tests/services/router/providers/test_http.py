@@ -1,0 +1,83 @@
+"""How long a server is waited for, and what is made of a failure that does not come whole: over a real socket."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from services.router.providers import http
+from services.router.providers.base import Call, Failure, Timeouts
+from services.router.providers.openai import OpenAIProvider
+from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
+from tests.services.router.providers.servers import Serve, listening, read_request
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+THOUGHT = b'data: {"choices":[{"delta":{"reasoning":"Hm."}}]}\n\n'
+HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@asynccontextmanager
+async def asking(serve: Serve, timeouts: Timeouts | None = None) -> AsyncIterator[OpenAIProvider]:
+    async with listening(serve) as port:
+        provider = OpenAIProvider(f"http://127.0.0.1:{port}/v1", timeouts or Timeouts())
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+
+
+def saying(*writes: bytes, every_s: float = 0.0, stays_s: float = 0.0) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        for write in writes:
+            writer.write(write)
+            await writer.drain()
+            await asyncio.sleep(every_s)
+        await asyncio.sleep(stays_s)
+
+    return serve
+
+
+@pytest.mark.parametrize("lifesign", [b": keep-alive\n\n", b"data: \n\n", ROLE, b'data: {"choices":[]}\n\n'])
+async def test_server_that_stays_alive_and_says_nothing_is_given_up_at_last(lifesign: bytes) -> None:
+    timeouts = Timeouts(first_byte_s=5, idle_s=5, total_s=0.4)
+    began_s = time.monotonic()
+    async with asking(saying(STREAM + ROLE, *[lifesign] * 500, every_s=0.02), timeouts) as provider:
+        assert (await failure_of(provider)).what == "took too long to answer"
+    assert 0.4 <= time.monotonic() - began_s < 5
+
+
+async def test_server_that_says_nothing_at_all_has_no_longer_than_the_whole_may_take() -> None:
+    timeouts = Timeouts(first_byte_s=60, idle_s=60, total_s=0.2)
+    async with asking(saying(stays_s=60), timeouts) as provider:
+        assert (await failure_of(provider)).what == "did not answer in time"
+
+
+@pytest.mark.parametrize("lifesign", [b": OPENROUTER PROCESSING\n\n", b"data: \n\n", THOUGHT])
+async def test_model_that_thinks_for_long_is_waited_for_as_long_as_it_shows_life(lifesign: bytes) -> None:
+    timeouts = Timeouts(first_byte_s=0.3, idle_s=0.3, total_s=60)
+    async with asking(saying(STREAM + ROLE, *[lifesign] * 20, HELLO, every_s=0.05), timeouts) as provider:
+        pieces = await pieces_of(provider)
+    assert text_of(pieces) == "Hello"
+    assert hidden_of(pieces) == ("Hm." * 20 if lifesign is THOUGHT else "")
+
+
+BUSY = b'HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\n{"error":'
+
+
+@both_ways
+async def test_failure_whose_words_are_cut_off_means_what_is_known_of_it(call: Call) -> None:
+    async with asking(saying(BUSY)) as provider:
+        failure = await failure_of(provider, call)
+    assert (failure.failure, failure.http_status, failure.retry_after_s) == (Failure.BUSY, 429, 7)
+
+
+@both_ways
+async def test_rest_of_a_failure_s_words_is_not_waited_for_long(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "AFTER_FAILURE_S", 0.1)
+    async with asking(saying(BUSY, stays_s=60)) as provider:
+        failure = await failure_of(provider, call)
+    assert (failure.failure, failure.retry_after_s) == (Failure.BUSY, 7)
