@@ -20,6 +20,8 @@ LARGEST_HEAD_BYTES = 64 * 1024
 READ_AHEAD_BYTES = 16 * 1024
 # Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
 KEEP_ALIVE_S = 4.0
+# A server that was about to close a kept connection has done so by then; one that closes later has thought about it.
+CLOSED_UNHEARD_WITHIN_S = 1.0
 
 
 class Interrupted(ProviderError):
@@ -57,6 +59,11 @@ class Connection(asyncio.Protocol):
         self._silence_s = 0.0
         # A piece was handed on a moment ago: what comes now is left to the kernel to gather.
         self._is_resting = False
+        # It was kept for the next one to use, and by the server too, as far as we know.
+        self._was_kept = False
+        self._asked_at_s = 0.0
+        # It was closed as if nobody had asked anything.
+        self.was_closed_unheard = False
         self._begin(is_asked=False)
 
     def _begin(self, *, is_asked: bool) -> None:
@@ -80,6 +87,7 @@ class Connection(asyncio.Protocol):
         if transport is None or self._failure is not None:
             raise Interrupted("broke the connection")
         self._begin(is_asked=True)
+        self._asked_at_s = self._loop.time()
         if len(body) <= LARGEST_BODY_AT_ONCE_BYTES:
             transport.write(head + body)
             self._is_written = True
@@ -115,6 +123,7 @@ class Connection(asyncio.Protocol):
     def let_go(self) -> None:
         """Kept for the next one if the answer was read to its end; else closed at once."""
         if self.is_whole and self._may_be_kept and not self._received and self._owner.take_back(self):
+            self._was_kept = True
             self._deadline.set(self._loop.time() + KEEP_ALIVE_S)
         else:
             self.abort()
@@ -197,6 +206,7 @@ class Connection(asyncio.Protocol):
         self._deadline.end()
         del self._parser
         if not self.is_whole:
+            self.was_closed_unheard = self._is_unheard()
             self._fail("broke the connection")
         self._wake()
 
@@ -226,6 +236,11 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def _is_unheard(self) -> bool:
+        is_unanswered = not self.status and not self._head_bytes and self._failure is None
+        is_soon = self._loop.time() - self._asked_at_s <= CLOSED_UNHEARD_WITHIN_S
+        return self._was_kept and is_unanswered and is_soon
 
     def _has_length(self) -> bool:
         return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)

@@ -42,30 +42,10 @@ class Connections:
             connection, _ = self._idle.popitem()
             if connection.is_open:
                 return connection
-        return await self._connect()
+        return await self.connect()
 
-    async def warm(self) -> None:
-        """Open one, for the first request to find."""
-        (await self._connect()).let_go()
-
-    async def aclose(self) -> None:
-        if self._addresses is not None:
-            self._addresses.cancel()
-        for connection in list(self._open):
-            connection.abort()
-        # So long it takes until the event loop has closed them.
-        await asyncio.sleep(0)
-
-    def take_back(self, connection: Connection) -> bool:
-        if self._keeps:
-            self._idle[connection] = None
-        return self._keeps
-
-    def forget(self, connection: Connection) -> None:
-        self._idle.pop(connection, None)
-        self._open.discard(connection)
-
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
+        """A new one."""
         loop, origin = asyncio.get_running_loop(), self._origin
         connection: Connection
         try:
@@ -84,6 +64,27 @@ class Connections:
             raise Interrupted("could not be reached") from None
         self._open.add(connection)
         return connection
+
+    async def warm(self) -> None:
+        """Open one, for the first request to find."""
+        (await self.connect()).let_go()
+
+    async def aclose(self) -> None:
+        if self._addresses is not None:
+            self._addresses.cancel()
+        for connection in list(self._open):
+            connection.abort()
+        # So long it takes until the event loop has closed them.
+        await asyncio.sleep(0)
+
+    def take_back(self, connection: Connection) -> bool:
+        if self._keeps:
+            self._idle[connection] = None
+        return self._keeps
+
+    def forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+        self._open.discard(connection)
 
     def _new(self) -> Connection:
         return Connection(self, self._deadlines, self._tempo)

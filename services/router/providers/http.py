@@ -66,11 +66,8 @@ class Server:
     async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
-        connection = await self._connections.take()
+        connection = await self._post(question)
         try:
-            connection.answer_within(self._patience_s(question))
-            head = self._head.for_body(question.path, question.body, question.traceparent)
-            await connection.post(head, question.body)
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):
@@ -92,6 +89,29 @@ class Server:
         finally:
             # Where nothing is left to read, for the next question to use.
             connection.let_go()
+
+    async def _post(self, question: Question) -> Connection:
+        """The connection on which an answer begins."""
+        connection = await self._connections.take()
+        try:
+            return await self._post_on(connection, question)
+        except Interrupted:
+            # A server may close a connection that it thinks nobody uses at the very moment we do. To post again could
+            # have it serve twice; but whoever has read a question and works on it does not hang up at once without a
+            # byte. So curl and browsers do this too, and only here: not when it was silent, nor on a new connection.
+            if not connection.was_closed_unheard:
+                raise
+        return await self._post_on(await self._connections.connect(), question)
+
+    async def _post_on(self, connection: Connection, question: Question) -> Connection:
+        try:
+            connection.answer_within(self._patience_s(question))
+            head = self._head.for_body(question.path, question.body, question.traceparent)
+            await connection.post(head, question.body)
+        except BaseException:
+            connection.let_go()
+            raise
+        return connection
 
     def _patience_s(self, question: Question) -> float:
         """Until there is anything of a stream, or all of an answer in one piece."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers import http
+from services.router.providers import connection, http
 from services.router.providers.base import Call, Failure, Timeouts
 from services.router.providers.openai import OpenAIProvider
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
@@ -81,3 +81,75 @@ async def test_rest_of_a_failure_s_words_is_not_waited_for_long(call: Call, monk
     async with asking(saying(BUSY, stays_s=60)) as provider:
         failure = await failure_of(provider, call)
     assert (failure.failure, failure.retry_after_s) == (Failure.BUSY, 7)
+
+
+WHOLE = b'{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}'
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(WHOLE), WHOLE)
+
+
+class Forgetful:
+    """Answers the first request of every connection. To the second it does as it is told, and hangs up."""
+
+    def __init__(self, then: bytes = b"", after_s: float = 0) -> None:
+        self.connections = 0
+        self.requests = 0
+        self._then = then
+        self._after_s = after_s
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        for said, after_s in ((ANSWER, 0.0), (self._then, self._after_s)):
+            await read_request(reader)
+            self.requests += 1
+            await asyncio.sleep(after_s)
+            writer.write(said)
+
+
+@both_ways
+async def test_kept_connection_that_is_closed_while_it_is_used_costs_no_answer(call: Call) -> None:
+    server = Forgetful()
+    async with asking(server.serve) as provider:
+        for connections in (1, 2, 3):
+            assert text_of(await pieces_of(provider, call)) == "Hello"
+            assert server.connections == connections
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        Forgetful(b"H"),
+        Forgetful(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+        Forgetful(b"nonsense\r\n"),
+        Forgetful(after_s=0.2),
+    ],
+    ids=["a byte", "a hint", "nonsense", "late"],
+)
+async def test_question_that_may_have_been_heard_is_not_asked_twice(
+    server: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CLOSED_UNHEARD_WITHIN_S", 0.1)
+    async with asking(server.serve) as provider:
+        await pieces_of(provider)
+        assert (await failure_of(provider)).what == "broke the connection"
+    assert (server.connections, server.requests) == (1, 2)
+
+
+async def test_question_that_was_met_with_silence_is_not_asked_twice() -> None:
+    server = Forgetful(after_s=60)
+    async with asking(server.serve, Timeouts(first_byte_s=0.2)) as provider:
+        await pieces_of(provider)
+        assert (await failure_of(provider)).what == "did not answer in time"
+    assert (server.connections, server.requests) == (1, 2)
+
+
+async def test_new_connection_that_is_closed_is_not_tried_again() -> None:
+    connections = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+
+    async with asking(hang_up) as provider:
+        assert (await failure_of(provider)).what == "broke the connection"
+    assert connections == 1
