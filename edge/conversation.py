@@ -40,16 +40,23 @@ class ToolCall(Struct, gc=False):
     type: Literal["function"] = "function"
 
 
+# Only the assistant calls tools. Null is the same as absent, and an empty list nearly so.
+NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
+
+
 class SystemMessage(Struct, tag_field="role", tag="system", gc=False):
     content: Raw
+    tool_calls: NoCalls = None
 
 
 class DeveloperMessage(Struct, tag_field="role", tag="developer", gc=False):
     content: Raw
+    tool_calls: NoCalls = None
 
 
 class UserMessage(Struct, tag_field="role", tag="user", gc=False):
     content: Raw
+    tool_calls: NoCalls = None
 
 
 class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
@@ -61,6 +68,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
 class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
     content: Raw
     tool_call_id: Annotated[str, Meta(min_length=1)]
+    tool_calls: NoCalls = None
 
 
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
@@ -70,6 +78,7 @@ class FunctionDefinition(Struct):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class ToolDefinition(Struct):

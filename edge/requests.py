@@ -19,8 +19,16 @@ from services.chassis.turns import Turns
 SLICE_BYTES = 64 * 1024
 
 
+class _JsonSchema(Struct):
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Raw] | None = None
+    strict: bool | None = None
+
+
 class _ResponseFormat(Struct):
     type: Literal["text", "json_object", "json_schema"]
+    json_schema: _JsonSchema | None = None
 
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -137,7 +145,9 @@ def _parameters(body: _Body, *, with_tools: bool) -> bytes:
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None}
     response_format = _present(body.response_format)
     if response_format:
-        decode(_response_format_decoder, response_format, "response_format")
+        wanted: _ResponseFormat = decode(_response_format_decoder, response_format, "response_format")
+        if wanted.type == "json_schema" and wanted.json_schema is None:
+            raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls

@@ -90,6 +90,9 @@ def test_every_form_of_message_is_taken(message: dict[str, Any]) -> None:
         ([{"role": "assistant"}], "messages[0].content"),
         ([{"role": "assistant", "content": None, "tool_calls": []}], "messages[0].content"),
         ([{"role": "assistant", "tool_calls": [{"id": "call_1"}]}], "messages[0].tool_calls[0]"),
+        ([{"role": "user", "content": "Hello", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ([{"role": "system", "content": "Hello", "tool_calls": "none"}], "messages[0].tool_calls"),
+        ([{"role": "tool", "content": "21", "tool_call_id": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
         ([{"role": "tool", "content": "21"}], "messages[0]"),
         ([{"role": "tool", "content": "21", "tool_call_id": ""}], "messages[0].tool_call_id"),
     ],
@@ -135,6 +138,17 @@ def test_what_is_no_proper_json_is_refused(body: bytes) -> None:
         ({"stop": ["1", "2", "3", "4", "5"]}, "stop"),
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": None}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": "x"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"strict": "yes"}}},
+            "response_format.json_schema.strict",
+        ),
         ({"n": 2}, "n"),
         ({"logprobs": True}, "logprobs"),
         ({"top_logprobs": 3}, "top_logprobs"),
@@ -146,6 +160,7 @@ def test_what_is_no_proper_json_is_refused(body: bytes) -> None:
             {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
             "tools[0].function.parameters",
         ),
+        ({"tools": [{"type": "function", "function": {"name": "f", "strict": "yes"}}]}, "tools[0].function.strict"),
         ({"tools": [TOOL], "tool_choice": "perhaps"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
@@ -171,6 +186,25 @@ def test_null_is_the_same_as_absent() -> None:
         "logprobs", "top_logprobs", "stream_options", "user", "metadata",
     ]  # fmt: skip
     assert decode(**dict.fromkeys(optional)) == decode()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "Hello", "name": None, "tool_calls": None, "tool_call_id": None},
+        {"role": "user", "content": "Hello", "tool_calls": []},
+        {"role": "assistant", "content": "Hello", "tool_calls": None, "tool_call_id": None, "refusal": None},
+        {"role": "tool", "content": "21", "tool_call_id": "call_1", "tool_calls": None},
+    ],
+)
+def test_null_is_the_same_as_absent_in_a_message_too(message: dict[str, Any]) -> None:
+    assert decode(messages=[message])
+
+
+def test_schema_of_an_answer_keeps_its_bytes() -> None:
+    wanted = b'{ "type":"json_schema","json_schema":{"name":"x","schema":{"b":1.0,"a":null},"strict":null}}'
+    body = decode_chat(b'{"messages":[{"role":"user","content":"x"}],"response_format":%b}' % wanted)
+    assert body.parameters_json == b'{"response_format":%b}' % wanted
 
 
 def test_sampling_goes_on_and_nothing_else_does() -> None:
