@@ -103,6 +103,7 @@ class Completions:
             if grounded.tool is not None:
                 await self._converse_in_rounds(chat, grounded, allowance, story)
                 return
+        only_one_call = _wants_one_call(chat.parameters_json)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         # Together they may not take longer than this, whoever it is that lets the other wait.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
@@ -113,7 +114,7 @@ class Completions:
                 None if upstream.is_whole else allowance,
                 prompt.tokens,
                 started,
-                only_one_call=_wants_one_call(chat.parameters_json),
+                only_one_call=only_one_call,
             )
             try:
                 if await relay.pass_on(upstream.first):

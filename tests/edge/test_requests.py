@@ -198,7 +198,7 @@ def test_null_is_the_same_as_absent() -> None:
     ],
 )
 def test_null_is_the_same_as_absent_in_a_message_too(message: dict[str, Any]) -> None:
-    assert decode(messages=[message])
+    assert decode(messages=[message]).messages_json
 
 
 def test_schema_of_an_answer_keeps_its_bytes() -> None:

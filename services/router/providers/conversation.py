@@ -35,7 +35,7 @@ class _Message(msgspec.Struct, gc=False):
     # What the model said in place of an answer; a string, or null.
     refusal: Raw = Raw()
     tool_calls: list[_ToolCall] | None = None
-    tool_call_id: str = ""
+    tool_call_id: str | None = None
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -104,7 +104,7 @@ def read_conversation(messages_json: bytes) -> Conversation:
     try:
         for message in _messages.decode(messages_json):
             reader.add(message)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise _refusal("The messages could not be read.") from None
     reader.expect_results()
     if not reader.turns:
@@ -160,7 +160,7 @@ class _Reader:
         self._asked, self._given = {}, {}
 
     def _add_result(self, message: _Message) -> None:
-        call_id = plain_id(message.tool_call_id)
+        call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call follows the message that has the call, and comes once.")
         self._given[call_id] = _text(message.content)

@@ -3,6 +3,8 @@
 import msgspec
 from msgspec import Raw
 
+from services.chassis.errors import LegatoError, Reason
+
 _NOTHING = (Raw(), Raw(b"null"))
 
 
@@ -42,4 +44,8 @@ _parameters = msgspec.json.Decoder(Parameters)
 
 
 def read_parameters(parameters_json: bytes) -> Parameters:
-    return _parameters.decode(parameters_json) if parameters_json else Parameters()
+    try:
+        return _parameters.decode(parameters_json) if parameters_json else Parameters()
+    except (msgspec.DecodeError, RecursionError):
+        # The edge lets none of these through; others may ask a router too.
+        raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None

@@ -83,7 +83,8 @@ def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
         if guidance and role != "system":
             told.append({"role": "system", "content": guidance})
             guidance = ""
-        for call in message.get("tool_calls") or ():
+        # Who else has calls has not made them.
+        for call in (role == "assistant" and message.get("tool_calls")) or ():
             function = call["function"]
             names[call["id"]] = function["name"]
             content += f'{{"name": "{function["name"]}", "arguments": {function["arguments"]}}}'

@@ -17,24 +17,41 @@ _ALPHABET = string.ascii_letters + string.digits
 
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
 _calls = msgspec.json.Decoder(list[dict[str, Raw]] | None)
+_text = msgspec.json.Decoder(str | None)
+_NULL = Raw(b"null")
 
 
 def shorten_call_ids(messages_json: bytes) -> bytes:
     """The same messages; all fields but those ids stay as they are."""
     if b'"tool_call' not in messages_json:
         return messages_json
-    messages = _messages.decode(messages_json)
-    for message in messages:
-        if "tool_call_id" in message:
-            message["tool_call_id"] = _shortened(message["tool_call_id"])
-        if "tool_calls" in message:
-            calls = [{**call, "id": _shortened(call["id"])} for call in _calls.decode(message["tool_calls"]) or ()]
-            message["tool_calls"] = Raw(msgspec.json.encode(calls)) if calls else message["tool_calls"]
+    try:
+        messages = _messages.decode(messages_json)
+        for message in messages:
+            _shorten_ids_of(message)
+    except (msgspec.DecodeError, RecursionError):
+        # What has another form than calls have is for the provider to judge.
+        return messages_json
     return msgspec.json.encode(messages)
 
 
-def _shortened(id_json: Raw) -> Raw:
-    return Raw(msgspec.json.encode(short_id(msgspec.json.decode(id_json, type=str))))
+def _shorten_ids_of(message: dict[str, Raw]) -> None:
+    """Of one who calls, or says what came of it; on the messages of others such fields mean nothing."""
+    role = _text.decode(message.get("role", _NULL))
+    if role == "tool":
+        _shorten(message, "tool_call_id")
+    elif role == "assistant":
+        calls = _calls.decode(message.get("tool_calls", _NULL))
+        for call in calls or ():
+            _shorten(call, "id")
+        if calls:
+            message["tool_calls"] = Raw(msgspec.json.encode(calls))
+
+
+def _shorten(fields: dict[str, Raw], name: str) -> None:
+    call_id = _text.decode(fields.get(name, _NULL))
+    if call_id is not None:
+        fields[name] = Raw(msgspec.json.encode(short_id(call_id)))
 
 
 def short_id(call_id: str) -> str:

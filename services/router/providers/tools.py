@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -50,7 +51,7 @@ class _Named(msgspec.Struct):
 
 
 class _AllowedTools(msgspec.Struct):
-    mode: str = "auto"
+    mode: Literal["auto", "required"] = "auto"
     tools: list[_Named] = []
 
 
@@ -59,15 +60,17 @@ class _Choice(msgspec.Struct):
     allowed_tools: _AllowedTools | None = None
 
 
+_Given = TypeVar("_Given")
+
 _tools = msgspec.json.Decoder(list[_Tool])
-_choices = msgspec.json.Decoder(str | _Choice)
+_choices = msgspec.json.Decoder(Literal["auto", "none", "required"] | _Choice)
 
 
 def read_tools(tools_json: bytes, tool_choice_json: bytes) -> Tools | None:
     if not tools_json:
         return None
-    functions = [tool.function for tool in _tools.decode(tools_json)]
-    choice = _choices.decode(tool_choice_json or b'"auto"')
+    functions = [tool.function for tool in _decoded(_tools, tools_json, "tools")]
+    choice = _decoded(_choices, tool_choice_json or b'"auto"', "tool_choice")
     if isinstance(choice, str):
         return Tools(functions, Mode(choice))
     if choice.function is not None:
@@ -76,6 +79,14 @@ def read_tools(tools_json: bytes, tool_choice_json: bytes) -> Tools | None:
     allowed = choice.allowed_tools or _AllowedTools()
     names = {tool.function.name for tool in allowed.tools if tool.function is not None}
     return Tools(_named(functions, names), Mode(allowed.mode))
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Given], given: bytes, param: str) -> _Given:
+    try:
+        return decoder.decode(given)
+    except (msgspec.DecodeError, RecursionError):
+        # The edge lets none of these through; others may ask a router too.
+        raise LegatoError(Reason.REQUEST_INVALID, f"{param} could not be read.", param=param) from None
 
 
 def _named(functions: list[Function], names: set[str]) -> list[Function]:

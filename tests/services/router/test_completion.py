@@ -211,6 +211,14 @@ def test_auto_is_the_class_the_account_prefers(model: str, preferred: str, serve
     assert resolve_class(model, preferred) == served
 
 
+async def test_parameters_that_cannot_be_read_are_refused_before_a_model_is_asked(
+    router: Router, upstream: Upstream
+) -> None:
+    parameters = b'{"response_format":{"type":"json_schema","json_schema":"x"},"parallel_tool_calls":true}'
+    assert (await refusal_of(router, tools_json=TOOLS, parameters_json=parameters)).reason is Reason.REQUEST_INVALID
+    assert not upstream.requests
+
+
 async def test_prompt_without_room_is_refused_with_the_numbers(socket_folder: Path, log: Log) -> None:
     async with (
         Upstream() as upstream,

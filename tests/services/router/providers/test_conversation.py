@@ -61,6 +61,18 @@ def test_model_that_refused_has_said_so() -> None:
     assert texts(*model.texts) == ["I cannot."]
 
 
+def test_null_is_the_same_as_absent() -> None:
+    nothing = {"name": None, "tool_calls": None, "tool_call_id": None}
+    conversation = read(
+        {"role": "system", "content": "One", **nothing},
+        {**USER, **nothing},
+        {"role": "assistant", "content": "Yes.", **nothing},
+        called(("a", "get_time", "")) | {"tool_call_id": None},
+        gave("a", "noon") | {"tool_calls": None},
+    )
+    assert [type(turn) for turn in conversation.turns] == [UserTurn, ModelTurn, ResultsTurn]
+
+
 def test_results_stand_in_the_order_of_the_calls_and_know_their_names() -> None:
     conversation = read(
         USER,
@@ -107,6 +119,8 @@ def test_id_that_providers_would_refuse_is_replaced_by_the_same_one_every_time()
         [USER, called(("a", "get_time", "[]")), gave("a", "noon")],
         [{"role": "system", "content": "Be brief."}],
         [{"role": "user", "content": [7]}],
+        [USER, gave("a", "noon") | {"tool_call_id": None}],
+        [USER, gave("a", "noon") | {"tool_call_id": 7}],
     ],
 )
 def test_conversation_that_makes_no_sense_is_the_clients_mistake(messages: list[dict[str, Any]]) -> None:

@@ -101,3 +101,9 @@ def test_conversation_with_tools_is_told_in_plain_turns() -> None:
         {"role": "assistant", "content": '{"name": "weather", "arguments": {"city": "Paris"}}'},
         {"role": "user", "content": "weather gave: 12 degrees"},
     ]
+
+
+@pytest.mark.parametrize("calls", [None, [], [{}]])
+def test_calls_of_who_cannot_call_are_passed_over(calls: Any) -> None:
+    message = {"role": "user", "content": "Hi", "tool_calls": calls, "tool_call_id": None}
+    assert msgspec.json.decode(tell_plainly(msgspec.json.encode([message]))) == [{"role": "user", "content": "Hi"}]

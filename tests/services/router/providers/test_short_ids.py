@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from services.router.providers.short_ids import short_id, shorten_call_ids
 from tests.services.router.providers.past import USER, called, gave
@@ -39,4 +40,21 @@ def test_conversation_without_calls_stays_the_bytes_it_was() -> None:
 
 def test_calls_that_are_none_are_left_alone() -> None:
     message = {"role": "assistant", "content": "Hi", "tool_calls": None}
+    assert shortened(message) == [message]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "Hi", "tool_calls": None, "tool_call_id": None},
+        {"role": "user", "content": "Hi", "tool_calls": [{}], "tool_call_id": "call_a"},
+        {"role": "assistant", "content": "Hi", "tool_calls": [{"function": {"name": "f"}}, {"id": None}]},
+        {"role": "tool", "content": "Hi"},
+        {"role": "tool", "content": "Hi", "tool_call_id": None},
+        {"role": "tool", "content": "Hi", "tool_call_id": 7},
+        {"role": "assistant", "content": "Hi", "tool_calls": "none"},
+        {"content": "Hi", "tool_call_id": "call_a"},
+    ],
+)
+def test_ids_that_are_missing_or_mean_nothing_are_left_alone(message: dict[str, Any]) -> None:
     assert shortened(message) == [message]

@@ -53,3 +53,20 @@ def test_choice_of_what_is_not_there_is_the_clients_mistake(choice: Any) -> None
     with pytest.raises(LegatoError) as refusal:
         read_tools(TOOLS, msgspec.json.encode(choice))
     assert refusal.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "param"),
+    [
+        (b'[{"type":"function","function":{"name":"f","strict":"yes"}}]', b"", "tools"),
+        (b'[{"type":"function"}]', b"", "tools"),
+        (b"[" * 100_000, b"", "tools"),
+        (TOOLS, b'"perhaps"', "tool_choice"),
+        (TOOLS, b'{"allowed_tools":{"mode":"perhaps"}}', "tool_choice"),
+        (TOOLS, b"7", "tool_choice"),
+    ],
+)
+def test_what_cannot_be_read_is_the_clients_mistake(tools: bytes, choice: bytes, param: str) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        read_tools(tools, choice)
+    assert (refusal.value.reason, refusal.value.param) == ("REQUEST_INVALID", param)
