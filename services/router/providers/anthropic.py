@@ -177,6 +177,13 @@ def _output_format(parameters: Parameters) -> dict[str, Any]:
 
 def _may_think(request: dict[str, Any]) -> bool:
     """Who thinks may not be forced to call a function, and must be shown what it thought before its last call: that
-    went to nobody, and nobody can bring it back."""
+    went to nobody, and nobody can bring it back. And what it may think at most must leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
-    return not is_forced and request["messages"][-1]["content"][0]["type"] != "tool_result"
+    is_after_call = request["messages"][-1]["content"][0]["type"] == "tool_result"
+    return not is_forced and not is_after_call and _thought_tokens(request["thinking"]) < request["max_tokens"]
+
+
+def _thought_tokens(thinking: Any) -> int:
+    """How many the route has it think; 0 where it decides by itself."""
+    budget_tokens = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return budget_tokens if isinstance(budget_tokens, int) else 0

@@ -162,6 +162,15 @@ async def test_thinking_is_left_out_where_it_would_be_refused(upstream: Anthropi
     assert "thinking" not in after_a_call
 
 
+@pytest.mark.parametrize(("max_tokens", "thinks"), [(1000, False), (4096, False), (4097, True)])
+async def test_thinking_that_leaves_no_room_for_the_answer_is_left_out(
+    max_tokens: int, thinks: bool, upstream: AnthropicUpstream
+) -> None:
+    thinking = {"type": "enabled", "budget_tokens": 4096}
+    request = await asked(upstream, replace(CALL, max_tokens=max_tokens), thinking=thinking)
+    assert request.get("thinking") == (thinking if thinks else None)
+
+
 async def test_answer_that_may_be_long_is_streamed_whatever_was_asked_for(upstream: AnthropicUpstream) -> None:
     assert "stream" not in await asked(upstream, replace(WHOLE_CALL, max_tokens=21_333))
     assert (await asked(upstream, replace(WHOLE_CALL, max_tokens=21_334)))["stream"] is True
