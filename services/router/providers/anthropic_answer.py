@@ -88,7 +88,7 @@ class MessageAnswer(Answer):
     def __init__(self) -> None:
         super().__init__()
         self._counted: dict[str, int] = {}
-        # The arguments that came with the beginning of a call. None: they come in pieces.
+        # Of each call that has begun, the arguments that came with its beginning. None: they come in pieces.
         self._begun: dict[int, dict[str, Raw] | None] = {}
 
     def read_event(self, data: bytes) -> None:
@@ -143,7 +143,8 @@ class MessageAnswer(Answer):
             self.say(delta.text)
         elif delta.thinking:
             self.think(delta.thinking)
-        elif delta.partial_json:
+        elif delta.partial_json and index in self._begun:
+            # Of others, Anthropic's own tools for instance, nobody here has to know.
             self._begun[index] = None
             self.call(ToolCallFragment(index, arguments=delta.partial_json))
 

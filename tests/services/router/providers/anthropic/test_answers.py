@@ -69,6 +69,26 @@ async def test_blocks_that_are_written_at_once_are_kept_apart(
     assert calls_of(pieces) == [("get_weather", {"city": "Paris"}), ("get_time", {"zone": "UTC"})]
 
 
+async def test_calls_of_the_vendors_own_tools_are_not_the_clients(
+    upstream: AnthropicUpstream, provider: AnthropicProvider
+) -> None:
+    searching = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    query = {"type": "input_json_delta", "partial_json": '{"query":"x"}'}
+    events: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": searching},
+        {"type": "content_block_delta", "index": 0, "delta": query},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Hello"}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+    upstream.replies.append(AnthropicReply(events=[msgspec.json.encode(event).decode() for event in events]))
+    pieces = await pieces_of(provider, CALL)
+    assert (text_of(pieces), finish_of(pieces)) == ("Hello", "stop")
+    assert not any(piece.tool_calls for piece in pieces)
+
+
 @both_ways
 async def test_usage_that_is_odd_or_missing_breaks_no_answer(
     call: Call, upstream: AnthropicUpstream, provider: AnthropicProvider
