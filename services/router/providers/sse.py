@@ -5,6 +5,8 @@ LONGEST_EVENT_BYTES = 4 * 1024 * 1024
 LONGEST_EVENT_LINES = 1024
 
 _ONE_LINE = b"data: "
+# Some servers begin with it, and it means nothing.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventTooLong(Exception):
@@ -18,6 +20,8 @@ class EventReader:
         self._begun_bytes = 0
         # The data of an event whose blank line has not come yet.
         self._data: bytes | None = None
+        # No line was read yet but whole events as nearly all servers write them, which do not begin with a mark.
+        self._may_have_mark = True
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of each event that is complete with what was received."""
@@ -59,6 +63,9 @@ class EventReader:
             raise EventTooLong
 
     def _read(self, lines: list[bytes]) -> list[bytes]:
+        if self._may_have_mark and lines:
+            self._may_have_mark = False
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         events = []
         data = self._data
         for line in lines:

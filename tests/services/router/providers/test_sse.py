@@ -48,6 +48,17 @@ def test_event_comes_out_with_its_blank_line_and_not_only_at_the_end(line_end: s
     assert reader.feed("data: 1\n\ndata: 2\n".replace("\n", LINE_ENDS[line_end]).encode()) == [b"1"]
 
 
+@pytest.mark.parametrize("stream", ["data: 1\n\ndata: 2\n\n", "data:1\r\n\r\ndata: 2"])
+def test_mark_at_the_beginning_is_no_part_of_the_first_line(stream: str) -> None:
+    marked = f"\ufeff{stream}".encode()
+    for cut in range(len(marked) + 1):
+        assert read_all([marked[:cut], marked[cut:]]) == ["1", "2"], cut
+
+
+def test_mark_inside_of_an_event_is_a_part_of_it() -> None:
+    assert read_all(["data: \ufeff1\n\ndata:\ufeff2\n\n".encode()]) == ["\ufeff1", "\ufeff2"]
+
+
 def test_events_that_arrive_together_come_out_together() -> None:
     assert EventReader().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
