@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from services.router.providers.answer import UNREADABLE
+
 # No count can be larger: metering would refuse it, however often it came.
 LARGEST_TOKENS: Final = 10**9
 
@@ -12,7 +14,7 @@ def read_object(said: msgspec.Raw) -> dict[str, Any]:
     """Counts are read by themselves: an answer that came whole is not broken by odd ones."""
     try:
         return as_object(msgspec.json.decode(said))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return {}
 
 

@@ -128,7 +128,7 @@ def _signature(extra: Raw) -> str:
     """As Google's own OpenAI-like interface has its clients bring it back."""
     try:
         return msgspec.json.decode(extra, type=_Extra).google.thought_signature
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from services.router.providers.answer import UNREADABLE
 from services.router.providers.tools import Function, Mode, read_tools
 from services.router.toolcalls import ToolCallFragment
 
@@ -66,7 +67,7 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     """What the model said: words, or a call. None: it was cut short."""
     try:
         answer = msgspec.json.decode(text, type=_CallOrReply)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     if answer.name is None:
         return answer.reply

@@ -28,6 +28,7 @@ def _seconds_until(value: str) -> float | None:
     """HTTP allows for a date too."""
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+        return (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        # No date, or one beyond all calendars.
         return None
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()

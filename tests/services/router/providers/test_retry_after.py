@@ -18,6 +18,9 @@ from services.router.providers.retry_after import read_retry_after
         ({}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "Wed, 21 Oct 99999999999999999999 07:28:00 GMT"}, None),
+        ({"retry-after": "Wed, 21 Oct 10000 07:28:00 GMT"}, None),
+        ({"retry-after": "Fri, 01 Jan 0001 00:00:00 +2359"}, 0),
         ({"retry-after": ""}, None),
     ],
 )

@@ -34,6 +34,8 @@ _ANTHROPIC_BEGUN = '{"type":"content_block_delta","index":0,"delta":{"type":"tex
 _ANTHROPIC_ERROR = '{"type":"error","error":{"type":"overloaded_error","message":"canary"}}'
 _GEMINI_BEGUN = '{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}'
 _GEMINI_ERROR = '{"error":{"code":503,"message":"canary","status":"X"}}'
+# Deeper than anybody reads.
+_DEEP = '{"x":' + "[" * 20_000 + "]" * 20_000 + "}"
 
 VENDORS = (
     Vendor(
@@ -47,6 +49,7 @@ VENDORS = (
             "no finish reason, no done": Reply(finish_reason=None, usage=None, done=False),
             "cut in the middle": Reply(cut_after=3, event_delay_s=0.01),
             "garbage": Reply(events=[_OPENAI_BEGUN, "<html>"]),
+            "too deep": Reply(events=[_OPENAI_BEGUN, _DEEP]),
             "wrong types": Reply(events=[_OPENAI_BEGUN, '{"choices":7}']),
             "invalid UTF-8": Reply(writes=[f"data: {_OPENAI_BEGUN}\n\n", 'data: {"x":"\xff"}\n\n']),
             "error event": Reply(events=[_OPENAI_BEGUN, '{"error":{"message":"canary"}}']),
@@ -54,6 +57,7 @@ VENDORS = (
         },
         no_answers=(
             "<html>",
+            _DEEP,
             '{"choices":[]}',
             '{"choices":[{"finish_reason":"stop"}]}',
             '{"error":{"message":"canary"}}',
@@ -71,9 +75,10 @@ VENDORS = (
             "no stop reason, no stop": AnthropicReply(finish_reason=None, done=False),
             "cut in the middle": AnthropicReply(cut_after=4, event_delay_s=0.01),
             "garbage": AnthropicReply(writes=[f"data: {_ANTHROPIC_BEGUN}\n\n", "data: <html>\n\n"]),
+            "too deep": AnthropicReply(writes=[f"data: {_ANTHROPIC_BEGUN}\n\n", f"data: {_DEEP}\n\n"]),
             "error event": AnthropicReply(events=[_ANTHROPIC_BEGUN, _ANTHROPIC_ERROR]),
         },
-        no_answers=("<html>", "{}", _ANTHROPIC_ERROR, '{"type":"message","content":[]}'),
+        no_answers=("<html>", _DEEP, "{}", _ANTHROPIC_ERROR, '{"type":"message","content":[]}'),
         reasons={
             "end_turn": "stop",
             "stop_sequence": "stop",
@@ -96,10 +101,11 @@ VENDORS = (
             "call that went wrong": GeminiReply(finish_reason="MALFORMED_FUNCTION_CALL"),
             "cut in the middle": GeminiReply(cut_after=2, event_delay_s=0.01),
             "garbage": GeminiReply(events=[_GEMINI_BEGUN, "<html>"]),
+            "too deep": GeminiReply(events=[_GEMINI_BEGUN, _DEEP]),
             "error event": GeminiReply(events=[_GEMINI_BEGUN, _GEMINI_ERROR]),
             "error without data": GeminiReply(writes=[f"data: {_GEMINI_BEGUN}\r\n\r\n", _GEMINI_ERROR + "\r\n"]),
         },
-        no_answers=("<html>", "{}", "[]", _GEMINI_ERROR, f"[{_GEMINI_ERROR}]"),
+        no_answers=("<html>", _DEEP, "{}", "[]", _GEMINI_ERROR, f"[{_GEMINI_ERROR}]"),
         reasons={
             "STOP": "stop",
             "MAX_TOKENS": "length",
