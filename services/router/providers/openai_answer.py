@@ -120,7 +120,9 @@ class CompletionAnswer(Answer):
         if completion.choices is None or message is None:
             raise ProviderError("sent an answer without a message")
         self._read(message)
-        self.finish(completion.choices[0].finish_reason or "stop")
+        # Without one nobody knows whether this is all of it.
+        if completion.choices[0].finish_reason:
+            self.finish(completion.choices[0].finish_reason)
 
     def _decode(self, data: bytes) -> _Completion:
         try:
@@ -158,14 +160,14 @@ class CompletionAnswer(Answer):
                 self.think(thought.text or "")
 
     def _count(self, completion: _Completion) -> None:
-        """Counts may come in any place and any number of times; the last ones are those of the whole."""
+        """Counts may come in any place and any number of times; the last of each is that of the whole."""
         usage = completion.usage
         if usage in _NOTHING and completion.x_groq is not None:
             usage = completion.x_groq.usage
         if usage in _NOTHING and completion.choices:
             usage = completion.choices[0].usage
         if usage not in _NOTHING:
-            self.usage = _read_usage(usage) or self.usage
+            self.usage = _latest(_read_usage(usage), self.usage)
 
 
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:
@@ -181,6 +183,16 @@ def _read_usage(usage_json: Raw) -> ProviderUsage | None:
         counts.as_count(usage.get("prompt_tokens")),
         counts.as_count(usage.get("completion_tokens")),
         counts.as_count(cached_tokens),
+    )
+
+
+def _latest(usage: ProviderUsage | None, before: ProviderUsage | None) -> ProviderUsage | None:
+    if usage is None or before is None:
+        return usage or before
+    return ProviderUsage(
+        before.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
+        before.completion_tokens if usage.completion_tokens is None else usage.completion_tokens,
+        before.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
     )
 
 

@@ -127,6 +127,23 @@ async def test_odd_usage_breaks_no_answer(
     assert pieces[-1].usage == read
 
 
+@pytest.mark.parametrize(
+    ("usages", "read"),
+    [
+        (['{"prompt_tokens":5,"completion_tokens":7}', "{}"], ProviderUsage(5, 7, None)),
+        (['{"prompt_tokens":5,"completion_tokens":7}', '{"prompt_tokens":null}', "7"], ProviderUsage(5, 7, None)),
+        (['{"prompt_tokens":5,"prompt_cache_hit_tokens":3}', '{"completion_tokens":7}'], ProviderUsage(5, 7, 3)),
+        (['{"prompt_tokens":5,"completion_tokens":1}', '{"completion_tokens":0}'], ProviderUsage(5, 0, None)),
+    ],
+)
+async def test_count_that_was_told_stays_until_another_is(
+    usages: list[str], read: ProviderUsage, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    end = '{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}'
+    upstream.replies.append(Reply(events=[end, *(f'{{"choices":[],"usage":{usage}}}' for usage in usages)]))
+    assert (await pieces_of(provider))[-1].usage == read
+
+
 async def test_stream_that_ends_without_done_is_whole_if_it_was_finished(
     upstream: Upstream, provider: OpenAIProvider
 ) -> None:
