@@ -14,6 +14,10 @@ from services.router.toolcalls import ToolCallFragment
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+class Nonsense(ProviderError):
+    """Something that could not be read; nothing was taken from it."""
+
+
 class Answer(ABC):
     """Each provider's wire inherits from it, and tells by `say`, `refuse`, `think`, `call`, `finish` what it reads."""
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -95,13 +95,13 @@ class MessageAnswer(Answer):
         try:
             self._read_event(_events.decode(data))
         except UNREADABLE:
-            raise ProviderError("sent something that is not a message") from None
+            raise Nonsense("sent something that is not a message") from None
 
     def read_whole(self, body: bytes) -> None:
         try:
             self._read_whole(_wholes.decode(body))
         except UNREADABLE:
-            raise ProviderError("sent something that is not a message") from None
+            raise Nonsense("sent something that is not a message") from None
 
     def _read_whole(self, whole: _Whole) -> None:
         if whole.type != "message":

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -87,7 +87,7 @@ class ContentAnswer(Answer):
             # An error may come as the only item of a list.
             responses = _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]
         except UNREADABLE:
-            raise ProviderError("sent something that is not generated content") from None
+            raise Nonsense("sent something that is not generated content") from None
         for response in responses:
             self._read(response)
 

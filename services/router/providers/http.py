@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from services.chassis.deadlines import Deadlines
-from services.router.providers.answer import Answer
+from services.router.providers.answer import Answer, Nonsense
 from services.router.providers.base import Piece, ProviderError, Timeouts
 from services.router.providers.connection import Connection, Interrupted
 from services.router.providers.connections import Connections
 from services.router.providers.failures import TELLING_STATUSES, Signs, read_failure
+from services.router.providers.halves import join_halves
 from services.router.providers.origin import Origin, RequestHead
 from services.router.providers.sse import EventReader, EventTooLong
 
@@ -139,6 +140,8 @@ class Stream:
         self._events = EventReader()
         self._answer = answer
         self._failed: ProviderError | None = None
+        # Of a character that was cut in two, until the rest of it comes.
+        self._half = b""
 
     async def first_piece(self) -> Piece:
         """The first that says anything: who has only opened his mouth may still fail, and then another can be asked."""
@@ -191,7 +194,13 @@ class Stream:
             if number and number % MOST_EVENTS_A_PIECE == 0:
                 self._answer.begin_piece()
             if event:
-                self._answer.read_event(event)
+                try:
+                    self._answer.read_event(event)
+                except Nonsense:
+                    joined, self._half = join_halves(event, self._half)
+                    if joined == event:
+                        raise
+                    self._answer.read_event(joined)
             if self._answer.is_over:
                 self._answer.end()
                 return

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -128,7 +128,7 @@ class CompletionAnswer(Answer):
         try:
             completion = _completions.decode(data)
         except UNREADABLE:
-            raise ProviderError("sent something that is not a chat completion") from None
+            raise Nonsense("sent something that is not a chat completion") from None
         error = completion.error
         if error in _NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error

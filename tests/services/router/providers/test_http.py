@@ -1,6 +1,7 @@
 """How long a server is waited for, and what is made of a failure that does not come whole: over a real socket."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,6 +64,23 @@ async def test_model_that_thinks_for_long_is_waited_for_as_long_as_it_shows_life
         pieces = await pieces_of(provider)
     assert text_of(pieces) == "Hello"
     assert hidden_of(pieces) == ("Hm." * 20 if lifesign is THOUGHT else "")
+
+
+def spoken(text: str, finish_reason: str = "null") -> bytes:
+    """A delta in which each half of a character is written as an escape."""
+    content = json.dumps(text)
+    return f'data: {{"choices":[{{"delta":{{"content":{content}}},"finish_reason":{finish_reason}}}]}}\n\n'.encode()
+
+
+async def test_character_that_was_cut_in_two_is_put_together() -> None:
+    events = [spoken("Hello \ud83d"), spoken("\ude00 there"), spoken("!", '"stop"')]
+    async with asking(saying(STREAM, *events, every_s=0.01)) as provider:
+        assert text_of(await pieces_of(provider)) == "Hello 😀 there!"
+
+
+async def test_half_of_a_character_that_follows_none_is_nonsense() -> None:
+    async with asking(saying(STREAM, spoken("\ude00", '"stop"'))) as provider:
+        assert (await failure_of(provider)).what == "sent something that is not a chat completion"
 
 
 BUSY = b'HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\n{"error":'
