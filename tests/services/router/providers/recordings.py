@@ -1,5 +1,7 @@
 """Answers in every dialect that was seen in the wild, kept as bytes."""
 
+from dataclasses import replace
+
 from tests.services.router.providers.wires import (
     ALL,
     ALL_CONTENTS,
@@ -39,6 +41,19 @@ from tests.services.router.providers.wires import (
     text_block,
     tool_block,
 )
+
+# The text in two pieces, with marks in place of the two halves of the globe in it.
+HALVES = (TEXT[:8] + "@1", "@2" + TEXT[9:])
+
+
+def in_halves(recording: Recording) -> Recording:
+    return replace(recording, stream=recording.stream.replace(b"@1", rb"\ud83c").replace(b"@2", rb"\udf0d"))
+
+
+def marked(recording: Recording) -> Recording:
+    """With a byte order mark."""
+    return replace(recording, stream=b"\xef\xbb\xbf" + recording.stream)
+
 
 # Dialect by dialect, in the words of the page docs/providers.md, and provider by provider.
 RECORDINGS: dict[str, dict[str, Recording]] = {
@@ -256,6 +271,11 @@ RECORDINGS: dict[str, dict[str, Recording]] = {
     "usage in a place of its own": {
         "openai": openai_stream([*ALL[:-2], {"choices": [], "x_groq": {"id": "x", "usage": USAGE}}, "[DONE]"]),
     },
+    "usage empty after it was told": {
+        "openai": openai_stream([*ALL[:-1], {"choices": [], "usage": {}}, "[DONE]"]),
+        "anthropic": anthropic(text_block(), TWO_TOOLS, stop=[STOP[0], {**STOP[0], "usage": {}}, *STOP[1:]]),
+        "gemini": gemini_stream([*ALL_CONTENTS, {"usageMetadata": {}}]),
+    },
     "no usage": {
         "openai": openai_stream([*ALL[:-2], "[DONE]"], is_counted=False),
     },
@@ -303,6 +323,24 @@ RECORDINGS: dict[str, dict[str, Recording]] = {
             [START, *text_block(), *TWO_TOOLS, *STOP], before="id: 7\nretry: 7\n: comment\ndata: "
         ),
         "gemini": gemini_stream(ALL_CONTENTS, before=": keep-alive\n\nid: 7\ndata: "),
+    },
+    "a byte order mark": {
+        "openai": marked(openai_stream(ALL)),
+        "anthropic": marked(anthropic(text_block(), TWO_TOOLS)),
+        "gemini": marked(gemini(*ALL_PARTS)),
+    },
+    "a character cut in two": {
+        "openai": in_halves(
+            openai_stream(
+                [ROLE, *(chunk({"content": half}) for half in HALVES), *WHOLE_CALLS, FINISH, COUNTED, "[DONE]"]
+            )
+        ),
+        "anthropic": in_halves(anthropic(text_block(0, *HALVES), TWO_TOOLS)),
+        "gemini": in_halves(
+            gemini_stream(
+                [*(content({"text": half}) for half in HALVES), *ALL_CONTENTS[len(TEXT_PARTS) :]],
+            )
+        ),
     },
     "no blank line at the end": {
         "openai": Recording(as_stream(ALL[:-1]).removesuffix(b"\n\n"), openai_whole()),
