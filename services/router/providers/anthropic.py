@@ -32,6 +32,8 @@ VERSIONS = (VERSION_2026, VERSION_2023)
 LONGEST_WHOLE_ANSWER_TOKENS = 21_333
 HIGHEST_TEMPERATURE = 1.0
 
+_NO_THINKING = {"type": "disabled"}
+_SAMPLING = {"temperature", "top_p"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 
@@ -71,8 +73,12 @@ class AnthropicProvider:
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
         request = merged(_request(call, self._version), self._extra)
-        if "thinking" in request and not _may_think(request):
-            del request["thinking"]
+        if "thinking" in request:
+            if not _may_think(request):
+                del request["thinking"]
+            elif request["thinking"] != _NO_THINKING:
+                # Who thinks is not to be influenced in this; the client cannot know that it does.
+                request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
         question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent)

@@ -171,6 +171,24 @@ async def test_thinking_that_leaves_no_room_for_the_answer_is_left_out(
     assert request.get("thinking") == (thinking if thinks else None)
 
 
+@pytest.mark.parametrize(
+    ("thinking", "sampling"),
+    [
+        ({"type": "enabled", "budget_tokens": 1024}, {}),
+        ({"type": "adaptive"}, {}),
+        ({"type": "disabled"}, {"temperature": 0.2, "top_p": 0.5}),
+        # Thinking is left out then.
+        ({"type": "enabled", "budget_tokens": 8192}, {"temperature": 0.2, "top_p": 0.5}),
+    ],
+)
+async def test_sampling_is_left_to_a_model_that_thinks(
+    thinking: dict[str, Any], sampling: dict[str, float], upstream: AnthropicUpstream
+) -> None:
+    call = replace(CALL, max_tokens=4096, parameters_json=b'{"temperature":0.2,"top_p":0.5}')
+    request = await asked(upstream, call, VERSION_2023, thinking=thinking)
+    assert {name: request[name] for name in ("temperature", "top_p") if name in request} == sampling
+
+
 async def test_answer_that_may_be_long_is_streamed_whatever_was_asked_for(upstream: AnthropicUpstream) -> None:
     assert "stream" not in await asked(upstream, replace(WHOLE_CALL, max_tokens=21_333))
     assert (await asked(upstream, replace(WHOLE_CALL, max_tokens=21_334)))["stream"] is True
