@@ -20,6 +20,8 @@ HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
+_PATHS = (Path, Path | None)
+
 
 class SettingsError(Exception):
     """Says on one line each what is wrong with the settings."""
@@ -34,6 +36,9 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
         try:
             value = read_variable(variable, environ)
             value = in_file.get(field.name) if value is None else value
+            if value == "" and field.type in _PATHS:
+                # Else an empty variable would name the folder in which the process was started.
+                continue
             if value is not None:
                 given[field.name] = msgspec.convert(value, field.type, strict=False, dec_hook=_decode)
             elif field.required:

@@ -9,6 +9,7 @@ from services.chassis.settings import SettingsError, load
 class ExampleSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     data: Path = Path(".legato")
+    certificate: Path | None = None
     workers: int = 1
     debug: bool = False
 
@@ -23,6 +24,19 @@ def test_a_path_is_a_path() -> None:
     settings = load(ExampleSettings, {"LEGATO_KEY_PEPPERS": "1:ab", "LEGATO_DATA": "/var/lib/legato"})
 
     assert settings.data == Path("/var/lib/legato")
+
+
+def test_an_empty_path_is_none(tmp_path: Path) -> None:
+    """As in a compose file, where a variable that nobody has set is empty."""
+    file = tmp_path / "settings.toml"
+    file.write_text('certificate = "/etc/certificate.pem"\n')
+
+    settings = load(
+        ExampleSettings,
+        {"LEGATO_KEY_PEPPERS": "1:ab", "LEGATO_SETTINGS": str(file), "LEGATO_DATA": "", "LEGATO_CERTIFICATE": ""},
+    )
+
+    assert (settings.data, settings.certificate) == (Path(".legato"), None)
 
 
 def test_variables_stand_above_the_file(tmp_path: Path) -> None:
