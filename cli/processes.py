@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -49,15 +49,15 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
 
 
 def _service(installation: Installation, name: str) -> ProcessSpec:
-    environ = _shared_environ(installation)
+    secrets = {}
     if name == "auth":
-        environ[PEPPERS_VARIABLE] = installation.key_peppers
+        secrets[PEPPERS_VARIABLE] = installation.key_peppers
     if name == "router" and installation.grounding_key:
-        environ[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+        secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
     return ProcessSpec(
         name=name,
         argv=_python_module(f"services.{name}"),
-        environ=environ,
+        environ=_environ(installation, secrets),
         health=Health("grpc", str(socket_of(name, installation.data))),
         pass_fds=(installation.lock_fd,),
     )
@@ -69,13 +69,15 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         argv=_python_module("edge"),
-        environ={
-            **_shared_environ(installation),
-            "LEGATO_DRAIN_S": str(installation.drain_s),
-            "LEGATO_EDGE_FD": str(installation.edge_fd),
-            "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
-            "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
-        },
+        environ=_environ(
+            installation,
+            {
+                "LEGATO_DRAIN_S": str(installation.drain_s),
+                "LEGATO_EDGE_FD": str(installation.edge_fd),
+                "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
+                "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
+            },
+        ),
         health=Health("grpc", str(socket)),
         pass_fds=(installation.lock_fd, installation.edge_fd),
     )
@@ -91,22 +93,29 @@ def _local_model(installation: Installation) -> ProcessSpec:
     return ProcessSpec(
         name=LOCAL_MODEL,
         argv=_python_module("services.router.local_model"),
-        environ=_shared_environ(installation),
+        environ=_environ(installation),
         health=Health("http", str(socket_of(LOCAL_MODEL, installation.data))),
         pass_fds=(installation.lock_fd,),
     )
 
 
-def _shared_environ(installation: Installation) -> dict[str, str]:
-    environ = GRPC_WITHOUT_EVENT_ENGINE | {
-        name: value for name, value in os.environ.items() if name.removesuffix("_FILE") not in SECRETS
-    }
+def _environ(installation: Installation, own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`own`: what this process alone is told."""
+    decided = {**_shared(installation), **(own or {})}
+    # Nor does a file say it a second time, as `LEGATO_DATA_FILE` would.
+    unwanted = {*decided, *SECRETS}
+    handed_on = {name: value for name, value in os.environ.items() if name.removesuffix("_FILE") not in unwanted}
+    return {**GRPC_WITHOUT_EVENT_ENGINE, **handed_on, **decided}
+
+
+def _shared(installation: Installation) -> dict[str, str]:
+    addresses = {}
     for name in ("auth", "metering", "router"):
         address = f"unix:{socket_of(name, installation.data)}"
-        environ[f"LEGATO_{name.upper()}_LISTEN"] = address
-        environ[f"LEGATO_{name.upper()}_ADDRESS"] = address
+        addresses[f"LEGATO_{name.upper()}_LISTEN"] = address
+        addresses[f"LEGATO_{name.upper()}_ADDRESS"] = address
     return {
-        **environ,
+        **addresses,
         "LEGATO_DATA": str(installation.data),
         "LEGATO_ROUTES": str(installation.routes),
         "LEGATO_PRICES": str(installation.prices),

@@ -61,6 +61,18 @@ def test_whatever_the_environment_says_services_are_on_the_private_sockets(monke
     assert specs["edge-1"].environ["LEGATO_AUTH_ADDRESS"] == address
 
 
+def test_what_is_decided_is_not_said_a_second_time_by_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is told a setting twice does not start."""
+    for name in ("DATA", "AUTH_ADDRESS", "DRAIN_S", "EDGE_OPERATIONS_LISTEN"):
+        monkeypatch.setenv(f"LEGATO_{name}_FILE", "/etc/legato/setting")
+    for spec in by_name(installation()).values():
+        assert not [
+            name for name in spec.environ if name.endswith("_FILE") and name.removesuffix("_FILE") in spec.environ
+        ]
+    # Of answers that end, a router keeps what it was told.
+    assert by_name(installation())["router"].environ["LEGATO_DRAIN_S_FILE"] == "/etc/legato/setting"
+
+
 def test_each_process_is_asked_for_its_health_on_its_own_socket() -> None:
     specs = by_name(installation(workers=2))
     assert len({spec.health.socket for spec in specs.values()}) == len(specs)
