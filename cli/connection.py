@@ -12,6 +12,7 @@ import grpc
 
 from cli.data_folder import is_supervised, socket_of
 from cli.health import is_listening
+from cli.settings import CommandSettings, SettingsWrong, read_settings
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
@@ -122,22 +123,22 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
     """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
     at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`. On TCP with the certificate that
     `LEGATO_TLS_CERT` names."""
+    settings = read_settings(CommandSettings, environ)
 
     def find_routers() -> list[str]:
-        given = environ.get("LEGATO_ROUTER_ADDRESS", "")
-        return _every_address(given) if given else [ROUTER]
+        return _every_address(settings.router_address) if settings.router_address else [ROUTER]
 
     def open_secured(address: str, service: str) -> grpc.Channel:
         try:
-            certificates = open_certificates(*_tls_files(environ), Log("legato"))
+            certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, Log("legato"))
         except SettingsError as error:
-            raise click.UsageError(str(error)) from None
+            raise SettingsWrong(str(error)) from None
         return open_sync_channel(address, certificates.current() if certificates else None, service)
 
     def open_channel_to(service: str) -> grpc.Channel:
         if ":" in service:
             return open_secured(service, ROUTER)
-        given = environ.get(f"LEGATO_{service.upper()}_ADDRESS", "")
+        given = settings.address(service)
         elsewhere = _first_that_answers([address.strip() for address in given.split(",")])
         if elsewhere and not elsewhere.startswith("unix:"):
             if not _answers(elsewhere):
@@ -148,15 +149,6 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         return open_sync_channel(f"unix:{path}")
 
     return Services(open_channel_to, find_routers)
-
-
-def _tls_files(environ: Mapping[str, str]) -> tuple[Path | None, Path | None, Path | None]:
-    authority, certificate, key = (environ.get(f"LEGATO_TLS_{name}") for name in ("CA", "CERT", "KEY"))
-    return (
-        Path(authority) if authority else None,
-        Path(certificate) if certificate else None,
-        Path(key) if key else None,
-    )
 
 
 def _require_socket(path: Path, data: Path) -> None:

@@ -6,9 +6,10 @@ import click
 import msgspec
 
 from cli.options import Invocation, takes_invocation
+from cli.settings import SettingsWrong, read_settings
 from services.chassis.errors import LegatoError
 from services.chassis.residency import Store, keep_in_canada
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import SettingsError
 
 SERVICES = Path(__file__).parents[1] / "services"
 
@@ -30,7 +31,7 @@ def migrate(invocation: Invocation) -> None:
     from services.chassis.database import open_database
 
     try:
-        settings = load(MigrateSettings)
+        settings = read_settings(MigrateSettings)
         keep_in_canada(settings.stores)
         migrated = []
         for folder in sorted(SERVICES.glob("*/migrations")):
@@ -42,7 +43,7 @@ def migrate(invocation: Invocation) -> None:
                 database.close()
             migrated.append(service)
     except SettingsError as error:
-        raise click.UsageError(str(error)) from None
+        raise SettingsWrong(str(error)) from None
     except LegatoError as error:
         raise click.ClickException(error.message) from None
     invocation.show({"migrated": migrated})

@@ -1,7 +1,6 @@
 """What every command takes: --data and --json, before its arguments or after them, or before the command itself."""
 
 import functools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,8 +23,15 @@ class Invocation:
 
     def __init__(self, context: click.Context) -> None:
         self._context = context
-        self.data = Path(context.meta.get(_DATA) or os.environ.get("LEGATO_DATA") or ".legato")
         self.json = bool(context.meta.get(_JSON))
+
+    @functools.cached_property
+    def data(self) -> Path:
+        if given := self._context.meta.get(_DATA):
+            return Path(given)
+        from cli.settings import CommandSettings, read_settings
+
+        return read_settings(CommandSettings).data
 
     @functools.cached_property
     def services(self) -> "Services":

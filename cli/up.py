@@ -18,10 +18,11 @@ from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from cli.processes import Installation, process_groups
 from cli.public_socket import base_url, listen
+from cli.settings import SettingsWrong, read_settings
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import HostAndPort, SettingsError, load
+from services.chassis.settings import HostAndPort, SettingsError
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -58,12 +59,6 @@ class CannotStart(click.ClickException):
     pass
 
 
-class SettingsWrong(click.ClickException):
-    """Every mistake on a line of its own: the one message that may have several."""
-
-    exit_code = 2
-
-
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -86,7 +81,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
     """
     data = invocation.data.absolute()
-    settings = read_settings()
+    settings = read_settings(UpSettings)
     routes = (routes or settings.routes).absolute()
     prices = settings.prices.absolute()
     uses_local_model = check_files(routes, prices)
@@ -132,13 +127,6 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
             raise CannotStart(str(error)) from None
     processes_lock.release()
     lock.release()
-
-
-def read_settings() -> UpSettings:
-    try:
-        return load(UpSettings)
-    except SettingsError as error:
-        raise SettingsWrong(str(error)) from None
 
 
 def check_files(routes: Path, prices: Path) -> bool:

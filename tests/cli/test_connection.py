@@ -55,6 +55,17 @@ async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log
     await server.stop(0)
 
 
+async def test_an_address_may_be_in_a_file_of_its_own(tmp_path: Path, log: Log) -> None:
+    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    await server.start()
+    file = tmp_path / "address"
+    file.write_text(f"127.0.0.1:{server.port}\n")
+    try:
+        assert await asyncio.to_thread(name_of, tmp_path, "acct_1", {"LEGATO_AUTH_ADDRESS_FILE": str(file)}) == "Ada"
+    finally:
+        await server.stop(0)
+
+
 async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path: Path, log: Log) -> None:
     authority = Authority(tmp_path)
     server = Server("127.0.0.1:0", [register], log, authority.certificates("auth", log))

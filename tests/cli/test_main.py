@@ -87,6 +87,24 @@ def test_the_folder_may_come_from_the_environment(tmp_path: Path) -> None:
     assert f"not running on {tmp_path / 'elsewhere'}" in result.stderr
 
 
+def test_the_folder_and_the_addresses_may_be_in_the_settings_file(tmp_path: Path) -> None:
+    nowhere = f"unix:{tmp_path}/nobody.sock"
+    file = tmp_path / "settings.toml"
+    file.write_text(f'data = "{tmp_path}/elsewhere"\nauth_address = "{nowhere}, 127.0.0.1:1"\n')
+    runner = CliRunner(env={"LEGATO_SETTINGS": str(file)})
+    assert f"not running on {tmp_path}/elsewhere" in runner.invoke(legato, ["status"]).stderr
+    assert f"auth is not running at {nowhere}, 127.0.0.1:1" in runner.invoke(legato, ["accounts", "list"]).stderr
+    assert "not running on given" in runner.invoke(legato, ["status", "--data", "given"]).stderr
+
+
+def test_every_mistake_in_the_settings_is_named_on_a_line_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("data = 1\nauth_address = 2\n")
+    result = CliRunner(env={"LEGATO_SETTINGS": str(file)}).invoke(legato, ["accounts", "list"])
+    assert result.exit_code == 2
+    assert [line.split(":")[1] for line in result.stderr.splitlines()] == [" LEGATO_DATA", " LEGATO_AUTH_ADDRESS"]
+
+
 def test_the_folder_nearest_to_the_command_wins(tmp_path: Path) -> None:
     result = CliRunner().invoke(legato, ["--data", "outer", "accounts", "--data", "middle", "list", "--data", "inner"])
     assert "not running on inner" in result.stderr

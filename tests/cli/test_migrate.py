@@ -25,6 +25,18 @@ def test_databases_of_all_services_are_made_and_a_second_time_changes_nothing(tm
     connection.close()
 
 
+def test_databases_are_made_in_the_folder_that_the_settings_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("settings.toml").write_text('data = "elsewhere"\n')
+    result = CliRunner().invoke(legato, ["migrate"], env={"LEGATO_SETTINGS": "settings.toml"})
+
+    assert result.exit_code == 0
+    assert Path("elsewhere/auth.db").exists()
+    assert not Path(".legato").exists()
+
+
 def test_schemas_of_all_services_are_made_in_postgresql(postgres_url: str, tmp_path: Path) -> None:
     code, _ = run(tmp_path, LEGATO_DATABASE_URL=postgres_url)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from cli.migrate import MigrateSettings
+from cli.settings import CommandSettings
 from cli.up import UpSettings
 from edge.settings import EdgeSettings
 from services.auth.__main__ import AuthSettings
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "settings.md"
 ALL_SETTINGS = (
     AuthSettings,
+    CommandSettings,
     EdgeSettings,
     GroundingSettings,
     LocalModelSettings,

@@ -1,0 +1,44 @@
+"""What commands read of the settings. What is given on the command line wins over all of them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import msgspec
+
+from services.chassis.settings import SettingsError, load
+
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
+
+
+class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of every command; those that need more have settings of their own."""
+
+    data: Path = Path(".legato")
+    # Where the services are; without it, on the sockets of `data`.
+    auth_address: str = ""
+    metering_address: str = ""
+    router_address: str = ""
+    # What the command proves itself with on TCP, and whom it believes.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    def address(self, service: str) -> str:
+        given: str = getattr(self, f"{service}_address")
+        return given
+
+
+class SettingsWrong(click.ClickException):
+    """Every mistake on a line of its own: the one message that may have several."""
+
+    exit_code = 2
+
+
+def read_settings(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> SettingsT:
+    try:
+        return load(kind, environ)
+    except SettingsError as error:
+        raise SettingsWrong(str(error)) from None
