@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from cli.settings import SettingsWrong, read_settings
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import HostAndPort, SettingsError
+from services.chassis.settings import HostAndPort, SecondsOrZero, SettingsError
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -49,10 +49,10 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the first edge tells its health and metrics, and each further one a port above.
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
-    drain_s: Annotated[float, msgspec.Meta(ge=0)] = 8.0
-    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    drain_s: SecondsOrZero = 8.0
+    drain_delay_s: SecondsOrZero = 0.0
     # A process that dies again and again is started later each time, but never later than this.
-    longest_restart_delay_s: Annotated[float, msgspec.Meta(ge=0)] = Timing.longest_delay_s
+    longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
 
 
 class CannotStart(click.ClickException):

@@ -5,7 +5,7 @@ import msgspec
 
 from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
-from services.chassis.settings import HostAndPort
+from services.chassis.settings import HostAndPort, Port, Seconds, SecondsOrZero
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,9 +13,9 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the folder lies: the journal's counters may not lie outside Canada.
     data_region: str = ""
     edge_host: str = "127.0.0.1"
-    edge_port: int = 8080
+    edge_port: Port = 8080
     # A listening socket that the process inherits; then host and port are not looked at.
-    edge_fd: int | None = None
+    edge_fd: Annotated[int, msgspec.Meta(ge=0)] | None = None
     # Where gRPC health is told.
     edge_health_listen: str = ""
     # Where those who look after the process find its health and its metrics over HTTP; without it, nowhere.
@@ -26,17 +26,17 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where each edge keeps what it has not settled yet; without it, a folder in `data`. It must outlive the process.
     journals: Path | None = None
     # No answer goes on for longer; metering gives up a hold a little later.
-    stream_life_s: float = 3600.0
+    stream_life_s: Seconds = 3600.0
     # How long a stream may be silent before its first token, and between the signs of life that it gets then.
-    keepalive_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    keepalive_s: Seconds = 10.0
     # A client that takes nothing for so long, while there is something for it, has left without a word.
-    stalled_reader_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    stalled_reader_s: Seconds = 60.0
     # How long an edge that is asked to end takes new requests all the same, until nobody sends it any.
-    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    drain_delay_s: SecondsOrZero = 0.0
     # How long running answers may go on then.
-    drain_s: float = 30.0
+    drain_s: SecondsOrZero = 30.0
     # How late the event loop may run before new chats are refused; 0: they never are.
-    edge_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = LATENESS_TOLERATED_S
+    edge_queueing_s: SecondsOrZero = LATENESS_TOLERATED_S
     # Whose pages may call from a browser: origins with commas between, or all of them.
     cors_origins: str = "*"
     # Addresses and networks of proxies, with commas between, whose X-Forwarded-For is believed.

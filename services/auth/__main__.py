@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
@@ -19,7 +18,7 @@ from services.chassis.metrics import new_registry, show_certificate
 from services.chassis.operations import serve_operations
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, stop_asked
-from services.chassis.settings import HostAndPort, load
+from services.chassis.settings import HostAndPort, SecondsOrZero, load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
 STOP_GRACE_S = 3.0
@@ -44,7 +43,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
     insecure_tcp: bool = False
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
-    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    drain_delay_s: SecondsOrZero = 0.0
     debug: bool = False
 
     @property

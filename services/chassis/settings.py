@@ -5,6 +5,7 @@ or from the file that `LEGATO_DATABASE_URL_FILE` names, as secrets are mounted, 
 Every mistake is named at once, before anything is opened.
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,11 @@ import msgspec
 
 PREFIX = "LEGATO_"
 
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+# 0: none, or never.
+SecondsOrZero = Annotated[float, msgspec.Meta(ge=0)]
+# 0: any that is free.
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 # Empty: nowhere.
 HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
 
@@ -40,7 +46,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
                 # Else an empty variable would name the folder in which the process was started.
                 continue
             if value is not None:
-                given[field.name] = msgspec.convert(value, field.type, strict=False, dec_hook=_decode)
+                given[field.name] = _convert(value, field.type)
             elif field.required:
                 mistakes.append(f"{variable} is not set")
         except SettingsError as error:
@@ -76,6 +82,14 @@ def _read_file(path: str | None) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise SettingsError(f"{PREFIX}SETTINGS: cannot read {path}: {error}") from error
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    converted = msgspec.convert(value, kind, strict=False, dec_hook=_decode)
+    # Bounds let "nan" through, and "inf" is above any; no timer takes either.
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise msgspec.ValidationError("Expected a finite number")
+    return converted
 
 
 def _decode(kind: type, value: Any) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 from services.chassis.gcra import Rate
 from services.chassis.limits import LARGEST_LIMITS
 from services.chassis.residency import Store
-from services.chassis.settings import HostAndPort
+from services.chassis.settings import HostAndPort, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, Limits, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
@@ -16,8 +16,6 @@ _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
 _TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])]
 _ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["concurrent_requests"])]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0)]
-_SecondsOrNever = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +37,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
     insecure_tcp: bool = False
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
-    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    drain_delay_s: SecondsOrZero = 0.0
     # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
     otlp_endpoint: str = ""
     debug: bool = False
@@ -55,12 +53,12 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_minute: _TokenRateOrNone = 0
     concurrent_requests: _ConcurrencyOrNone = 0
     # A stream lives this long at most: the edge ends it then, counted from before it reserved.
-    stream_life_s: _Seconds = 3_600.0
+    stream_life_s: Seconds = 3_600.0
     # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
-    hold_grace_s: _Seconds = 60.0
-    sweep_interval_s: _Seconds = 1.0
+    hold_grace_s: Seconds = 60.0
+    sweep_interval_s: Seconds = 1.0
     # 0: never.
-    audit_interval_s: _SecondsOrNever = 300.0
+    audit_interval_s: SecondsOrZero = 300.0
     # Where metrics are served to Prometheus over HTTP; without it they are not.
     metering_metrics_listen: HostAndPort = ""
 

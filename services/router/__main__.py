@@ -15,7 +15,7 @@ from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
 from services.chassis.server import Server, private_listen, stop_asked
-from services.chassis.settings import HostAndPort, load
+from services.chassis.settings import HostAndPort, Seconds, SecondsOrZero, load
 from services.chassis.tracing import tracing_to
 from services.router import routes
 from services.router.completion import Completions
@@ -46,19 +46,19 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     router_metrics_listen: HostAndPort = ""
     routes: Path = routes.DEFAULT_PATH
     local_model_socket: Path | None = None
-    upstream_connect_s: float = 5.0
-    upstream_first_byte_s: float = 120.0
-    upstream_idle_s: float = 60.0
-    upstream_whole_s: float = 600.0
-    upstream_total_s: float = 3600.0
+    upstream_connect_s: Seconds = 5.0
+    upstream_first_byte_s: Seconds = 120.0
+    upstream_idle_s: Seconds = 60.0
+    upstream_whole_s: Seconds = 600.0
+    upstream_total_s: Seconds = 3600.0
     # How many models may be asked for one chat, one after the other.
     upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
     # How long a model may let chats wait before new ones are refused; 0: that is not measured.
-    upstream_queueing_s: Annotated[float, msgspec.Meta(ge=0)] = QUEUEING_TOLERATED_S
+    upstream_queueing_s: SecondsOrZero = QUEUEING_TOLERATED_S
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
-    drain_delay_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    drain_delay_s: SecondsOrZero = 0.0
     # How long chats may go on then.
-    drain_s: float = 30.0
+    drain_s: SecondsOrZero = 30.0
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None

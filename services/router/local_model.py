@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,9 +31,9 @@ class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     local_model_socket: Path | None = None
     # 0: one core fewer than there are, and no more than help a model this small.
-    local_model_threads: int = 0
+    local_model_threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     # How many answers are worked on at once; each has the whole window to itself.
-    local_model_parallel: int = 2
+    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = 2
     # Other weights than those in the package.
     local_model_file: Path | None = None
 

@@ -5,29 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from cli.migrate import MigrateSettings
-from cli.settings import CommandSettings
-from cli.up import UpSettings
-from edge.settings import EdgeSettings
-from services.auth.__main__ import AuthSettings
-from services.metering.settings import MeteringSettings
-from services.router.__main__ import RouterSettings
-from services.router.grounding.settings import GroundingSettings
-from services.router.local_model import LocalModelSettings
+from tests.contracts.all_settings import ALL_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "settings.md"
-ALL_SETTINGS = (
-    AuthSettings,
-    CommandSettings,
-    EdgeSettings,
-    GroundingSettings,
-    LocalModelSettings,
-    MeteringSettings,
-    MigrateSettings,
-    RouterSettings,
-    UpSettings,
-)
 
 
 def test_page_names_every_setting_and_no_other() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.residency import Store
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import Seconds, SettingsError, load
 from services.chassis.versioned_secrets import parse_versioned_secrets
 
 KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
@@ -33,7 +33,7 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     attachment_pages: Positive = 1000
     # SearXNG, for instance http://127.0.0.1:8888; without it no chat can search.
     search_url: str = ""
-    search_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    search_timeout_s: Seconds = 5.0
     # How often a model may search before it has to answer.
     search_rounds: Positive = 3
 

@@ -11,6 +11,7 @@ class ExampleSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     certificate: Path | None = None
     workers: int = 1
+    patience_s: float = 1.0
     debug: bool = False
 
 
@@ -103,6 +104,17 @@ def test_mistakes_in_the_file_are_named_like_those_in_variables(tmp_path: Path) 
         "LEGATO_DATA",
         "LEGATO_WORKERS",
     ]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_is_finite_wherever_it_comes_from(tmp_path: Path, number: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f"patience_s = {number}\n")
+    peppers = {"LEGATO_KEY_PEPPERS": "1:ab"}
+
+    for environ in ({"LEGATO_PATIENCE_S": number}, {"LEGATO_SETTINGS": str(file)}):
+        with pytest.raises(SettingsError, match="LEGATO_PATIENCE_S: Expected a finite number"):
+            load(ExampleSettings, peppers | environ)
 
 
 def test_a_wrong_value_is_not_quoted() -> None:
