@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from services.chassis.limits import LARGEST_LIMITS
+
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2 import Account, Key
 
@@ -23,7 +25,8 @@ def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
     def add(command: CommandT) -> CommandT:
         for name, what in reversed(LIMITS.items()):
             option = f"--{name.replace('_', '-')}"
-            command = click.option(option, type=click.IntRange(min=0, max=10**9), help=f"{what} {whose}")(command)
+            amount = click.IntRange(min=0, max=LARGEST_LIMITS[name])
+            command = click.option(option, type=amount, help=f"{what} {whose}")(command)
         return command
 
     return add

@@ -217,6 +217,10 @@ def test_a_suspended_account_is_shown_as_such_until_it_is_resumed() -> None:
         ["accounts", "set", "acct_1"],
         ["accounts", "set", "acct_1", "--class", "piano"],
         ["accounts", "set", "acct_1", "--requests-per-minute", "-1"],
+        # Each as auth would refuse it.
+        ["accounts", "set", "acct_1", "--requests-per-minute", "1000001"],
+        ["accounts", "set", "acct_1", "--tokens-per-minute", "1000000001"],
+        ["accounts", "set", "acct_1", "--concurrent-requests", "1000001"],
         ["accounts", "burn"],
         ["accounts", "list", "--yaml"],
     ],
