@@ -20,12 +20,10 @@ Value = str | int | float | bool | None
 
 ALLOWED_FIELDS: Final = frozenset(
     {
-        "account_id", "address", "attempt", "batch_size", "cached_tokens", "character_version", "class_id",
-        "completion_tokens", "cost_nanos", "deadline_s", "duration_ms", "end", "epoch", "error", "finish_reason",
-        "first_token_ms", "held_nanos", "http_status", "key_id", "listen", "logger", "loss_nanos", "max_tokens",
-        "model_name", "name", "pid", "price_version", "prompt_tokens", "provider", "reason", "request_id",
-        "restarts", "revision", "service", "stream", "tools", "trace_id", "version", "violation", "violations",
-        "worker",
+        "account_id", "address", "attempt", "batch_size", "character_version", "class_id", "completion_tokens",
+        "cost_nanos", "duration_ms", "end", "epoch", "error", "finish_reason", "http_status", "key_id", "listen",
+        "logger", "loss_nanos", "model_name", "name", "pid", "price_version", "prompt_tokens", "provider", "reason",
+        "request_id", "restarts", "stream", "tools", "trace_id", "version", "violation", "violations",
     }
 )  # fmt: skip
 

@@ -25,10 +25,9 @@ Value = str | int | float | bool | list[str]
 ALLOWED_ATTRIBUTES: Final = frozenset(
     {
         "error.type", "gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.max_tokens",
-        "gen_ai.request.model", "gen_ai.response.finish_reasons", "gen_ai.response.model",
-        "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "http.request.method",
-        "http.response.status_code", "legato.attempt", "legato.class", "legato.end", "legato.request_id",
-        "legato.stream", "rpc.method", "rpc.service", "rpc.system", "url.path",
+        "gen_ai.request.model", "gen_ai.response.finish_reasons", "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens", "http.request.method", "http.response.status_code", "legato.attempt",
+        "legato.class", "legato.end", "legato.request_id", "legato.stream", "rpc.method", "rpc.service", "rpc.system",
     }
 )  # fmt: skip
 

@@ -55,12 +55,8 @@ class Routes:
 
     @property
     def uses_local_model(self) -> bool:
+        """Whether the bundled model must be started."""
         return any(provider.kind == "local" for provider in self.providers.values())
-
-
-def uses_local_model(path: Path = DEFAULT_PATH) -> bool:
-    """Whether the bundled model must be started for these routes."""
-    return load_routes(path).uses_local_model
 
 
 def load_routes(

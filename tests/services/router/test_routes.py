@@ -6,7 +6,7 @@ import pytest
 
 from services.chassis.settings import SettingsError
 from services.router.providers.base import Timeouts
-from services.router.routes import CLASSES, DEFAULT_PATH, load_routes, uses_local_model
+from services.router.routes import CLASSES, DEFAULT_PATH, load_routes
 
 GOOD = """
 [providers.host]
@@ -213,7 +213,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
     routes = load_routes()
     assert set(routes.classes) == set(CLASSES)
-    assert uses_local_model()
+    assert routes.uses_local_model
 
 
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
