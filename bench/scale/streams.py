@@ -162,8 +162,7 @@ class _Look:
         return self._kernel_kb / self._streams
 
     def _memory_kb(self) -> dict[str, float]:
-        found = self._house.memory()
-        return {name.partition("-")[0]: 1024 * memory.private_mib for name, memory in found.items()}
+        return {name.partition("-")[0]: 1024 * mib for name, mib in self._house.private_mib().items()}
 
 
 def _kernel_kb() -> float:

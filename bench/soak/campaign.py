@@ -116,7 +116,7 @@ class Campaign:
         def sample() -> None:
             elapsed_s = time.monotonic() - began_at_s
             if elapsed_s >= len(samples) * SAMPLE_EVERY_S:
-                samples.append(Sample(elapsed_s, self._house.memory()))
+                samples.append(Sample(elapsed_s, self._house.private_mib()))
 
         return sample
 

@@ -8,7 +8,7 @@ import msgspec
 
 from bench.report import align
 from bench.soak.clients import Outcome
-from bench.soak.readings import FILES, THREADS, Memory
+from bench.soak.readings import FILES, THREADS
 from services.chassis.database import READERS
 
 PROMISED_MIB_PER_H: Final = 5.0
@@ -24,7 +24,8 @@ LAZY: Final = {THREADS: READERS, FILES: 3 * READERS}
 
 class Sample(msgspec.Struct, frozen=True):
     at_s: float
-    memory: dict[str, Memory]
+    # Of each process, by name.
+    private_mib: dict[str, float]
 
 
 class Soak(msgspec.Struct, frozen=True):
@@ -48,8 +49,8 @@ class Soak(msgspec.Struct, frozen=True):
         steady = [sample for sample in self.samples if sample.at_s >= self.warm_up_s]
         at_s = [sample.at_s for sample in steady]
         return {
-            name: slope(at_s, filtered([sample.memory[name].private_mib for sample in steady])) * 3600
-            for name in (steady[0].memory if steady else ())
+            name: slope(at_s, filtered([sample.private_mib[name] for sample in steady])) * 3600
+            for name in (steady[0].private_mib if steady else ())
         }
 
     def leftovers(self) -> list[str]:
@@ -106,8 +107,8 @@ def _memory_lines(soak: Soak) -> Iterator[list[str]]:
     yield ["private MiB", "at first", "after warm-up", "at last", "most", "MiB/h after warm-up"]
     steady = [sample for sample in soak.samples if sample.at_s >= soak.warm_up_s]
     for process, growth in soak.growth_mib_per_h().items():
-        all_mib = [sample.memory[process].private_mib for sample in soak.samples]
-        then_mib = [sample.memory[process].private_mib for sample in steady]
+        all_mib = [sample.private_mib[process] for sample in soak.samples]
+        then_mib = [sample.private_mib[process] for sample in steady]
         figures = (all_mib[0], then_mib[0], then_mib[-1], max(all_mib), growth)
         yield [process, *(f"{figure:.1f}" for figure in figures)]
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tests.e2e.operations import lines_of
 from tests.service import PATIENCE_S, Service
 
@@ -32,13 +30,6 @@ STILL_LOOKS: Final = 3
 LOOK_EVERY_S: Final = 0.3
 
 
-class Memory(msgspec.Struct, frozen=True):
-    # What the process has for itself alone.
-    private_mib: float
-    # And its share of what it has in common with others.
-    proportional_mib: float
-
-
 class House:
     """The processes of a service, found once: their logs become long."""
 
@@ -56,8 +47,9 @@ class House:
         """No process has ended and was started again."""
         return self._find_process_ids() == self.process_ids
 
-    def memory(self) -> dict[str, Memory]:
-        return {name: _memory_of(process_id) for name, process_id in self.process_ids.items()}
+    def private_mib(self) -> dict[str, float]:
+        """What each process has for itself alone."""
+        return {name: _private_mib(process_id) for name, process_id in self.process_ids.items()}
 
     def possessions(self) -> dict[str, dict[str, int]]:
         """Of each process, by name."""
@@ -100,13 +92,13 @@ def wait_for_rest(
     return found
 
 
-def _memory_of(process_id: int) -> Memory:
+def _private_mib(process_id: int) -> float:
     kib = {
         fields[0]: int(fields[1])
         for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines()[1:]
         if (fields := line.split())
     }
-    return Memory((kib["Private_Clean:"] + kib["Private_Dirty:"]) / 1024, kib["Pss:"] / 1024)
+    return (kib["Private_Clean:"] + kib["Private_Dirty:"]) / 1024
 
 
 def _opened_by(process_id: int) -> dict[str, int]:

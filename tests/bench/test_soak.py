@@ -10,7 +10,7 @@ from bench.soak.campaign import Campaign
 from bench.soak.clients import Outcome
 from bench.soak.judgement import LAZY, SHORTEST_JUDGED_S, Sample, Soak, filtered, slope, table
 from bench.soak.kinds import KINDS
-from bench.soak.readings import CONNECTIONS, FILES, Memory
+from bench.soak.readings import CONNECTIONS, FILES
 from tests.service import Service
 
 
@@ -24,7 +24,7 @@ def soak_of(
         seconds,
         0.0,
         Outcome(chats=3, answered=2, left=1),
-        [Sample(at_s, {"edge": Memory(50 + grows_mib_per_h * at_s / 3600, 60.0)}) for at_s in moments],
+        [Sample(at_s, {"edge": 50 + grows_mib_per_h * at_s / 3600}) for at_s in moments],
         {"edge": before},
         {"edge": after or before},
         [],
