@@ -59,10 +59,7 @@ async def main() -> None:
     database = open_database("auth", settings.database_url, settings.data)
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(database.close)
-        if settings.migrate_at_start:
-            database.migrate(MIGRATIONS)
-        else:
-            database.require_migrated(MIGRATIONS)
+        database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         auth = Auth(database, peppers, SystemClock(), log)

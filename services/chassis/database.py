@@ -146,6 +146,13 @@ class Database:
                 connection.invalidate()
                 raise
 
+    def prepare(self, folder: Path, *, migrates: bool) -> None:
+        """As a service starts; it `migrates` where `legato migrate` has not done so before."""
+        if migrates:
+            self.migrate(folder)
+        else:
+            self.require_migrated(folder)
+
     def migrate(self, folder: Path) -> None:
         """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""
         if self._revision() == _revisions(folder)[-1]:

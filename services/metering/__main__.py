@@ -52,10 +52,7 @@ async def main() -> None:
     database = open_database("metering", settings.database_url, settings.data)
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(database.close)
-        if settings.migrate_at_start:
-            database.migrate(MIGRATIONS)
-        else:
-            database.require_migrated(MIGRATIONS)
+        database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
         prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))

@@ -60,10 +60,7 @@ def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitSta
     sealer = Sealer(parse_versioned_secrets(KEY_VARIABLE, settings.grounding_key))
     database = open_database("router", settings.database_url, settings.data)
     stack.callback(database.close)
-    if settings.migrate_at_start:
-        database.migrate(MIGRATIONS)
-    else:
-        database.require_migrated(MIGRATIONS)
+    database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
     return Library(
         notes=Notes(database, sealer, clock) if settings.memory else None,
         attachments=Attachments(database, sealer, clock) if settings.attachments else None,

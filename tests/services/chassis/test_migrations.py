@@ -79,6 +79,20 @@ def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
     database.close()
 
 
+def test_a_service_that_starts_migrates_unless_it_is_told_that_somebody_else_does(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.prepare(migrations, migrates=False)
+    database.prepare(migrations, migrates=True)
+    database.prepare(migrations, migrates=False)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
 def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migrations: Path) -> None:
     database = Database(database_url, "example")
     later = migrations / "versions" / "0002_more.py"
