@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli.authority import AUTHORITY, issue, make_authority
+from cli.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
 
 # Whom the service's image runs as.
 OWNER = 10001
@@ -21,8 +22,6 @@ OWNER = 10001
 # container mounts, and that only root reaches on the machine itself.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
-AUTHORITY_DAYS = 3650
-CERTIFICATE_DAYS = 365
 HOLDERS = ("edge", "auth", "router", "metering", "admin")
 FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
