@@ -1,0 +1,15 @@
+"""The classes that a router resolves are those that are priced, preferred and offered."""
+
+from cli import accounts
+from edge import models
+from services.auth import checks
+from services.metering import prices
+from services.router import completion, routes
+
+
+def test_every_process_knows_the_same_classes_in_the_same_order() -> None:
+    assert checks.CLASSES == prices.CLASSES == accounts.CLASSES == routes.CLASSES
+
+
+def test_edge_offers_auto_by_the_name_by_which_the_router_knows_it() -> None:
+    assert models.AUTO == completion.AUTO
