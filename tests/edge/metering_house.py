@@ -47,13 +47,14 @@ class MeteringHouse:
         with self._database.transaction(writes=True) as connection:
             prices = adopt_prices(connection, read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, prices, 3600, log)
+        self._limiter = LocalLimiter(FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)
         self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:
-        servicer = MeteringServicer(self._database, self._writer, LocalLimiter(FakeClock()), LIMITS, self._log)
+        servicer = MeteringServicer(self._database, self._writer, self._limiter, LIMITS, self._log)
         self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
         await self._server.start()
 

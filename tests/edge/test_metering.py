@@ -1,12 +1,14 @@
 """Rates, as the edge takes from them: against a real metering."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from edge.asgi import Headers
 from edge.errors import error_headers
+from edge.metering import PATIENCE_S
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_house import ANN, MeteringHouse
 
@@ -93,12 +95,17 @@ async def test_each_word_about_an_admission_counts_once(metering_house: Metering
     assert left((await metering_house.metering.admit(ANN, 0)).headers) == (1, 1_000)
 
 
-async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(metering_house: MeteringHouse) -> None:
+async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(
+    metering_house: MeteringHouse, log_text: Callable[[], str]
+) -> None:
     admission = await metering_house.metering.admit(ANN, 100)
     await metering_house.shut()
     admission.give_back()
-    await metering_house.metering.settled()
+    async with asyncio.timeout(PATIENCE_S):
+        await metering_house.metering.settled()
+    assert "correction.lost" in log_text()
     await metering_house.open()
+    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (1, 800)
 
 
 async def test_credit_is_read_from_a_metering_that_was_away_for_a_moment(metering_house: MeteringHouse) -> None:
