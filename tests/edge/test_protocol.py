@@ -197,14 +197,21 @@ async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: 
     assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")
 
 
-async def test_client_that_does_not_read_is_cut_after_a_while() -> None:
+async def test_client_that_does_not_read_is_cut_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_off, lose = asyncio.Event(), EdgeProtocol.connection_lost
+
+    def lose_and_tell(protocol: EdgeProtocol, error: Exception | None) -> None:
+        lose(protocol, error)
+        cut_off.set()
+
+    monkeypatch.setattr(EdgeProtocol, "connection_lost", lose_and_tell)
     async with served(stalled_reader_s=0.1) as port:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.setblocking(False)
             client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
-            await asyncio.sleep(0.5)
             received_bytes = 0
             async with asyncio.timeout(10):
+                await cut_off.wait()
                 while received := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
                     received_bytes += len(received)
             assert 0 < received_bytes < PIECES * len(PIECE)
