@@ -3,7 +3,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from cli.health import Health
 from cli.supervisor import ProcessSpec, StartFailed, Supervisor, Timing
 from services.chassis.log import Log
+from tests.waiting import until
 
 # Answers GET /health on the socket it is given; appends its end to a file that all of them share.
 SERVES = """
@@ -101,12 +102,6 @@ class Scene:
 @pytest.fixture
 def scene(socket_folder: Path) -> Scene:
     return Scene(socket_folder)
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def lives(pid: int) -> bool:

@@ -14,6 +14,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from tests.edge.auth_house import PATIENCE_S, AuthHouse, bearer
 from tests.fault_proxy import CUT, STALL, Delay, Fault
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -24,17 +25,17 @@ async def house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[
 
 async def watched(house: AuthHouse, count: int) -> None:
     """So many replicas have answered pings lately."""
-    async with asyncio.timeout(PATIENCE_S):
-        while sum(replica.usable for replica in house.replicas.in_order()) != count:
-            await asyncio.sleep(0.01)
+    await until(lambda: sum(replica.usable for replica in house.replicas.in_order()) == count, PATIENCE_S)
+
+
+async def lease_over(house: AuthHouse) -> None:
+    await until(lambda: house.principals._remembered.lag_s >= LEASE_S, PATIENCE_S)
 
 
 async def still_heard(house: AuthHouse) -> None:
     """A ping that was sent after this moment is answered."""
     now_s = SystemClock().elapsed_s()
-    async with asyncio.timeout(PATIENCE_S):
-        while SystemClock().elapsed_s() - house.principals._remembered.lag_s <= now_s:
-            await asyncio.sleep(0.01)
+    await until(lambda: SystemClock().elapsed_s() - house.principals._remembered.lag_s > now_s, PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -86,7 +87,7 @@ async def test_edge_that_reaches_no_auth_lets_nobody_in_until_it_does(house: Aut
     await watched(house, 2)
     for line in house.lines:
         line.set(fault)
-    await asyncio.sleep(LEASE_S)
+    await lease_over(house)
     assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
     for line in house.lines:
         line.heal()
@@ -103,7 +104,7 @@ async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
     await watched(house, 2)
     for line in house.lines:
         line.set(Delay(LEASE_S), "down")
-    await asyncio.sleep(LEASE_S)
+    await lease_over(house)
     # They come five times a second, and each is too old.
     heartbeats, take = 0, house.principals._remembered.take
 
@@ -134,7 +135,7 @@ async def test_broken_lines_are_nothing_to_fill_a_log_with(house: AuthHouse, log
     await watched(house, 2)
     for line in house.lines:
         line.set(CUT)
-    await asyncio.sleep(0.5)
+    await watched(house, 0)
     for line in house.lines:
         line.heal()
     await house.leased()

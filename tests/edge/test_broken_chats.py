@@ -27,6 +27,7 @@ from tests.edge.chat_room import (
 )
 from tests.edge.metering_house import ANN, cost
 from tests.leftovers import nothing_is_left
+from tests.waiting import until
 
 
 async def test_key_of_a_request_that_failed_is_free_before_the_failure_is_told(room: Room) -> None:
@@ -43,8 +44,7 @@ def saying_after_refusal(room: Room, before: Sequence[pb.ChatResponse], after: p
     async def script(conversation: Conversing) -> None:
         for response in before:
             await conversation.send(response)
-        while len(room.journaled) < len(before):
-            await asyncio.sleep(0.01)
+        await until(lambda: len(room.journaled) >= len(before))
         room.standings.refuse([ANN.key_id])
         await conversation.send(after)
         await asyncio.Event().wait()
@@ -88,8 +88,7 @@ class FirstOneFails:
 
 
 async def lose_the_router_that_was_asked(room: Room, routers: list[ScriptedRouter]) -> None:
-    while not any(router.openings for router in routers):
-        await asyncio.sleep(0.01)
+    await until(lambda: any(router.openings for router in routers))
     await room.stop_router(next(number for number, router in enumerate(routers) if router.openings))
 
 

@@ -7,14 +7,14 @@ from edge.sse import COMMENT
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.chat_room import PROMPT_TOKENS, Conversing, Room, Script, charged, end, piece, saying
 from tests.edge.metering_house import cost
+from tests.waiting import until
 
 
 def saying_after_a_while(room: Room, *responses: Any) -> Script:
     """Once its client has got two signs of life."""
 
     async def script(conversation: Conversing) -> None:
-        while room.received.count(COMMENT) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: room.received.count(COMMENT) >= 2)
         await saying(*responses)(conversation)
 
     return script

@@ -18,6 +18,7 @@ from services.metering.batch import Writer
 from services.metering.prices import Prices
 from tests.fakes import FakeClock
 from tests.services.metering.samples import ask_all, ask_each, grant, reserve, settle
+from tests.waiting import until
 
 INTERVAL_S = 0.01
 
@@ -34,12 +35,6 @@ async def auditing(database: Database, clock: FakeClock, log: Log, registry: Reg
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 async def test_books_are_audited_again_and_again(

@@ -243,16 +243,18 @@ async def test_settlement_that_finds_no_company_is_written_all_the_same(
 async def test_writer_that_closes_leaves_nothing_waiting(database: Database, patient: Writer) -> None:
     await ask_all(patient, grant(1_000), reserve(1))
     settling = ask(patient, settle(1, completion=3))
-    await patient.close()
+    async with asyncio.timeout(30):
+        await patient.close()
     assert settling.done()
     assert (await account_in(database)).balance_nanos == 970
 
 
 async def test_lone_operation_never_waits(database: Database, prices: Prices, log: Log) -> None:
     writer = Writer(database, prices, LIFE_S, log, pace_s=3600.0)
-    await ask_each(writer, grant(1_000), reserve(1), reserve(2), settle(1), settle(2), reserve(3))
-    await ask_all(writer, reserve(4), settle(3))
-    await ask(writer, reserve(5))
+    async with asyncio.timeout(30):
+        await ask_each(writer, grant(1_000), reserve(1), reserve(2), settle(1), settle(2), reserve(3))
+        await ask_all(writer, reserve(4), settle(3))
+        await ask(writer, reserve(5))
 
 
 async def test_after_a_batch_that_several_waited_for_the_next_one_gathers(

@@ -14,6 +14,7 @@ from services.chassis.log import Log
 from services.metering.limits import Allowance, Limits, LocalLimiter, admission, correction, token_rate
 from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
 from tests.fakes import FakeClock
+from tests.waiting import until
 
 # So slow that no time passes while a test runs.
 SLOW = Limits(Rate(1, 5))
@@ -85,12 +86,6 @@ async def count_admitted(limiter: ValkeyLimiter, times: int, limits: Limits = SL
     assert {refusal.reason for refusal in refusals} <= {Reason.RATE_LIMITED}
     assert all(refusal.retry_after_s for refusal in refusals)
     return times - len(refusals)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.grants import Allowance
 from tests.services.router.harness import Router, read
 from tests.upstream import Reply, Upstream
+from tests.waiting import until
 
 # Each is one token, also when it stands beside others.
 WORDS = [" one", " two", " three", " four", " five", " six", " seven", " eight", " nine", " ten"]
@@ -119,13 +120,13 @@ async def test_stream_waits_at_the_end_of_its_grant_until_there_is_more(router: 
             passed_on.append(response)
 
     reading = asyncio.create_task(read_on())
-    while sum(len(response.contents) for response in passed_on) < 10:
-        await asyncio.sleep(0.01)
+    await until(lambda: sum(len(response.contents) for response in passed_on) >= 10)
     await asyncio.sleep(0.2)
     assert sum(len(response.contents) for response in passed_on) == 10
     assert sum(response.HasField("need") for response in passed_on) == 1
     call.send(ChatRequest(grant=grant(10_000)))
-    await reading
+    async with asyncio.timeout(30):
+        await reading
     assert sum(len(response.contents) for response in passed_on) == 30
 
 

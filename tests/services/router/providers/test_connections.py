@@ -196,7 +196,7 @@ async def test_answer_that_nobody_reads_is_left_with_its_server() -> None:
                 await writer.drain()
                 written += 4096
 
-    async with serving(pour) as found:
+    async with serving(pour) as found, asyncio.timeout(30):
         connection = await ask(found)
         before = -1
         while before != written:
