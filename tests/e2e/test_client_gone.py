@@ -22,8 +22,7 @@ SILENT = {
 def test_leaving_before_the_first_token_is_free_litellm_37140(
     service: Service, upstream: Upstream, account: str, api_key: str, silence: str, stream: bool
 ) -> None:
-    """Also litellm PR#31499, #14540 and sse-starlette#156: nobody watched for it, so the upstream worked on, and what
-    should have cleaned up never ran."""
+    """There, nobody watched for it, so the upstream worked on, and what should have cleaned up never ran."""
     upstream.replies.append(SILENT[silence])
     chat = OpenChat(service, api_key, {"model": "fortissimo", "messages": QUESTION, "stream": stream})
     request = wait_for_requests(upstream)
@@ -39,8 +38,8 @@ def test_leaving_before_the_first_token_is_free_litellm_37140(
 def test_leaving_in_mid_stream_costs_what_was_delivered_litellm_13245(
     service: Service, upstream: Upstream, account: str, api_key: str, prompt_bytes: int
 ) -> None:
-    """Also litellm#14457, #35958, PR#33736, PR#36008, PR#37558 and starlette#1438: accounting hung on the client's
-    connection, and no row was written; new-api#5235, #7062: the whole hold was refunded."""
+    """There, accounting hung on the client's connection, and no row was written; elsewhere the whole hold was
+    refunded."""
     messages = [{"role": "user", "content": "x" * prompt_bytes}]
     upstream.replies.append(Reply(contents=["It", " rains", "."], stall_after=3))
     chat = OpenChat(service, api_key, {"model": "mezzo", "messages": messages, "stream": True})

@@ -121,8 +121,8 @@ def test_answer_ends_with_length_where_the_credit_ends(service: Service, upstrea
 def test_of_500_at_once_as_many_are_served_as_the_credit_affords_litellm_26672(
     service: Service, upstream: Upstream
 ) -> None:
-    """There, 99 dollars were spent of a budget of 30. Also litellm#34732, #16011, one-api#2440 and new-api#6609: the
-    balance was looked at first and charged later, so that requests at once all found it sufficient."""
+    """There, 99 dollars were spent of a budget of 30: the balance was looked at first and charged later, so that
+    requests at once all found it sufficient."""
     afforded, max_tokens = 37, 50
     body = {"model": "mezzo", "messages": QUESTION, "stream": True, "max_tokens": max_tokens}
     # What the edge holds for this: its guess of the prompt, and all that was asked for. The provider counts the same.

@@ -23,7 +23,7 @@ COMPLAINT = "The server is overloaded, please ask its operator about your plan. 
 
 
 def test_worker_that_is_recycled_loses_no_spend_litellm_34805(house: House) -> None:
-    """Also litellm#38157: what waited in memory to be booked was dropped whenever a worker was told to end."""
+    """There, what waited in memory to be booked was dropped whenever a worker was told to end."""
     service = house.service
     chats = [house.open(Reply(event_delay_s=0.2), read=b'"Hello"') for _ in range(5)]
     # So that every settlement still waits in the edge when it ends.
@@ -91,7 +91,7 @@ ERRORS = {
 def test_error_text_is_not_billed_as_output_new_api_5288(
     service: Service, upstream: Upstream, account: str, api_key: str, where: str
 ) -> None:
-    """Also new-api#5289, where it was charged at the price of output."""
+    """Elsewhere, it was charged at the price of output."""
     reply, delivered_tokens = ERRORS[where]
     upstream.replies.append(reply)
     answer = post_chat(service, api_key, CHAT)
@@ -104,7 +104,7 @@ def test_error_text_is_not_billed_as_output_new_api_5288(
 def test_cached_tokens_are_not_counted_twice_litellm_15740(
     service: Service, upstream: Upstream, account: str, api_key: str, stream: bool
 ) -> None:
-    """Also litellm#17814 and PR#37407: of a cached image, the tokens are in three of the provider's counts."""
+    """Of a cached image, the tokens are in three of the provider's counts."""
     details = {"cached_tokens": 2_432, "image_tokens": 1_142, "text_tokens": 1_319}
     upstream.replies.append(
         Reply(usage={"prompt_tokens": 2_461, "completion_tokens": 303, "prompt_tokens_details": details})
@@ -128,7 +128,7 @@ def test_running_count_of_a_cut_stream_is_not_taken_for_the_final_one_facility_2
 def test_attempts_of_a_client_that_retries_are_charged_once_macprovider_762(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
-    """Also reyn#3047: clients try again by themselves, twice, and send no key by which we would know it."""
+    """Clients try again by themselves, twice, and send no key by which we would know it."""
     upstream.replies.extend([Reply(status=500), Reply(status=429)])
     with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=2) as client:
         completion = client.chat.completions.create(model="mezzo", messages=QUESTION)
@@ -147,7 +147,7 @@ FAILURES: dict[str, Reply] = {
 
 
 def test_failed_requests_leave_no_credit_held_litellm_27639(service: Service, upstream: Upstream) -> None:
-    """Also litellm#28247, #36926 and PR#30039: holds that nobody gave back added up, until nothing was admitted."""
+    """There, holds that nobody gave back added up, until nothing was admitted."""
     account = service.new_account("0.00002")
     api_key = service.new_key(account)
     for reply in FAILURES.values():

@@ -44,7 +44,7 @@ async def balances_of(database: Database, account_ids: list[str]) -> list[int]:
 async def test_batches_in_any_order_neither_deadlock_nor_drop_what_they_add_litellm_6895(
     database: Database, writer: Writer, other_writer: Writer, log_text: Callable[[], str]
 ) -> None:
-    """Also litellm#27989 and PR#27221; in PR#34887 the batch that lost was dropped in silence."""
+    """Elsewhere, the batch that lost was dropped in silence."""
     await ask_all(writer, *(grant(100_000, account=account, grant_id=account) for account in ACCOUNTS))
     dice = random.Random(6895)
     for number in range(ROUNDS):
@@ -67,7 +67,7 @@ def shuffled_requests(dice: random.Random, first_request: int) -> list[Operation
 
 
 async def test_callers_who_leave_leak_no_connection_sqlalchemy_12077(database: Database, writer: Writer) -> None:
-    """Also sqlalchemy#8145, #6652 and asyncpg#464, which ended as litellm#18708 and #8498: no connection was left."""
+    """There, it went on until no connection was left."""
     await ask(writer, grant(10**9))
     dice = random.Random(12077)
 
@@ -96,8 +96,8 @@ async def test_callers_who_leave_leak_no_connection_sqlalchemy_12077(database: D
 async def test_what_could_not_be_written_is_not_forgotten_as_if_it_were_litellm_34820(
     database: Database, writer: Writer
 ) -> None:
-    """There, rows were taken out of the queue before they were written. Also litellm PR#30039: a failure to book was
-    swallowed, and the cost booked nowhere."""
+    """There, rows were taken out of the queue before they were written; elsewhere a failure to book was swallowed, and
+    the cost booked nowhere."""
     await ask_all(writer, grant(1_000), reserve(1), reserve(2))
     with missing_ledger(database):
         outcomes = await ask_all(writer, settle(1, completion=3), settle(2, completion=4))
