@@ -16,11 +16,11 @@ from tests.deploy.visit import PATIENCE_S, visit, visit_while_a_service_is_away,
 # Not the name that the file has: whoever runs the service on this machine keeps it.
 PROJECT = "legato-test"
 BASES = (
-    "docker.io/library/python:3.11-slim-bookworm",
-    "docker.io/library/postgres:17-bookworm",
-    "docker.io/valkey/valkey:8-bookworm",
-    "docker.io/library/haproxy:3.2",
-    "docker.io/prom/prometheus:v3.5.0",
+    "python:3.11-slim-bookworm",
+    "postgres:17-bookworm",
+    "valkey/valkey:8-bookworm",
+    "haproxy:3.2",
+    "prom/prometheus:v3.5.0",
 )
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
 STOP_S = "45"

@@ -19,6 +19,9 @@ BUILD_ARGS = shlex.split(os.environ.get("BUILD_ARGS", ""))
 BUILD_TIMEOUT_S = 1800
 TIMEOUT_S = 300
 
+# Where podman is to look for images whose names do not say; docker looks there anyway.
+REGISTRY = "docker.io"
+
 SERVICE_IMAGE = "legato:local"
 MODEL_IMAGE = "legato-local-model:local"
 
@@ -50,12 +53,18 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, **environ: str) -> str:
 
 
 def build_images(engine: str, bases: Sequence[str]) -> None:
-    if engine == "podman" and not all(_is_there(image) for image in bases):
-        run(str(STAND_INS), timeout_s=BUILD_TIMEOUT_S)
+    """`bases` are named as the compose file names them."""
+    if engine == "podman" and not all(_is_there(qualified(image)) for image in bases):
+        run(str(STAND_INS), REGISTRY, timeout_s=BUILD_TIMEOUT_S)
     for target, image in (("service", SERVICE_IMAGE), ("local-model", MODEL_IMAGE)):
         run(engine, "build", *BUILD_ARGS, "--target", target, "--tag", image, ".", timeout_s=BUILD_TIMEOUT_S)
         size = run(engine, "image", "inspect", "--format", "{{.Size}}", image)
         print(f"{image}: {int(size) / 1e6:.0f} MB")
+
+
+def qualified(image: str) -> str:
+    """postgres:17 -> REGISTRY/library/postgres:17"""
+    return f"{REGISTRY}/{image}" if "/" in image else f"{REGISTRY}/library/{image}"
 
 
 def _is_there(image: str) -> bool:

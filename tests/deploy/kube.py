@@ -24,11 +24,7 @@ from tests.deploy.visit import PATIENCE_S, visit
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
 NETWORK = "legato-kube-test"
-BASES = (
-    "docker.io/library/python:3.11-slim-bookworm",
-    "docker.io/library/postgres:17-bookworm",
-    "docker.io/valkey/valkey:8-bookworm",
-)
+BASES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "valkey/valkey:8-bookworm")
 IMAGES = {"legato:0.1.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.1.0": f"localhost/{MODEL_IMAGE}"}
 # Who has a Service, and so a name.
 NAMED = ("auth", "router", "metering", "postgres", "valkey")

@@ -18,6 +18,7 @@ from services.router.__main__ import RouterSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from tests.deploy.compose import BASES
+from tests.deploy.engine import REGISTRY, STAND_INS, qualified
 from tests.deploy.kustomize import render
 from tests.deploy.policies import containers
 
@@ -184,9 +185,9 @@ def test_every_image_has_a_version_and_the_tests_know_those_they_need() -> None:
     others = {image for image in needed if not image.startswith("legato")}
     [python] = re.findall("^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     needed = {*others, python, SERVICES["prometheus"]["image"]}
-    assert {base.removeprefix("docker.io/").removeprefix("library/") for base in BASES} == needed
-    stand_ins = (ROOT / "tests" / "deploy" / "stand_ins" / "make.sh").read_text()
-    assert all(f" {base}\n" in stand_ins for base in BASES)
+    assert set(BASES) == needed
+    stand_ins = STAND_INS.read_text()
+    assert all(f" {qualified(base).removeprefix(f'{REGISTRY}/')}\n" in stand_ins for base in BASES)
 
 
 def test_files_that_are_mounted_exist() -> None:

@@ -2,8 +2,11 @@
 # Makes images under the names that the Dockerfile, the compose file and the manifests ask for, out of Debian's packages:
 # for a machine that cannot pull any, so that our own files can be tried there as they are. For tests alone.
 #
-#   tests/deploy/stand_ins/make.sh        as root, with podman and debootstrap; what is there already is left alone
+#   tests/deploy/stand_ins/make.sh REGISTRY    as root, with podman and debootstrap; what is there already is left alone
+#
+# REGISTRY is where podman would look for the images: whose host stands before their names.
 set -euo pipefail
+registry=$1
 here=$(dirname "$(readlink -f "$0")")
 debian=localhost/stand-in-debian:bookworm
 
@@ -16,12 +19,13 @@ if ! podman image exists "$debian"; then
 fi
 
 stand_in() { # stand_in CONTAINERFILE IMAGE
-  podman image exists "$2" || podman build --network=host --tag "$2" --file "$here/$1.Containerfile" "$here" >&2
-  echo "$2"
+  local image=$registry/$2
+  podman image exists "$image" || podman build --network=host --tag "$image" --file "$here/$1.Containerfile" "$here" >&2
+  echo "$image"
 }
 
-stand_in python docker.io/library/python:3.11-slim-bookworm
-stand_in postgres docker.io/library/postgres:17-bookworm
-stand_in valkey docker.io/valkey/valkey:8-bookworm
-stand_in haproxy docker.io/library/haproxy:3.2
-stand_in prometheus docker.io/prom/prometheus:v3.5.0
+stand_in python library/python:3.11-slim-bookworm
+stand_in postgres library/postgres:17-bookworm
+stand_in valkey valkey/valkey:8-bookworm
+stand_in haproxy library/haproxy:3.2
+stand_in prometheus prom/prometheus:v3.5.0
