@@ -86,7 +86,7 @@ def _read_file(path: str | None) -> dict[str, Any]:
 
 def _convert(value: Any, kind: Any) -> Any:
     converted = msgspec.convert(value, kind, strict=False, dec_hook=_decode)
-    # Bounds let "nan" through, and "inf" is above any; no timer takes either.
+    # "inf" is above any bound, and where there is none, "nan" is taken too; no timer takes either.
     if isinstance(converted, float) and not math.isfinite(converted):
         raise msgspec.ValidationError("Expected a finite number")
     return converted
