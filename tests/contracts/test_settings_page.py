@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import msgspec
+from ruamel.yaml import YAML
 
 from tests.contracts.all_settings import ALL_SETTINGS
 
@@ -23,3 +24,10 @@ def test_no_setting_can_be_taken_for_the_file_of_another() -> None:
     composed = {name.lower() for name in re.findall(r"\$\{LEGATO_(\w+)", (ROOT / "docker-compose.yml").read_text())}
     assert {"edges", "port"} <= composed
     assert not {f"{name}_file" for name in names} & (names | composed)
+
+
+def test_compose_file_mounts_no_path_that_a_setting_of_the_container_names() -> None:
+    """podman-compose takes what a container is told for what the shell says."""
+    for service in YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"].values():
+        mounted = set(re.findall(r"\$\{(LEGATO_\w+)", " ".join(map(str, service.get("volumes", ())))))
+        assert not mounted & set(service.get("environment", ()))
