@@ -44,31 +44,30 @@ class ToolCall(Struct, gc=False):
 NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
 
 
-class SystemMessage(Struct, tag_field="role", tag="system", gc=False):
+class _Said(Struct, kw_only=True, gc=False):
     content: Raw
+    name: str | None = None
     tool_calls: NoCalls = None
 
 
-class DeveloperMessage(Struct, tag_field="role", tag="developer", gc=False):
-    content: Raw
-    tool_calls: NoCalls = None
+class SystemMessage(_Said, tag_field="role", tag="system", gc=False): ...
 
 
-class UserMessage(Struct, tag_field="role", tag="user", gc=False):
-    content: Raw
-    tool_calls: NoCalls = None
+class DeveloperMessage(_Said, tag_field="role", tag="developer", gc=False): ...
+
+
+class UserMessage(_Said, tag_field="role", tag="user", gc=False): ...
+
+
+class ToolMessage(_Said, tag_field="role", tag="tool", kw_only=True, gc=False):
+    tool_call_id: Annotated[str, Meta(min_length=1)]
 
 
 class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     content: Raw = _NULL
+    name: str | None = None
     tool_calls: list[Raw] | None = None
     refusal: str | None = None
-
-
-class ToolMessage(Struct, tag_field="role", tag="tool", gc=False):
-    content: Raw
-    tool_call_id: Annotated[str, Meta(min_length=1)]
-    tool_calls: NoCalls = None
 
 
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage

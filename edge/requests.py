@@ -95,7 +95,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     tool_names = await check_tools(tools_json, turns) if tools_json else frozenset()
     check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
-        model=decoded.model or "auto",
+        model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),
         max_tokens=_max_tokens(decoded),
         messages_json=messages_json,

@@ -28,7 +28,7 @@ def test_empty_messages_400(client: openai.OpenAI) -> None:
     _check(raised.value, 400, "invalid_request_error", param="messages")
 
 
-@pytest.mark.parametrize("model", ["piano", "gpt-4o"])
+@pytest.mark.parametrize("model", ["piano", "gpt-4o", ""])
 def test_unknown_model_400(client: openai.OpenAI, model: str) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         client.chat.completions.create(model=model, messages=QUESTION)

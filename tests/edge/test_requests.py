@@ -48,6 +48,9 @@ def test_messages_and_tools_keep_their_bytes() -> None:
     assert (body.messages_json, body.tools_json, body.tool_choice_json) == (messages, tools, choice)
 
 
+ROLES = ("system", "developer", "user", "assistant")
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -93,6 +96,7 @@ def test_every_form_of_message_is_taken(message: dict[str, Any]) -> None:
         ([{"role": "user", "content": "Hello", "tool_calls": [{}]}], "messages[0].tool_calls"),
         ([{"role": "system", "content": "Hello", "tool_calls": "none"}], "messages[0].tool_calls"),
         ([{"role": "tool", "content": "21", "tool_call_id": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        *(([{"role": role, "content": "x", "name": 5}], "messages[0].name") for role in ROLES),
         ([{"role": "tool", "content": "21"}], "messages[0]"),
         ([{"role": "tool", "content": "21", "tool_call_id": ""}], "messages[0].tool_call_id"),
     ],
