@@ -1,11 +1,11 @@
 """`legato accounts`."""
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from cli.bookings import OutcomeUnknown, grant
 from cli.connection import Refused, Services, ask
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
@@ -20,7 +20,7 @@ from protos.auth.v1.auth_pb2 import (
     SuspendAccountRequest,
     UpdateAccountRequest,
 )
-from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, GrantCreditsRequest, ListBalancesRequest
+from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
 from services.chassis.money import format_usd
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -129,24 +129,22 @@ def resume(invocation: Invocation, account_id: str) -> None:
 
 
 def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+    if credits_nanos:
+        # Found before there is an account: else it would be there, and nobody would know its id.
+        _ = services.credits
     account = ask(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
     if not credits_nanos:
         return account, Balance(account_id=account.account_id)
     try:
         return account, grant(services, account.account_id, credits_nanos)
+    except OutcomeUnknown as unknown:
+        raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
     except Refused as refusal:
         again = f"legato credits grant {account.account_id} {format_usd(credits_nanos)}"
         raise Refused(
             f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
             refusal.reason,
         ) from None
-
-
-def grant(services: Services, account_id: str, amount_nanos: int) -> Balance:
-    request = GrantCreditsRequest(
-        grant_id=f"grant_{secrets.token_hex(16)}", account_id=account_id, amount_nanos=amount_nanos
-    )
-    return ask(services.credits.GrantCredits, request).balance
 
 
 def get_account(services: Services, account_id: str) -> Account:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import grpc
 
 from cli.data_folder import is_supervised, socket_of
 from cli.health import is_listening
+from cli.progress import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
@@ -29,7 +31,8 @@ ResponseT = TypeVar("ResponseT")
 ROUTER = "router"
 
 TIMEOUT_S = 20.0
-ATTEMPTS = 3
+# A service that does not answer is asked again for so long, unless there is more at stake.
+PATIENCE_S = 1.0
 PAUSE_S = 0.3
 
 # A process that died is back within this, unless it cannot start.
@@ -102,17 +105,32 @@ def ask(
     *,
     repeatable: bool = True,
     timeout_s: float = TIMEOUT_S,
+    patience_s: float = PATIENCE_S,
 ) -> ResponseT:
-    """One call. `repeatable` says that the request counts once however often it arrives: then it is tried again."""
-    for attempts_left in reversed(range(ATTEMPTS if repeatable else 1)):
-        try:
-            return method(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            refusal = from_rpc_error(error, "The service")
-            if refusal.reason != Reason.UNAVAILABLE or not attempts_left:
-                raise _refused(refusal) from None
-        time.sleep(PAUSE_S)
-    raise AssertionError("the last attempt returns or raises")
+    """One call. `repeatable` says that the request counts once however often it arrives: then it is tried again, for
+    as long as `patience_s`."""
+    began_at_s = time.monotonic()
+    bar = Bar(sys.stderr)
+    try:
+        while True:
+            try:
+                return method(request, timeout=timeout_s)
+            except grpc.RpcError as error:
+                refusal = from_rpc_error(error, "The service")
+            waited_s = time.monotonic() - began_at_s
+            if refusal.reason is not Reason.UNAVAILABLE:
+                raise _refused(refusal)
+            if not repeatable:
+                # It may have been done all the same, and done twice it would be there twice.
+                raise Refused(
+                    "The service gave no answer: see whether it was done before you repeat it.", refusal.reason
+                )
+            if waited_s >= patience_s:
+                raise _refused(refusal)
+            bar.show("waiting for the service", round(waited_s), round(patience_s))
+            time.sleep(PAUSE_S)
+    finally:
+        bar.clear()
 
 
 def _refused(error: LegatoError) -> Refused:

@@ -1,9 +1,14 @@
 import json
+import shlex
 from datetime import UTC, datetime
 
 import grpc
 import pytest
+from click.testing import CliRunner
 
+from cli import bookings
+from cli.connection import NotRunning, Services
+from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
@@ -76,7 +81,7 @@ def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
     far_end = play(("auth", "AccountAdminService.CreateAccount", grpc.StatusCode.UNAVAILABLE))
     result = far_end.run("accounts", "create", "Ada")
     assert result.exit_code == 1
-    assert result.stderr == "legato: The service is not available right now. Please retry.\n"
+    assert result.stderr == "legato: The service gave no answer: see whether it was done before you repeat it.\n"
     assert len(far_end.requests) == 1
 
 
@@ -90,6 +95,29 @@ def test_an_account_whose_grant_is_refused_is_not_lost() -> None:
     assert result.exit_code == 1
     assert "acct_1 was made, but got no credit (That is too much.)" in result.stderr
     assert "legato credits grant acct_1 5.00" in result.stderr
+
+
+def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    far_end = play(
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
+        ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE),
+    )
+    result = far_end.run("accounts", "create", "Ada", "--credits", "5")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("legato: acct_1 was made. It is not known whether ")
+    told = shlex.split(result.stderr.split("`")[1])
+    assert told == ["legato", "credits", "grant", "acct_1", "5.00", "--id", far_end.requests[1].grant_id]
+
+
+def test_no_account_is_made_where_metering_is_not_there_to_grant_its_credit() -> None:
+    def open_channel(service: str) -> grpc.Channel:
+        raise NotRunning(f"{service} is not running")
+
+    result = CliRunner().invoke(legato, ["accounts", "create", "Ada", "--credits", "5"], obj=Services(open_channel))
+    assert (result.exit_code, result.stderr) == (3, "legato: metering is not running\n")
 
 
 def test_every_page_of_accounts_is_listed_with_balances() -> None:

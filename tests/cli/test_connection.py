@@ -1,9 +1,11 @@
 import asyncio
+import io
 import socket
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import grpc
 import pytest
 
 from cli import data_folder
@@ -130,3 +132,33 @@ def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path
         assert services.accounts is not None
         services.close()
     lock.release()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Away(grpc.RpcError):
+    """As gRPC raises it where nobody answers."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def trailing_metadata(self) -> tuple[Any, ...]:
+        return ()
+
+
+def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    attempts = iter(range(3))
+
+    def method(request: str, timeout: float) -> str:
+        if next(attempts) < 2:
+            raise Away
+        return "an answer"
+
+    assert ask(cast(Any, method), "a question", patience_s=10.0) == "an answer"
+    assert "waiting for the service" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")

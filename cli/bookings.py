@@ -1,0 +1,91 @@
+"""Grants and adjustments. Each has an id, under which it counts once however often it is asked for.
+
+So whoever got no answer can repeat it without harm, if they know the id: it is told together with the command.
+"""
+
+import secrets
+import shlex
+from typing import TypeVar
+
+import click
+import grpc
+
+from cli.connection import Refused, Services, ask
+from cli.options import Invocation
+from cli.settings import CommandSettings, read_settings
+from protos.metering.v1.metering_pb2 import (
+    AdjustCreditsRequest,
+    AdjustCreditsResponse,
+    Balance,
+    GrantCreditsRequest,
+    GrantCreditsResponse,
+)
+from services.chassis.errors import Reason
+from services.chassis.money import format_usd
+
+RequestT = TypeVar("RequestT", GrantCreditsRequest, AdjustCreditsRequest)
+ResponseT = TypeVar("ResponseT", GrantCreditsResponse, AdjustCreditsResponse)
+
+# Longer than a metering that died takes to be back, on a slow machine too.
+PATIENCE_S = 10.0
+
+# After these the booking may be in the ledger or not.
+_LEAVES_OPEN = (Reason.UNAVAILABLE, Reason.INTERNAL)
+
+
+class OutcomeUnknown(Refused):
+    """Whether it was booked only metering can tell."""
+
+
+def grant(services: Services, account_id: str, amount_nanos: int, grant_id: str | None = None) -> Balance:
+    amount = format_usd(amount_nanos)
+    request = GrantCreditsRequest(
+        grant_id=f"grant_{secrets.token_hex(16)}" if grant_id is None else grant_id,
+        account_id=account_id,
+        amount_nanos=amount_nanos,
+    )
+    again = ["credits", "grant", account_id, amount, "--id", request.grant_id]
+    return _book(services.credits.GrantCredits, request, f"{account_id} was granted {amount} $", again)
+
+
+def adjust(
+    services: Services, account_id: str, amount_nanos: int, reason: str, adjustment_id: str | None = None
+) -> Balance:
+    amount = format_usd(amount_nanos)
+    request = AdjustCreditsRequest(
+        adjustment_id=f"adjustment_{secrets.token_hex(16)}" if adjustment_id is None else adjustment_id,
+        account_id=account_id,
+        amount_nanos=amount_nanos,
+        reason=reason,
+    )
+    again = ["credits", "adjust", account_id, amount, "--reason", reason, "--id", request.adjustment_id]
+    return _book(services.credits.AdjustCredits, request, f"{account_id} was adjusted by {amount} $", again)
+
+
+def _book(
+    method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT, what: str, again: list[str]
+) -> Balance:
+    def unknown(why: str, reason: Reason) -> OutcomeUnknown:
+        command = shlex.join(["legato", *again, *_folder_option()])
+        return OutcomeUnknown(
+            f"It is not known whether {what}: {why}. Repeat it with `{command}`: under this id it counts once.", reason
+        )
+
+    try:
+        return ask(method, request, patience_s=PATIENCE_S).balance
+    except Refused as refusal:
+        if refusal.reason not in _LEAVES_OPEN:
+            raise
+        why = "no answer came" if refusal.reason is Reason.UNAVAILABLE else "the service failed"
+        raise unknown(why, refusal.reason) from None
+    except KeyboardInterrupt:
+        raise unknown("it was interrupted", Reason.UNAVAILABLE) from None
+
+
+def _folder_option() -> list[str]:
+    """Which folder was meant, unless the same shell would find it by itself."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    data = Invocation(context).data
+    return [] if data == read_settings(CommandSettings).data else ["--data", str(data)]
