@@ -35,7 +35,7 @@ class Principal:
     key_id: str
     # None of them means all of them.
     scopes: frozenset["pb.Scope.ValueType"]
-    # Seconds since 1970; None: never.
+    # Seconds since 1970, by auth's time; None: never.
     expires_at_s: float | None
     preferred_class: str
     requests_per_minute: int | None
@@ -89,18 +89,14 @@ class Principals:
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
-        principal = self._remembered.find(digest) or await self._verify_together(api_key, digest)
-        if self._is_expired(principal):
-            raise _invalid_key()
-        return principal
+        return self._remembered.find(digest) or await self._verify_together(api_key, digest)
 
     def recall(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
         """Who asks, where that is known without asking anybody."""
         try:
-            principal = self._remembered.find(hashlib.sha256(_api_key(headers)).digest())
+            return self._remembered.find(hashlib.sha256(_api_key(headers)).digest())
         except LegatoError:
             return None
-        return None if principal is None or self._is_expired(principal) else principal
 
     def standing(self, principal: Principal) -> Standing:
         """For as long as an answer runs; it says from when on the key is no longer good."""
@@ -138,9 +134,6 @@ class Principals:
             if self._remembered.put(digest, principal, answer.epoch, asked_at_s):
                 return principal
         raise unavailable("Authentication")
-
-    def _is_expired(self, principal: Principal) -> bool:
-        return principal.expires_at_s is not None and self._clock.now().timestamp() >= principal.expires_at_s
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:

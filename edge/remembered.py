@@ -19,11 +19,12 @@ HOUR_S = 3600.0
 
 
 class _Entry:
-    __slots__ = ("epoch", "note_again_at_s", "principal")
+    __slots__ = ("epoch", "expires_at_s", "note_again_at_s", "principal")
 
     def __init__(self, principal: "Principal", epoch: int, note_again_at_s: float) -> None:
         self.principal = principal
         self.epoch = epoch
+        self.expires_at_s = float("inf") if principal.expires_at_s is None else principal.expires_at_s
         # When its next use is one to tell auth of, since it falls into another hour.
         self.note_again_at_s = note_again_at_s
 
@@ -33,6 +34,8 @@ class Remembered:
         self._clock = clock
         self._epoch = 0
         self._lease_from_s = float("-inf")
+        # What auth's time is ahead of our elapsed seconds; what our own clock says does not matter.
+        self._auth_ahead_s = 0.0
         # The least recently verified first.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._digest_by_key_id: dict[str, bytes] = {}
@@ -49,12 +52,13 @@ class Remembered:
         return self._clock.elapsed_s() - self._lease_from_s
 
     def find(self, digest: bytes) -> "Principal | None":
-        """Whose key has this digest, if that is known and counts now."""
+        """Whose key has this digest, if that is known and counts now. A key that has expired by what we know of auth's
+        time is not given out either: auth itself is asked, which refuses it."""
         entry = self._entries.get(digest)
         if entry is None:
             return None
         now_s = self._clock.elapsed_s()
-        if now_s - self._lease_from_s >= LEASE_S:
+        if now_s - self._lease_from_s >= LEASE_S or now_s + self._auth_ahead_s >= entry.expires_at_s:
             return None
         if now_s >= entry.note_again_at_s:
             self._note(entry, now_s)
@@ -92,8 +96,11 @@ class Remembered:
             changed = self._digest_by_key_id.get(key_id)
             if changed is not None and self._entries[changed].epoch < heartbeat.epoch:
                 self._forget(changed)
-        if sent_at_s is not None:
-            self._lease_from_s = max(self._lease_from_s, sent_at_s)
+        if sent_at_s is not None and sent_at_s > self._lease_from_s:
+            self._lease_from_s = sent_at_s
+            # At most a lease more than it is, and never less: auth read it after our ping had come. It comes with every
+            # lease, so that it is right again after clocks have stood still or were set.
+            self._auth_ahead_s = self._time_of(heartbeat) - sent_at_s
 
     def take_used(self, most: int) -> list[str]:
         """Keys that were used, each once an hour, to be told to auth."""
@@ -107,6 +114,12 @@ class Remembered:
         """What auth may not have heard."""
         if len(self._used_key_ids) < REMEMBERED_MOST:
             self._used_key_ids.update(key_ids)
+
+    def _time_of(self, heartbeat: pb.WatchResponse) -> float:
+        if heartbeat.HasField("read_time"):
+            return heartbeat.read_time.ToMicroseconds() / 1e6
+        # An auth of an older version.
+        return self._clock.now().timestamp()
 
     def _forget(self, digest: bytes) -> None:
         entry = self._entries.pop(digest)

@@ -27,7 +27,7 @@ class Auth:
 
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
-        self.watches = Watches(read_changes, self.key_uses.note, log)
+        self.watches = Watches(read_changes, self.key_uses.note, clock, log)
         self.registrations = [
             register_auth(self.verifier, self.watches),
             register_account_admin(AccountAdmin(database, clock, log, sleep)),

@@ -192,6 +192,7 @@ def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
         changed_key_ids=heartbeat.changes.key_ids,
         forget_all=heartbeat.changes.has_gap,
         refused_key_ids=heartbeat.changes.refused_key_ids,
+        read_time=_to_timestamp(heartbeat.read_at_us),
     )
 
 

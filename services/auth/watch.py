@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from typing import Final
 
-from services.auth.records import Changes
+from services.auth.records import Changes, to_micros
+from services.chassis.clock import Clock
 from services.chassis.errors import unavailable
 from services.chassis.log import Log
 
@@ -31,6 +32,8 @@ class Ping:
 class Heartbeat:
     changes: Changes
     echoed_ping_no: int
+    # Our time after that ping had come, and before the read.
+    read_at_us: int
 
 
 class _NewestPing:
@@ -75,6 +78,7 @@ class Watches:
         self,
         read_changes: Callable[[int], Awaitable[Changes]],
         note_uses: Callable[[Sequence[str]], None],
+        clock: Clock,
         log: Log,
         *,
         silence_s: float = SILENCE_S,
@@ -83,6 +87,7 @@ class Watches:
         is told of used keys and returns at once: no heartbeat waits for it."""
         self._read_changes = read_changes
         self._note_uses = note_uses
+        self._clock = clock
         self._log = log
         self._silence_s = silence_s
         self._open: set[_NewestPing] = set()
@@ -102,9 +107,10 @@ class Watches:
         receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses))
         try:
             while (ping := await self._next_ping(newest)) is not None:
+                read_at_us = to_micros(self._clock.now())
                 changes = await self._changes_for(ping)
                 if changes is not None:
-                    yield Heartbeat(changes, echoed_ping_no=ping.number)
+                    yield Heartbeat(changes, echoed_ping_no=ping.number, read_at_us=read_at_us)
         finally:
             self._open.discard(newest)
             receiving.cancel()

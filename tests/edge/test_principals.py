@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,36 @@ async def test_every_bad_key_is_refused_in_the_same_words(house: AuthHouse, cloc
     errors = [await house.refusal_of(bearer(api_key)) for api_key in bad_keys]
     assert {error.reason for error in errors} == {Reason.KEY_INVALID}
     assert len({error.message for error in errors}) == 1
+
+
+class SkewedClock:
+    """Of a machine whose time of day is wrong."""
+
+    def __init__(self, right: FakeClock, skew_s: float) -> None:
+        self._right, self._skew = right, timedelta(seconds=skew_s)
+
+    def now(self) -> datetime:
+        return self._right.now() + self._skew
+
+    def elapsed_s(self) -> float:
+        return self._right.elapsed_s()
+
+
+@pytest.mark.parametrize("skew_s", [-3600, 3600])
+async def test_key_expires_by_the_time_of_auth_on_an_edge_whose_clock_is_wrong(
+    socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log, skew_s: float
+) -> None:
+    edge_clock = SkewedClock(clock, skew_s)
+    async with AuthHouse(socket_folder, tmp_path, clock, log, edge_clock=edge_clock).opened() as house:
+        key = bearer((await house.new_key(days=30)).api_key)
+        await house.principals.authenticate(key)
+        clock.advance(30 * 24 * 3600 - 1800)
+        await house.leased()
+        assert house.principals.recall(key) is not None
+        clock.advance(1800)
+        await house.leased()
+        assert house.principals.recall(key) is None
+        assert (await house.refusal_of(key)).reason is Reason.KEY_INVALID
 
 
 async def test_missing_scope_is_refused_by_name(house: AuthHouse) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from edge.principals import Principal
 from edge.remembered import LEASE_S, REMEMBERED_MOST, Remembered
@@ -17,8 +18,13 @@ def remembered(clock: FakeClock) -> Remembered:
     return Remembered(clock)
 
 
-def principal(key_id: str = "key_a") -> Principal:
-    return Principal("acct_a", key_id, frozenset(), None, "forte", None, b"a digest key")
+def principal(key_id: str = "key_a", expires_at_s: float | None = None) -> Principal:
+    return Principal("acct_a", key_id, frozenset(), expires_at_s, "forte", None, b"a digest key")
+
+
+def heartbeat(auth_time_s: float) -> pb.WatchResponse:
+    """Auth's own time, which need not be the edge's."""
+    return pb.WatchResponse(epoch=1, read_time=Timestamp(seconds=int(auth_time_s), nanos=round(auth_time_s % 1 * 1e9)))
 
 
 def digest_of(key_id: str) -> bytes:
@@ -121,6 +127,59 @@ def test_answer_that_took_as_long_as_a_lease_is_neither_used_nor_kept(remembered
     clock.advance(LEASE_S)
     remembered.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     assert not remembered.put(digest_of("key_a"), principal("key_a"), 1, asked_at_s)
+    assert not knows(remembered, "key_a")
+
+
+@pytest.mark.parametrize("skew_s", [-HOUR_S, 0, HOUR_S])
+def test_key_counts_until_it_expires_by_the_time_of_auth_whatever_our_own_clock_says(
+    remembered: Remembered, clock: FakeClock, skew_s: float
+) -> None:
+    auth_time_s = clock.now().timestamp() + skew_s
+    remembered.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + 0.5), 1, clock.elapsed_s())
+    remembered.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    clock.advance(0.499)
+    assert knows(remembered, "key_a")
+    clock.advance(0.001)
+    assert not knows(remembered, "key_a")
+
+
+def test_key_does_not_live_on_by_what_a_heartbeat_took_to_come(remembered: Remembered, clock: FakeClock) -> None:
+    """Auth read its time after our ping had come: since we sent it, at least as much time has passed there."""
+    auth_time_s = clock.now().timestamp()
+    remembered.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + 0.5), 1, clock.elapsed_s())
+    sent_at_s = clock.elapsed_s()
+    clock.advance(0.5)
+    remembered.take(heartbeat(auth_time_s), sent_at_s)
+    assert not knows(remembered, "key_a")
+
+
+def test_machine_whose_clocks_stood_still_learns_the_time_with_its_next_lease(
+    remembered: Remembered, clock: FakeClock
+) -> None:
+    auth_time_s = clock.now().timestamp()
+    remembered.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + HOUR_S), 1, clock.elapsed_s())
+    remembered.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    assert knows(remembered, "key_a")
+    # Suspended for two hours, of which nothing here has noticed.
+    clock.advance(0.2)
+    remembered.take(heartbeat(auth_time_s + 2 * HOUR_S), sent_at_s=clock.elapsed_s())
+    assert not knows(remembered, "key_a")
+
+
+def test_late_echo_of_an_older_ping_does_not_turn_the_time_back(remembered: Remembered, clock: FakeClock) -> None:
+    auth_time_s = clock.now().timestamp()
+    remembered.put(digest_of("key_a"), principal(expires_at_s=auth_time_s), 1, clock.elapsed_s())
+    remembered.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    remembered.take(heartbeat(auth_time_s - HOUR_S), sent_at_s=clock.elapsed_s() - 0.1)
+    assert not knows(remembered, "key_a")
+
+
+def test_auth_of_an_older_version_tells_no_time_and_our_own_is_taken(remembered: Remembered, clock: FakeClock) -> None:
+    expires_at_s = clock.now().timestamp() + 0.5
+    remembered.put(digest_of("key_a"), principal(expires_at_s=expires_at_s), 1, clock.elapsed_s())
+    remembered.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    assert knows(remembered, "key_a")
+    clock.advance(0.5)
     assert not knows(remembered, "key_a")
 
 

@@ -212,6 +212,7 @@ class WatchResponse(_message.Message):
     CHANGED_KEY_IDS_FIELD_NUMBER: _builtins.int
     FORGET_ALL_FIELD_NUMBER: _builtins.int
     REFUSED_KEY_IDS_FIELD_NUMBER: _builtins.int
+    READ_TIME_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     echoed_ping_no: _builtins.int
     """The newest ping that had arrived before the epoch was read."""
@@ -225,6 +226,10 @@ class WatchResponse(_message.Message):
     def refused_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Those of the changed keys that are no longer good: answers that still run for them are to end."""
 
+    @_builtins.property
+    def read_time(self) -> _timestamp_pb2.Timestamp:
+        """Auth's time, after the echoed ping had arrived. Keys expire by it, not by the caller's own clock."""
+
     def __init__(
         self,
         *,
@@ -233,10 +238,11 @@ class WatchResponse(_message.Message):
         changed_key_ids: _abc.Iterable[_builtins.str] | None = ...,
         forget_all: _builtins.bool = ...,
         refused_key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        read_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["read_time", b"read_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all", "refused_key_ids", b"refused_key_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all", "read_time", b"read_time", "refused_key_ids", b"refused_key_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.records import Changes
+from services.auth.records import Changes, to_micros
 from services.auth.service import Auth
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.channel import from_rpc_error
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from tests.fakes import FakeClock
 from tests.services.auth.client import AuthClient, ping
 
 
@@ -76,8 +78,8 @@ async def used() -> list[str]:
 
 
 @pytest.fixture
-async def watches(slow: SlowDatabase, used: list[str], log: Log) -> Watches:
-    return Watches(slow.read_changes, used.extend, log)
+async def watches(slow: SlowDatabase, used: list[str], clock: FakeClock, log: Log) -> Watches:
+    return Watches(slow.read_changes, used.extend, clock, log)
 
 
 async def let_others_run() -> None:
@@ -86,7 +88,7 @@ async def let_others_run() -> None:
 
 
 async def test_ping_that_comes_during_a_read_is_not_echoed_by_it(
-    watches: Watches, slow: SlowDatabase, pings: Pings
+    watches: Watches, slow: SlowDatabase, pings: Pings, clock: FakeClock
 ) -> None:
     heartbeats = watches.serve(aiter(pings))
     first = asyncio.ensure_future(anext(heartbeats))
@@ -96,9 +98,25 @@ async def test_ping_that_comes_during_a_read_is_not_echoed_by_it(
     await let_others_run()
     slow.epoch = 2
     slow.end_read()
-    assert await first == Heartbeat(Changes(1), echoed_ping_no=1)
+    assert await first == Heartbeat(Changes(1), echoed_ping_no=1, read_at_us=to_micros(clock.now()))
     slow.end_read()
-    assert await anext(heartbeats) == Heartbeat(Changes(2), echoed_ping_no=2)
+    assert await anext(heartbeats) == Heartbeat(Changes(2), echoed_ping_no=2, read_at_us=to_micros(clock.now()))
+    await heartbeats.aclose()
+
+
+async def test_time_is_told_as_it_was_when_the_ping_had_come_and_not_later(
+    watches: Watches, slow: SlowDatabase, pings: Pings, clock: FakeClock
+) -> None:
+    """An earlier one would let callers take expired keys; a later one says less than it could."""
+    heartbeats = watches.serve(aiter(pings))
+    first = asyncio.ensure_future(anext(heartbeats))
+    clock.advance(3600)
+    pings.send(1)
+    await slow.wait_for_read()
+    expected_us = to_micros(clock.now())
+    clock.advance(1)
+    slow.end_read()
+    assert (await first).read_at_us == expected_us
     await heartbeats.aclose()
 
 
@@ -187,8 +205,10 @@ async def test_used_keys_are_heard_of_every_ping_though_only_the_newest_is_answe
     await heartbeats.aclose()
 
 
-async def test_caller_that_falls_silent_is_let_go(slow: SlowDatabase, pings: Pings, used: list[str], log: Log) -> None:
-    watches = Watches(slow.read_changes, used.extend, log, silence_s=0.01)
+async def test_caller_that_falls_silent_is_let_go(
+    slow: SlowDatabase, pings: Pings, used: list[str], clock: FakeClock, log: Log
+) -> None:
+    watches = Watches(slow.read_changes, used.extend, clock, log, silence_s=0.01)
     assert [heartbeat async for heartbeat in watches.serve(aiter(pings))] == []
     assert watches.count == 0
 
@@ -204,21 +224,30 @@ async def test_callers_are_let_go_when_the_service_ends(watches: Watches, pings:
     assert caught.value.reason is Reason.UNAVAILABLE
 
 
-async def test_heartbeat_echoes_the_ping_with_the_epoch_of_the_database(client: AuthClient) -> None:
+def heartbeat_at(clock: FakeClock, **fields: Any) -> pb.WatchResponse:
+    heartbeat = pb.WatchResponse(**fields)
+    heartbeat.read_time.FromMicroseconds(to_micros(clock.now()))
+    return heartbeat
+
+
+async def test_heartbeat_echoes_the_ping_with_the_epoch_of_the_database_and_the_time_of_auth(
+    client: AuthClient, clock: FakeClock
+) -> None:
     call = client.watch()
-    assert await ping(call, 41, epoch=1) == pb.WatchResponse(epoch=1, echoed_ping_no=41)
-    assert await ping(call, 42, epoch=1) == pb.WatchResponse(epoch=1, echoed_ping_no=42)
+    assert await ping(call, 41, epoch=1) == heartbeat_at(clock, epoch=1, echoed_ping_no=41)
+    clock.advance(7.25)
+    assert await ping(call, 42, epoch=1) == heartbeat_at(clock, epoch=1, echoed_ping_no=42)
     call.cancel()
 
 
-async def test_revoked_key_is_in_the_next_heartbeat(client: AuthClient) -> None:
+async def test_revoked_key_is_in_the_next_heartbeat(client: AuthClient, clock: FakeClock) -> None:
     account = await client.create_account()
     key = (await client.create_key(account.account_id)).key
     call = client.watch()
     await ping(call, 1, epoch=1)
     await client.revoke_key(key.key_id)
-    assert await ping(call, 2, epoch=1) == pb.WatchResponse(
-        epoch=2, echoed_ping_no=2, changed_key_ids=[key.key_id], refused_key_ids=[key.key_id]
+    assert await ping(call, 2, epoch=1) == heartbeat_at(
+        clock, epoch=2, echoed_ping_no=2, changed_key_ids=[key.key_id], refused_key_ids=[key.key_id]
     )
     # Until the caller says that it acted on the change, it is told again.
     assert (await ping(call, 3, epoch=1)).changed_key_ids == [key.key_id]
@@ -249,12 +278,14 @@ async def test_keys_of_a_suspended_account_are_in_the_next_heartbeat_as_refused(
     call.cancel()
 
 
-async def test_caller_that_is_older_than_the_history_is_told_to_forget_all(client: AuthClient) -> None:
+async def test_caller_that_is_older_than_the_history_is_told_to_forget_all(
+    client: AuthClient, clock: FakeClock
+) -> None:
     account = await client.create_account()
     key = (await client.create_key(account.account_id)).key
     call = client.watch()
     await client.revoke_key(key.key_id)
-    assert await ping(call, 1, epoch=0) == pb.WatchResponse(epoch=2, echoed_ping_no=1, forget_all=True)
+    assert await ping(call, 1, epoch=0) == heartbeat_at(clock, epoch=2, echoed_ping_no=1, forget_all=True)
     call.cancel()
 
 
