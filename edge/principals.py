@@ -131,7 +131,7 @@ class Principals:
                 # Every key that is not good is refused in the same words, whoever found out.
                 raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             principal = _principal(answer.principal)
-            if self._remembered.put(digest, principal, answer.epoch, asked_at_s):
+            if self._remembered.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
                 return principal
         raise unavailable("Authentication")
 

@@ -64,12 +64,20 @@ class Remembered:
             self._note(entry, now_s)
         return entry.principal
 
-    def put(self, digest: bytes, principal: "Principal", epoch: int, asked_at_s: float) -> bool:
+    def put(
+        self, digest: bytes, principal: "Principal", epoch: int, asked_at_s: float, *, once_only: bool = False
+    ) -> bool:
         """Whether an answer of auth may be used. An answer that took long, or that was read before a change that we
-        have already heard of, may be about a key that is no longer good: it is neither used nor remembered."""
+        have already heard of, may be about a key that is no longer good: it is neither used nor remembered. One that is
+        for once is used and not remembered."""
         now_s = self._clock.elapsed_s()
         if now_s - asked_at_s >= LEASE_S or epoch < self._epoch:
             return False
+        if once_only:
+            if digest in self._entries:
+                self._forget(digest)
+            self.give_back_used([principal.key_id])
+            return True
         before = self._entries.pop(digest, None)
         entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
         self._entries[digest] = entry

@@ -76,6 +76,7 @@ async def main() -> None:
             insecure_tcp=settings.insecure_tcp,
         )
         stop = stop_asked()
+        await auth.note_peppers()
         await server.start()
         log.info("service.started", listen=listen)
         memory.settle()

@@ -89,9 +89,19 @@ class Peppers:
         self._oldest = min(self._by_version)
         # Stands in for a row that is not there: the same work is done, and no key gives this digest.
         self._nobody = StoredDigest(bytes(32), self._newest)
+        # Which they are, for replicas to compare, and nothing that is of use to whoever does not have them.
+        self.noted = ",".join(self._entry(version) for version in sorted(self._by_version))
 
     def has(self, version: int) -> bool:
         return version in self._by_version
+
+    def agree_with(self, noted: str, version: int) -> bool:
+        """Whether another replica's answer about a key of this version is the same as ours, as far as it hangs on the
+        peppers that it has noted: it has that pepper, and its digest keys are made of the same one."""
+        if noted in (self.noted, ""):
+            return True
+        entries = noted.split(",")
+        return self._entry(version) in entries and entries[0] == self._entry(self._oldest)
 
     def digest(self, key: ApiKey) -> StoredDigest:
         return StoredDigest(self._hmac(key, self._newest), self._newest)
@@ -106,6 +116,9 @@ class Peppers:
         """For digests of what an account says and nobody may keep. Made of the oldest pepper, so that it stays the same
         while a newer one is brought in."""
         return hmac.digest(self._by_version[self._oldest], b"legato digest key:" + account_id.encode(), "sha256")
+
+    def _entry(self, version: int) -> str:
+        return f"{version}:{hmac.digest(self._by_version[version], b'legato pepper', 'sha256')[:8].hex()}"
 
     def _hmac(self, key: ApiKey, version: int) -> bytes:
         return hmac.digest(self._by_version[version], (key.public_id + key.secret).encode(), "sha256")

@@ -104,6 +104,8 @@ class Holder:
     limits: Limits
     is_suspended: bool
     grounding: Grounding
+    # Which peppers the replica has that started last.
+    noted_peppers: str
 
 
 @dataclass(frozen=True, slots=True)

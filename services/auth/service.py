@@ -7,7 +7,7 @@ from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.records import Changes
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
-from services.auth.store.epochs import changes_since
+from services.auth.store.epochs import changes_since, note_peppers
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
 from services.auth.watch import Watches
@@ -25,6 +25,9 @@ class Auth:
         async def read_changes(since_epoch: int) -> Changes:
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 
+        self._database = database
+        self._peppers = peppers
+        self._log = log
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, clock, log)
@@ -33,3 +36,10 @@ class Auth:
             register_account_admin(AccountAdmin(database, clock, log, sleep)),
             register_key_admin(KeyAdmin(database, peppers, clock, log, sleep), clock),
         ]
+
+    async def note_peppers(self) -> None:
+        """Before anything is served. Where the peppers are not those of the replica that started last, callers forget
+        whom they remember."""
+        noted = self._peppers.noted
+        if await self._database.write(lambda connection: note_peppers(connection, noted)):
+            self._log.info("peppers.changed")

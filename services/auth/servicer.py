@@ -39,7 +39,9 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
 
     async def Verify(self, request: pb.VerifyRequest, context: Context) -> pb.VerifyResponse:
         verified = await self._verifier.verify(request.api_key)
-        return pb.VerifyResponse(principal=_to_principal(verified), epoch=verified.epoch)
+        return pb.VerifyResponse(
+            principal=_to_principal(verified), epoch=verified.epoch, once_only=not verified.may_be_remembered
+        )
 
     async def FindRefusedKeys(self, request: pb.FindRefusedKeysRequest, context: Context) -> pb.FindRefusedKeysResponse:
         return pb.FindRefusedKeysResponse(key_ids=await self._verifier.find_refused(request.key_ids))

@@ -26,6 +26,8 @@ class Verified:
     # Read together with the holder.
     epoch: int
     digest_key: bytes = field(repr=False)
+    # Not where another replica would answer otherwise: it has other peppers, because they are being changed.
+    may_be_remembered: bool
 
 
 class Verifier:
@@ -61,7 +63,8 @@ class Verifier:
         if holder.is_suspended:
             # Told to whoever has the key, and to nobody else: all that makes a key bad was looked at before.
             raise LegatoError(Reason.ACCOUNT_SUSPENDED, SUSPENDED)
-        return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id))
+        may_be_remembered = self._peppers.agree_with(holder.noted_peppers, holder.digest.pepper_version)
+        return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id), may_be_remembered)
 
     async def find_refused(self, key_ids: Sequence[str]) -> list[str]:
         """Those that are revoked or unknown, or whose account is suspended."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.auth import NAME, AuthReplica
-from edge.principals import Principals, Scope
+from edge.principals import Principal, Principals, Scope
 from edge.remembered import LEASE_S
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, AuthServiceStub, KeyAdminServiceStub
@@ -17,7 +17,7 @@ from services.auth.service import MIGRATIONS, Auth
 from services.chassis.channel import open_channel
 from services.chassis.clock import Clock
 from services.chassis.database import Database
-from services.chassis.errors import LegatoError
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.chassis.metrics import Registry
 from services.chassis.replicas import Replicas
@@ -25,6 +25,7 @@ from services.chassis.server import Server
 from tests.fault_proxy import FaultProxy
 
 PATIENCE_S = 10.0
+PEPPER = b"a pepper for tests, 32 bytes long"
 
 
 class AuthHouse:
@@ -40,11 +41,12 @@ class AuthHouse:
     ) -> None:
         """`clock` is auth's, and the edge's too unless it has one of its own."""
         self._sockets = [f"unix:{socket_folder}/auth-{number}.sock" for number in range(replicas)]
+        self._auth_clock = clock
         self._clock = edge_clock or clock
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
         self._database.migrate(MIGRATIONS)
-        self.auth = Auth(self._database, Peppers({1: b"a pepper for tests, 32 bytes long"}), clock, log)
+        self.auth = Auth(self._database, Peppers({1: PEPPER}), clock, log)
         self._servers: dict[int, Server] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]
         self.registry = Registry()
@@ -76,6 +78,13 @@ class AuthHouse:
 
     async def shut(self, number: int = 0) -> None:
         await self._servers.pop(number).stop(0)
+
+    async def restart(self, number: int, peppers: Peppers) -> None:
+        """That replica alone, with other peppers."""
+        await self.shut(number)
+        self.auth = Auth(self._database, peppers, self._auth_clock, self._log)
+        await self.auth.note_peppers()
+        await self.open(number)
 
     async def _shut_all(self) -> None:
         for number in list(self._servers):
@@ -119,6 +128,17 @@ class AuthHouse:
         async with asyncio.timeout(PATIENCE_S):
             while self.principals._remembered.epoch < epoch:
                 await asyncio.sleep(0.01)
+
+    async def served(self, headers: list[tuple[bytes, bytes]]) -> Principal:
+        """Who that is, as soon as a replica answers."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    return await self.principals.authenticate(headers)
+                except LegatoError as error:
+                    if error.reason is not Reason.UNAVAILABLE:
+                        raise
+                await asyncio.sleep(0.05)
 
     async def refusal_of(self, headers: list[tuple[bytes, bytes]]) -> LegatoError:
         with pytest.raises(LegatoError) as refusal:

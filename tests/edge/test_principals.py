@@ -9,11 +9,15 @@ from edge.auth import Auth
 from edge.principals import Scope
 from edge.remembered import LEASE_S
 from protos.auth.v1 import auth_pb2 as pb
+from services.auth.keys import Peppers
 from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
-from tests.edge.auth_house import PATIENCE_S, AuthHouse, bearer
+from tests.edge.auth_house import PATIENCE_S, PEPPER, AuthHouse, bearer
 from tests.fakes import FakeClock
+from tests.fault_proxy import Cut
+
+NEW_PEPPER = b"another pepper for tests: 32 bytes"
 
 
 @pytest.fixture
@@ -267,6 +271,34 @@ async def test_running_answers_are_looked_up_where_the_list_of_changes_has_a_gap
         assert not good.is_refused
     assert (await house.refusal_of(bearer(revoked.api_key))).reason is Reason.KEY_INVALID
     await house.principals.authenticate(bearer(kept.api_key))
+
+
+async def test_key_on_a_pepper_that_was_taken_away_is_refused_once_every_replica_was_restarted(
+    socket_folder: Path, tmp_path: Path, log: Log
+) -> None:
+    async with AuthHouse(socket_folder, tmp_path, SystemClock(), log, replicas=2).opened() as house:
+        old_key = await house.new_key()
+        for number in (0, 1):
+            await house.restart(number, Peppers({1: PEPPER, 2: NEW_PEPPER}))
+        new_key = await house.new_key()
+        digest_keys = [(await house.served(bearer(new_key.api_key))).digest_key]
+        await house.served(bearer(old_key.api_key))
+
+        await house.restart(0, Peppers({2: NEW_PEPPER}))
+        await house.heard_of((await house.stub.Verify(pb.VerifyRequest(api_key=new_key.api_key))).epoch)
+        # The replica that has not been restarted yet still takes the key.
+        house.lines[0].set(Cut())
+        await house.served(bearer(old_key.api_key))
+        house.lines[0].heal()
+        await house.restart(1, Peppers({2: NEW_PEPPER}))
+
+        with pytest.raises(LegatoError) as refusal:
+            await house.served(bearer(old_key.api_key))
+        assert refusal.value.reason is Reason.KEY_INVALID
+        # What is digested must come out the same on every edge, also on one that knew the key before.
+        digest_keys.append((await house.served(bearer(new_key.api_key))).digest_key)
+        oldest, newest = (Peppers({version: pepper}) for version, pepper in ((1, PEPPER), (2, NEW_PEPPER)))
+        assert digest_keys == [peppers.digest_key(new_key.key.account_id) for peppers in (oldest, newest)]
 
 
 async def test_use_of_a_key_reaches_auth(house: AuthHouse) -> None:

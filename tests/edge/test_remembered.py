@@ -130,6 +130,22 @@ def test_answer_that_took_as_long_as_a_lease_is_neither_used_nor_kept(remembered
     assert not knows(remembered, "key_a")
 
 
+def test_answer_that_is_for_once_is_used_and_leaves_nothing_behind(remembered: Remembered, clock: FakeClock) -> None:
+    learn(remembered, clock, "key_a")
+    remembered.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    remembered.take_used(10)
+    assert remembered.put(digest_of("key_a"), principal(), 1, clock.elapsed_s(), once_only=True)
+    assert remembered.put(digest_of("key_b"), principal("key_b"), 1, clock.elapsed_s(), once_only=True)
+    assert not knows(remembered, "key_a")
+    assert not knows(remembered, "key_b")
+    assert set(remembered.take_used(10)) == {"key_a", "key_b"}
+
+
+def test_answer_that_is_for_once_must_be_as_fresh_as_any(remembered: Remembered, clock: FakeClock) -> None:
+    remembered.take(pb.WatchResponse(epoch=2), sent_at_s=clock.elapsed_s())
+    assert not remembered.put(digest_of("key_a"), principal(), 1, clock.elapsed_s(), once_only=True)
+
+
 @pytest.mark.parametrize("skew_s", [-HOUR_S, 0, HOUR_S])
 def test_key_counts_until_it_expires_by_the_time_of_auth_whatever_our_own_clock_says(
     remembered: Remembered, clock: FakeClock, skew_s: float

@@ -156,8 +156,11 @@ class VerifyResponse(_message.Message):
 
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    ONCE_ONLY_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Read no later than the key was."""
+    once_only: _builtins.bool
+    """Not to be remembered: a replica that started later no longer has the pepper of this key. See docs/keys.md."""
     @_builtins.property
     def principal(self) -> Global___Principal: ...
     def __init__(
@@ -165,10 +168,11 @@ class VerifyResponse(_message.Message):
         *,
         principal: Global___Principal | None = ...,
         epoch: _builtins.int = ...,
+        once_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "principal", b"principal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "once_only", b"once_only", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

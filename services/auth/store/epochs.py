@@ -21,11 +21,12 @@ LISTED_KEYS_MOST: Final = 1_000
 _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspended_at_us.is_not(None))
 
 
-def raise_epoch(connection: sa.Connection, key_ids: Sequence[str]) -> None:
-    """Those keys have changed. Where they are too many to be listed, whoever looks is told of a gap."""
+def raise_epoch(connection: sa.Connection, key_ids: Sequence[str] | None) -> None:
+    """Those keys have changed; None: any may have. Where they are too many to be listed, whoever looks is told of a
+    gap."""
     raised = epoch.update().values(value=epoch.c.value + 1).returning(epoch.c.value, epoch.c.forgotten)
     value, forgotten = connection.execute(raised).one()
-    if len(key_ids) > LISTED_KEYS_MOST:
+    if key_ids is None or len(key_ids) > LISTED_KEYS_MOST:
         forgotten = value
     else:
         forgotten = max(forgotten, value - HISTORY_EPOCHS)
@@ -33,6 +34,16 @@ def raise_epoch(connection: sa.Connection, key_ids: Sequence[str]) -> None:
             connection.execute(key_changes.insert(), [{"epoch": value, "key_id": key_id} for key_id in key_ids])
     connection.execute(key_changes.delete().where(key_changes.c.epoch <= forgotten))
     connection.execute(epoch.update().values(forgotten=forgotten))
+
+
+def note_peppers(connection: sa.Connection, noted: str) -> bool:
+    """A replica starts with these peppers. Where they are not those of the last one, what callers have learned may no
+    longer be so, and they are told to forget it; says whether that is so."""
+    if connection.execute(sa.select(epoch.c.peppers).with_for_update()).scalar_one() == noted:
+        return False
+    connection.execute(epoch.update().values(peppers=noted))
+    raise_epoch(connection, None)
+    return True
 
 
 def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:

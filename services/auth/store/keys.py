@@ -66,6 +66,7 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
     query = (
         sa.select(
             epoch.c.value,
+            epoch.c.peppers,
             keys,
             accounts.c.preferred_class,
             accounts.c.requests_per_minute.label("account_requests_per_minute"),
@@ -92,6 +93,7 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
         grounding=Grounding(row.search, row.memory, row.attachments),
+        noted_peppers=row.peppers,
     )
     return holder, row.value
 

@@ -41,13 +41,15 @@ keys = sa.Table(
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
 )
 
-# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`.
+# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` tells which ones the
+# replica has that started last, and not what they are.
 epoch = sa.Table(
     "epoch",
     metadata,
     sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("value", sa.BigInteger, nullable=False),
     sa.Column("forgotten", sa.BigInteger, nullable=False),
+    sa.Column("peppers", sa.Text, nullable=False, server_default=""),
 )
 
 key_changes = sa.Table(

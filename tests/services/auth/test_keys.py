@@ -127,6 +127,37 @@ def test_digest_key_is_the_account_s_own_and_stays_while_a_newer_pepper_is_broug
     assert len(others | {digest_key}) == 3
 
 
+def test_what_is_noted_of_peppers_tells_them_apart_and_gives_none_of_them_away() -> None:
+    noted = Peppers({2: OTHER_PEPPER, 1: PEPPER}).noted
+    assert noted == Peppers({1: PEPPER, 2: OTHER_PEPPER}).noted
+    assert noted not in (Peppers({1: PEPPER}).noted, Peppers({1: OTHER_PEPPER, 2: PEPPER}).noted)
+    assert [entry.partition(":")[0] for entry in noted.split(",")] == ["1", "2"]
+    assert PEPPER.hex()[:8] not in noted
+    assert len(noted) < 50
+
+
+@pytest.mark.parametrize(
+    ("others", "agrees"),
+    [
+        ({1: PEPPER, 2: OTHER_PEPPER}, True),
+        # One that is being brought in changes nothing for keys that are there.
+        ({1: PEPPER, 2: OTHER_PEPPER, 3: PEPPER}, True),
+        ({1: PEPPER}, False),
+        # Those would make digest keys of another pepper.
+        ({2: OTHER_PEPPER}, False),
+        ({1: OTHER_PEPPER, 2: OTHER_PEPPER}, False),
+        ({1: PEPPER, 2: PEPPER}, False),
+    ],
+)
+def test_replicas_agree_on_a_key_that_both_have_the_pepper_of(others: dict[int, bytes], agrees: bool) -> None:
+    peppers = Peppers({1: PEPPER, 2: OTHER_PEPPER})
+    assert peppers.agree_with(Peppers(others).noted, 2) is agrees
+
+
+def test_where_nobody_has_noted_anything_nobody_disagrees() -> None:
+    assert Peppers({1: PEPPER}).agree_with("", 1)
+
+
 def test_setting_holds_peppers_by_version() -> None:
     peppers = parse_peppers(f"1:{PEPPER.hex()}, 2:{OTHER_PEPPER.hex().upper()}")
     key = keys.mint()

@@ -31,8 +31,8 @@ def start(data: Path, **settings: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def running(data: Path) -> Iterator[tuple[subprocess.Popen[str], grpc.Channel]]:
-    process = start(data)
+def running(data: Path, **settings: str) -> Iterator[tuple[subprocess.Popen[str], grpc.Channel]]:
+    process = start(data, **settings)
     try:
         with open_sync_channel(f"unix:{data}/run/auth.sock") as channel:
             grpc.channel_ready_future(channel).result(TIMEOUT_S)
@@ -82,6 +82,20 @@ def test_process_serves_keys_keeps_them_and_writes_no_secret_anywhere(socket_fol
         verified = pb_grpc.AuthServiceStub(channel).Verify(pb.VerifyRequest(api_key=created[0].api_key))
         assert verified.principal.key_id == created[0].key.key_id
         stop(process)
+
+
+def test_process_that_has_other_peppers_than_the_last_one_tells_callers_to_forget_all(socket_folder: Path) -> None:
+    both = f"1:{PEPPER},2:{'6f' * 32}"
+    heartbeats: list[pb.WatchResponse] = []
+    for peppers in (both, both, f"2:{'6f' * 32}"):
+        with running(socket_folder, LEGATO_KEY_PEPPERS=peppers) as (process, channel):
+            epoch = heartbeats[-1].epoch if heartbeats else 0
+            pings = iter([pb.WatchRequest(ping_no=1, epoch=epoch)])
+            heartbeats.append(next(pb_grpc.AuthServiceStub(channel).Watch(pings)))
+            stop(process)
+    first, same, other = heartbeats
+    assert (same.epoch, same.forget_all) == (first.epoch, False)
+    assert (other.epoch, other.forget_all) == (first.epoch + 1, True)
 
 
 def test_open_watch_does_not_hold_up_the_end(socket_folder: Path) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from services.auth import keys
 from services.auth.admin import AccountAdmin, KeyAdmin
 from services.auth.keys import ApiKey, Peppers
+from services.auth.service import Auth
 from services.auth.verifier import Verifier
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -110,3 +111,24 @@ async def test_key_whose_pepper_was_taken_away_is_refused_and_the_operator_is_to
     assert caught.value.reason is Reason.KEY_INVALID
     assert "key.pepper_missing" in log_text()
     assert key not in log_text()
+
+
+async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to_be_remembered(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    """Whoever remembered it would go on accepting it when the last replica that has its pepper is gone."""
+    key = await issue_key(database, peppers, clock, log, sleep)
+    old = Auth(database, peppers, clock, log, sleep)
+    await old.note_peppers()
+    assert (await old.verifier.verify(key)).may_be_remembered
+    await Auth(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    assert not (await old.verifier.verify(key)).may_be_remembered
+
+
+async def test_pepper_that_is_brought_in_keeps_nobody_from_remembering(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    key = await issue_key(database, peppers, clock, log, sleep)
+    both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
+    await Auth(database, both, clock, log, sleep).note_peppers()
+    assert (await Verifier(database, peppers, clock, log).verify(key)).may_be_remembered

@@ -1,0 +1,11 @@
+"""Which peppers auth had when a replica last started, so that the next one notices if it has others."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    op.add_column("epoch", sa.Column("peppers", sa.Text, nullable=False, server_default=""))
