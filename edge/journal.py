@@ -6,14 +6,13 @@ to the half that is not the newest: a process that dies in the middle of a write
 that anybody said is written here.
 """
 
-import fcntl
 import mmap
-import os
 import struct
 import zlib
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+from edge.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
@@ -29,23 +28,15 @@ FREE: Final = 0
 OPEN: Final = 1
 SEAL: Final = 2
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_MAGIC: Final = b"LEGATO1\n"
-_HEADER: Final = struct.Struct("<8sI36s")
-_HEADER_BYTES: Final = 4096
+# Whoever changes what a slot holds changes the version in the file's header, too.
 # Request and account: they stay the same for as long as the slot is taken.
 _OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
 # Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
 _COUNTS: Final = struct.Struct("<QIBBBBqqq")
 _CHECKSUM: Final = struct.Struct("<I")
 _WRITTEN_BYTES: Final = _CHECKSUM.size + _OWNER.size + _COUNTS.size
-_HALF_BYTES: Final = 128
-_SLOT_BYTES: Final = 2 * _HALF_BYTES
-_UNTOUCHED: Final = bytes(_SLOT_BYTES)
-
-
-class JournalTaken(Exception):
-    """Another process owns this file."""
+_HALF_BYTES: Final = SLOT_BYTES // 2
+_UNTOUCHED: Final = bytes(SLOT_BYTES)
 
 
 class SlotPassedOn(Exception):
@@ -167,25 +158,23 @@ class Journal:
     """Owned by one process, from before it is read until the process ends."""
 
     def __init__(self, path: Path, slots: int = SLOTS) -> None:
-        """Raises JournalTaken. What was left in the file is in `taken`."""
+        """Raises JournalTaken or JournalSetAside. What was left in the file is in `taken`."""
         # Never restarts, so that an old record is never taken for a newer one.
         self.write_no = 0
         self.taken: dict[int, Slot] = {}
-        # It is of another boot, so nothing in it can be relied on.
-        self.is_lost = False
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise JournalTaken from None
-        self._slots = self._prepare(slots)
-        self._map = mmap.mmap(self._file, _HEADER_BYTES + self._slots * _SLOT_BYTES)
+        self._file = JournalFile(path, slots)
+        self._slots = self._file.slots
+        self._map = mmap.mmap(self._file.number, self._file.size_bytes)
         self._generations = [0] * self._slots
-        self._next_halves = [_HEADER_BYTES + index * _SLOT_BYTES for index in range(self._slots)]
+        self._next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
         self._recover()
         # The slot that was freed last is taken first, so that memory which is not needed is never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
+
+    @property
+    def is_lost(self) -> bool:
+        """It is of another boot, so nothing in it could be relied on."""
+        return self._file.is_of_another_boot
 
     def claim(self, request_id: str, account_id: str) -> Slot:
         """Before credit is asked for."""
@@ -200,7 +189,7 @@ class Journal:
 
     def close(self) -> None:
         self._map.close()
-        os.close(self._file)
+        self._file.close()
 
     def next_half(self, index: int) -> int:
         return self._next_halves[index]
@@ -215,25 +204,9 @@ class Journal:
         self._next_halves[slot.index] = slot.start
         self._free.append(slot.index)
 
-    def _prepare(self, wanted_slots: int) -> int:
-        """How many slots the file has. One that is new, of another boot or no journal at all starts empty."""
-        boot_id = _BOOT_ID.read_bytes().strip()
-        header = os.pread(self._file, _HEADER.size, 0)
-        if len(header) == _HEADER.size:
-            magic, slots, booted = _HEADER.unpack(header)
-            if magic == _MAGIC and os.fstat(self._file).st_size == _HEADER_BYTES + slots * _SLOT_BYTES:
-                if booted == boot_id:
-                    return int(slots)
-                self.is_lost = True
-        os.ftruncate(self._file, 0)
-        # All of it at once: on a disk that is full, a page that is not there yet would end the process.
-        os.posix_fallocate(self._file, 0, _HEADER_BYTES + wanted_slots * _SLOT_BYTES)
-        os.pwrite(self._file, _HEADER.pack(_MAGIC, wanted_slots, boot_id), 0)
-        return wanted_slots
-
     def _recover(self) -> None:
         for index, start in enumerate(self._next_halves):
-            if self._map[start : start + _SLOT_BYTES] == _UNTOUCHED:
+            if self._map[start : start + SLOT_BYTES] == _UNTOUCHED:
                 continue
             halves = [self._read(start), self._read(start + _HALF_BYTES)]
             newest = max((half for half in halves if half is not None), default=None)

@@ -6,7 +6,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from edge.journal import OPEN, Journal, JournalTaken, Slot
+from edge.journal import OPEN, Journal, Slot
+from edge.journal_file import JournalSetAside, JournalTaken
 from edge.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis import failpoints
@@ -66,8 +67,11 @@ class Journals:
             journal = Journal(path)
         except JournalTaken:
             return None
+        except JournalSetAside as aside:
+            self._log.warning("journal.lost", name=aside.name, reason=aside.reason)
+            return self._take(path)
         if journal.is_lost:
-            self._log.warning("journal.lost", name=path.name)
+            self._log.warning("journal.lost", name=path.name, reason="rebooted")
         return journal
 
     def _release_empty(self) -> None:

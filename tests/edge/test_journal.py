@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge import journal as module
-from edge.journal import FREE, OPEN, SEAL, Journal, JournalTaken, Slot, SlotPassedOn
+from edge import journal_file
+from edge.journal import FREE, OPEN, SEAL, Journal, Slot, SlotPassedOn
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 
 ANN = "acct_ann"
 SLOTS = 4
-HEADER_BYTES = 4096
-SLOT_BYTES = 256
 
 Kept = tuple[str, str, int, bool, int, int]
 
@@ -140,14 +138,6 @@ def test_full_journal_refuses_the_next_request_until_one_is_freed(path: Path) ->
     assert {found[0] for found in found_by_the_next_process(path)} == {request_id(n) for n in (0, 1, 3, 99)}
 
 
-def test_journal_of_a_living_process_is_taken(path: Path) -> None:
-    journal = Journal(path, SLOTS)
-    with pytest.raises(JournalTaken):
-        Journal(path, SLOTS)
-    journal.close()
-    Journal(path, SLOTS).close()
-
-
 def test_journal_of_another_boot_is_lost(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a reboot the pages on the disk may be older than what was told to metering."""
     journal = Journal(path, SLOTS)
@@ -155,30 +145,13 @@ def test_journal_of_another_boot_is_lost(path: Path, tmp_path: Path, monkeypatch
     journal.close()
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("00000000-0000-0000-0000-000000000000\n")
-    monkeypatch.setattr(module, "_BOOT_ID", boot_id)
+    monkeypatch.setattr(journal_file, "_BOOT_ID", boot_id)
     journal = Journal(path, SLOTS)
     assert journal.is_lost
     assert journal.taken == {}
     journal.claim(request_id(2), ANN)
     journal.close()
     assert [found[0] for found in found_by_the_next_process(path)] == [request_id(2)]
-
-
-@pytest.mark.parametrize("content", [b"", b"LEGATO1\n", b"no journal at all " * 100, bytes(HEADER_BYTES)])
-def test_file_that_is_no_journal_starts_empty(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    assert found_by_the_next_process(path) == []
-    assert path.stat().st_size == HEADER_BYTES + SLOTS * SLOT_BYTES
-
-
-def test_file_is_private(path: Path) -> None:
-    Journal(path, SLOTS).close()
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_whole_file_is_on_the_disk_before_it_is_used(path: Path) -> None:
-    Journal(path, SLOTS).close()
-    assert path.stat().st_blocks * 512 >= HEADER_BYTES + SLOTS * SLOT_BYTES
 
 
 def test_write_that_is_torn_anywhere_leaves_the_record_before_it(path: Path) -> None:

@@ -1,6 +1,7 @@
 """An edge that starts after another one died, against a real metering."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,6 +194,31 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_keeps_nobody_
         assert len(journals.own.taken) == 1
         while log_text().count("settlement.refused") < 2:
             await asyncio.sleep(0.01)
+    journals.close()
+
+
+async def test_journal_that_cannot_be_read_is_set_aside_with_a_word_and_keeps_nobody_from_serving(
+    metering_house: MeteringHouse, folder: Path, log: Log, log_text: Callable[[], str]
+) -> None:
+    """As after an upgrade, while its edges had not settled everything."""
+    await metering_house.give(CREDIT_NANOS)
+    own, other = Journals(folder, log), Journals(folder, log)
+    await come_to(metering_house, own.own, in_mid_stream, number=1)
+    await come_to(metering_house, other.own, in_mid_stream, number=2)
+    own.close()
+    other.close()
+    for name in ("edge-1.journal", "edge-2.journal"):
+        (folder / name).write_bytes(b"LEGATO0\n" + (folder / name).read_bytes()[8:])
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert journals.own.taken == {}
+    lost = [json.loads(line) for line in log_text().splitlines() if "journal.lost" in line]
+    assert [(line["name"], line["reason"]) for line in lost] == [
+        ("edge-1.journal.lost-1", "version"),
+        ("edge-2.journal.lost-1", "version"),
+    ]
+    # The version that wrote it could still settle it.
+    assert all((folder / line["name"]).stat().st_size for line in lost)
     journals.close()
 
 

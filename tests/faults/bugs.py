@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-import edge.journal
-import edge.metering
+from edge import journal_file
 from edge.chat import Chat
 from edge.delivery import Delivery
 from edge.hold import Hold
 from edge.journal import OPEN, SEAL, Journal, Slot
+from edge.journal_file import JournalFile
 from edge.metering import Metering
 from edge.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from protos.metering.v1 import metering_pb2 as pb
@@ -211,11 +211,11 @@ def _lock_nothing(was: Any) -> Any:
 
 def _believe_old_pages(was: Any) -> Any:
     def prepare(self: Any, wanted_slots: int) -> int:
-        header = os.pread(self._file, edge.journal._HEADER.size, 0).ljust(edge.journal._HEADER.size)
-        magic, slots, _ = edge.journal._HEADER.unpack(header)
-        if magic == edge.journal._MAGIC:
-            boot_id = edge.journal._BOOT_ID.read_bytes().strip()
-            os.pwrite(self._file, edge.journal._HEADER.pack(magic, slots, boot_id), 0)
+        layout = journal_file._HEADER
+        magic, slots, _ = layout.unpack(os.pread(self.number, layout.size, 0).ljust(layout.size))
+        if magic == journal_file._MAGIC:
+            boot_id = journal_file._BOOT_ID.read_bytes().strip()
+            os.pwrite(self.number, layout.pack(magic, slots, boot_id), 0)
         return was(self, wanted_slots)  # type: ignore[no-any-return]
 
     return prepare
@@ -257,8 +257,8 @@ BUGS: Final = dict(
         _bug("refused reserve forgotten although sent twice", (Hold, "_note_repeat", lambda _: lambda self: None)),
         _bug("relay while extend is under way", (Chat, "_is_covered", _relay_while_extending)),
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
-        _bug("two processes on one journal", (edge.journal, "fcntl", _lock_nothing)),
-        _bug("old journal pages after a reboot", (Journal, "_prepare", _believe_old_pages)),
+        _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
+        _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
     ]
 )
 

@@ -1,0 +1,95 @@
+"""The file that a journal is kept in: whose it is, and whether it can be relied on.
+
+What a process left behind is worth money, so a file that cannot be read is never overwritten: it is set aside, and
+whoever wanted it is told. Only one in which nothing was ever written is new.
+"""
+
+import fcntl
+import os
+import struct
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+HEADER_BYTES: Final = 4096
+SLOT_BYTES: Final = 256
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+# The digit is the version: another one has slots that this one cannot read.
+_MAGIC: Final = b"LEGATO1\n"
+_ANY_VERSION: Final = b"LEGATO"
+_HEADER: Final = struct.Struct("<8sI36s")
+
+
+class JournalTaken(Exception):
+    """Another process owns this file."""
+
+
+class JournalSetAside(Exception):
+    """The file could not be read, and has another name now: there is room for a new one."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name)
+        self.name = name
+        # "version": another version of ours has written it. "damaged": nobody can say what it is.
+        self.reason = reason
+
+
+class JournalFile:
+    """Owned by one process, from before it is read until the process ends."""
+
+    def __init__(self, path: Path, wanted_slots: int) -> None:
+        """Raises JournalTaken or JournalSetAside."""
+        self._path = path
+        # Nothing that was in it can be relied on, and nothing of it is left.
+        self.is_of_another_boot = False
+        self.number = _lock(path)
+        try:
+            self.slots = self._prepare(wanted_slots)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + self.slots * SLOT_BYTES
+
+    def close(self) -> None:
+        os.close(self.number)
+
+    def _prepare(self, wanted_slots: int) -> int:
+        """How many slots the file has. One that is new or of another boot starts empty."""
+        boot_id = _BOOT_ID.read_bytes().strip()
+        if self._path.read_bytes().strip(b"\0"):
+            magic, slots, booted = _HEADER.unpack(os.pread(self.number, _HEADER.size, 0).ljust(_HEADER.size))
+            if magic != _MAGIC:
+                raise self._set_aside("version" if magic.startswith(_ANY_VERSION) else "damaged")
+            if os.fstat(self.number).st_size != HEADER_BYTES + slots * SLOT_BYTES:
+                raise self._set_aside("damaged")
+            if booted == boot_id:
+                return int(slots)
+            self.is_of_another_boot = True
+        os.ftruncate(self.number, 0)
+        # All of it at once: on a disk that is full, a page that is not there yet would end the process.
+        os.posix_fallocate(self.number, 0, HEADER_BYTES + wanted_slots * SLOT_BYTES)
+        os.pwrite(self.number, _HEADER.pack(_MAGIC, wanted_slots, boot_id), 0)
+        return wanted_slots
+
+    def _set_aside(self, reason: str) -> JournalSetAside:
+        asides = (self._path.with_name(f"{self._path.name}.lost-{number}") for number in count(1))
+        aside = next(path for path in asides if not path.exists())
+        # Whoever has opened it meanwhile finds that it is no longer the one of this name.
+        self._path.rename(aside)
+        return JournalSetAside(aside.name, reason)
+
+
+def _lock(path: Path) -> int:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.stat().st_ino == os.fstat(file).st_ino:
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(file)
+    raise JournalTaken
