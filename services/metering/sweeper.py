@@ -5,6 +5,7 @@ lock, and a settlement that comes later still counts.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from services.chassis.database import Database
@@ -13,7 +14,7 @@ from services.chassis.log import Log
 from services.metering.batch import Writer
 from services.metering.operations import Sweep, Swept
 from services.metering.store.old_claims import forget_claims
-from services.metering.store.reports import find_overdue
+from services.metering.store.reports import Overdue, find_overdue
 
 SWEEP_MOST: Final = 256
 # Little enough for the batches in between to wait for it unnoticed.
@@ -33,9 +34,7 @@ class Sweeper:
         """Until cancelled. A pass that fails is tried again at the next turn."""
         while True:
             try:
-                while await self.sweep() == SWEEP_MOST:
-                    # There may be more.
-                    pass
+                await self.sweep()
                 while await self.forget() == FORGET_MOST:
                     pass
             except Exception as error:
@@ -43,18 +42,33 @@ class Sweeper:
             await asyncio.sleep(self._interval_s)
 
     async def sweep(self) -> int:
-        """One pass; says how many it swept."""
-        overdue = await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST))
-        sweeps = [self._writer.submit(Sweep(*candidate), lambda answer: answer) for candidate in overdue]
+        """One pass over all that are overdue; says how many it swept. One that cannot be swept is passed over until the
+        next pass, so that it keeps no others from it."""
+        swept = 0
+        last: Overdue | None = None
+        while True:
+            overdue = await self._find(last)
+            swept += await self._sweep(overdue)
+            if len(overdue) < SWEEP_MOST:
+                return swept
+            last = overdue[-1]
+
+    async def _find(self, last: Overdue | None) -> list[Overdue]:
+        return await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST, last))
+
+    async def _sweep(self, overdue: Sequence[Overdue]) -> int:
+        sweeps = [
+            self._writer.submit(Sweep(hold.request_id, hold.account_id), lambda answer: answer) for hold in overdue
+        ]
         outcomes = await asyncio.gather(*sweeps, return_exceptions=True)
         swept = 0
-        for (request_id, account_id), outcome in zip(overdue, outcomes, strict=True):
+        for hold, outcome in zip(overdue, outcomes, strict=True):
             if isinstance(outcome, Swept) and outcome.swept:
                 swept += 1
                 self._log.warning(
                     "hold.swept",
-                    request_id=request_id,
-                    account_id=account_id,
+                    request_id=hold.request_id,
+                    account_id=hold.account_id,
                     cost_nanos=outcome.charged_nanos,
                     loss_nanos=outcome.loss_bound_nanos,
                 )

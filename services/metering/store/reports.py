@@ -64,15 +64,24 @@ def read_request(connection: sa.Connection, account_id: str, request_id: str) ->
     return None if row is None else Hold(*row)
 
 
-def find_overdue(connection: sa.Connection, most: int) -> list[tuple[str, str]]:
-    """Request and account of holds that are past their deadline, the longest overdue first."""
+class Overdue(NamedTuple):
+    request_id: str
+    account_id: str
+    deadline_at_us: int
+
+
+def find_overdue(connection: sa.Connection, most: int, after: Overdue | None = None) -> list[Overdue]:
+    """Holds that are past their deadline, the longest overdue first; `after` is where the last portion ended."""
+    order = (holds.c.deadline_at_us, holds.c.request_id)
     query = (
-        sa.select(holds.c.request_id, holds.c.account_id)
+        sa.select(holds.c.request_id, holds.c.account_id, holds.c.deadline_at_us)
         .where(_IS_LIVE, holds.c.deadline_at_us < read_now_us(connection))
-        .order_by(holds.c.deadline_at_us)
+        .order_by(*order)
         .limit(most)
     )
-    return [(row.request_id, row.account_id) for row in connection.execute(query)]
+    if after is not None:
+        query = query.where(sa.tuple_(*order) > sa.tuple_(after.deadline_at_us, after.request_id))
+    return [Overdue(*row) for row in connection.execute(query)]
 
 
 class HoldCounts(NamedTuple):

@@ -1,14 +1,17 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from services.chassis.database import Database
+from services.chassis.errors import internal_error
 from services.chassis.log import Log
 from services.metering import sweeper
 from services.metering.audit import audit
 from services.metering.batch import Writer
+from services.metering.operations import Operation, Sweep
 from services.metering.prices import Prices
 from services.metering.records import Usage
 from services.metering.store.reports import read_balances
@@ -67,6 +70,29 @@ async def test_hold_that_still_has_time_is_left_alone(database: Database, writer
     await ask_each(writer, grant(1_000), reserve(1))
     assert await Sweeper(database, writer, 1.0, log).sweep() == 0
     assert await balance_in(database) == (1_000, 100)
+
+
+class Stubborn(Writer):
+    """Some of its holds cannot be swept, whatever the reason."""
+
+    stuck = frozenset({request_id(1), request_id(2)})
+
+    def submit(self, operation: Operation[Any], reply: Callable[[Any], Any]) -> "asyncio.Future[Any]":
+        if not isinstance(operation, Sweep) or operation.request_id not in self.stuck:
+            return super().submit(operation, reply)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(internal_error())
+        return future
+
+
+async def test_holds_that_cannot_be_swept_keep_no_others_from_it(
+    database: Database, prices: Prices, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper, "SWEEP_MOST", 2)
+    writer = Stubborn(database, prices, -1.0, log)
+    await ask_each(writer, grant(1_000), *(reserve(number) for number in (1, 2, 3, 4, 5)))
+    assert await Sweeper(database, writer, 1.0, log).sweep() == 3
+    assert await balance_in(database) == (1_000, 200)
 
 
 async def test_claims_are_forgotten_after_a_day_in_small_portions(
