@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
@@ -29,6 +29,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 PATIENCE_S = 2.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
+DELIVERIES_AT_ONCE = 1_000
 
 
 class Metering:
@@ -80,14 +81,14 @@ class Metering:
         self.settlements.begin(slot, acknowledged)
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
-        """What running requests have delivered so far, in one message to each replica."""
-        requests: defaultdict[MeteringReplica, pb.CheckpointRequest] = defaultdict(pb.CheckpointRequest)
+        """What running requests have delivered so far. Raises where a replica has not heard it, when all were told."""
+        by_replica: defaultdict[MeteringReplica, list[Slot]] = defaultdict(list)
         for slot in slots:
-            requests[self._replicas.for_account(slot.account_id)].deliveries.add(
-                request_id=slot.request_id, account_id=slot.account_id, delivered=slot.usage
-            )
-        for replica, request in requests.items():
-            await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
+            by_replica[self._replicas.for_account(slot.account_id)].append(slot)
+        tellings = [_tell_deliveries(replica, _deliveries(its_slots)) for replica, its_slots in by_replica.items()]
+        for outcome in await asyncio.gather(*tellings, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
 
     async def settled(self) -> None:
         """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
@@ -157,7 +158,8 @@ class Metering:
         ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
         on_repeat: Callable[[], None] = lambda: None,
     ) -> ResponseT:
-        """Repeated while metering is away, for a short while. Every call here may be repeated without harm."""
+        """Repeated while metering is away, for a short while. No call here does harm to the books by being repeated. An
+        Admit whose answer was lost takes from the rates once more, which come back by themselves."""
         give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
         while True:
             try:
@@ -167,6 +169,23 @@ class Metering:
                     raise
             on_repeat()
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
+
+
+async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
+    """One after the other: metering has room for some of them at once, and others want to be heard as well."""
+    for request in requests:
+        await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
+
+
+def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:
+    """As they are now, in portions: metering refuses too many at once."""
+    requests = []
+    for first in range(0, len(slots), DELIVERIES_AT_ONCE):
+        request = pb.CheckpointRequest()
+        for slot in slots[first : first + DELIVERIES_AT_ONCE]:
+            request.deliveries.add(request_id=slot.request_id, account_id=slot.account_id, delivered=slot.usage)
+        requests.append(request)
+    return requests
 
 
 def _question(principal: Principal, tokens: int = 0, *, only_looks: bool = False) -> pb.AdmitRequest:

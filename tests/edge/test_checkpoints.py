@@ -1,15 +1,20 @@
 """What metering knows of running answers, in case their machine is lost."""
 
 import asyncio
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from edge import metering as metering_module
 from edge.checkpoints import Checkpoints
 from edge.hold import Hold
-from edge.journal import Slot
+from edge.journal import Journal, Slot
+from edge.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.errors import LegatoError
+from services.chassis.clock import SystemClock
+from services.chassis.errors import LegatoError, unavailable
 from services.chassis.log import Log
 from tests.edge.metering_house import MeteringHouse
 
@@ -73,6 +78,55 @@ async def test_what_has_not_grown_is_not_told_again(
     slots[1].count(20, 2)
     await checkpoints.tell()
     assert telling == [[f"{1:032x}", f"{2:032x}"], [f"{2:032x}"]]
+
+
+class Replica:
+    """One that notes what it is told, or hears nothing."""
+
+    def __init__(self, *, is_away: bool = False) -> None:
+        self.told: list[list[str]] = []
+        self._is_away = is_away
+
+    async def ask(self, method: str, request: pb.CheckpointRequest, *_: object) -> pb.CheckpointResponse:
+        if self._is_away:
+            raise unavailable("Metering")
+        self.told.append([delivery.request_id[-1] for delivery in request.deliveries])
+        return pb.CheckpointResponse()
+
+
+class ReplicaByAccount:
+    def __init__(self, **replicas: Replica) -> None:
+        self._replicas = replicas
+
+    def for_account(self, account_id: str) -> Replica:
+        return self._replicas[account_id]
+
+
+def running(journal: Journal, number: int, account_id: str) -> Slot:
+    slot = journal.claim(f"{number:032x}", account_id)
+    slot.count(20, 1)
+    slot.mark()
+    return slot
+
+
+async def test_many_are_told_in_portions(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metering refuses a message with too many, and nothing would be heard of any of them."""
+    monkeypatch.setattr(metering_module, "DELIVERIES_AT_ONCE", 2)
+    journal, replica = Journal(tmp_path / "edge.journal", 8), Replica()
+    slots = [running(journal, number, "acct_a") for number in range(5)]
+    await Metering(cast(Any, ReplicaByAccount(acct_a=replica)), SystemClock(), log).checkpoint(slots)
+    assert replica.told == [["0", "1"], ["2", "3"], ["4"]]
+    journal.close()
+
+
+async def test_replica_that_is_away_keeps_no_other_from_hearing_of_its_own(tmp_path: Path, log: Log) -> None:
+    journal, replica = Journal(tmp_path / "edge.journal", 8), Replica()
+    slots = [running(journal, 1, "acct_a"), running(journal, 2, "acct_b")]
+    replicas = ReplicaByAccount(acct_a=Replica(is_away=True), acct_b=replica)
+    with pytest.raises(LegatoError):
+        await Metering(cast(Any, replicas), SystemClock(), log).checkpoint(slots)
+    assert replica.told == [["2"]]
+    journal.close()
 
 
 async def test_what_metering_did_not_hear_is_told_again(

@@ -24,7 +24,7 @@ from services.metering.wire.checked import checked_id, checked_limit, checked_re
 
 # Of HMAC-SHA256.
 DIGEST_BYTES: Final = 32
-# What one edge can have under way is far less.
+# Edges tell of a thousand at a time.
 MOST_DELIVERIES: Final = 10_000
 # A million dollars at once.
 LARGEST_AMOUNT_NANOS: Final = 10**15
