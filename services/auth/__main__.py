@@ -13,6 +13,7 @@ from services.chassis import memory, process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
 from services.chassis.database import open_database
+from services.chassis.database_clock import DatabaseClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate
 from services.chassis.operations import serve_operations
@@ -62,7 +63,9 @@ async def main() -> None:
         database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
-        auth = Auth(database, peppers, SystemClock(), log)
+        clock = DatabaseClock(database, SystemClock())
+        await clock.set()
+        auth = Auth(database, peppers, clock, log)
         show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
@@ -76,6 +79,8 @@ async def main() -> None:
             insecure_tcp=settings.insecure_tcp,
         )
         stop = stop_asked()
+        keeping_right = asyncio.create_task(clock.keep_right())
+        opened.callback(keeping_right.cancel)
         await auth.note_peppers()
         await server.start()
         log.info("service.started", listen=listen)

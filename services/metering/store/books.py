@@ -11,13 +11,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
+from services.chassis.database_clock import read_now_us
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
 from services.metering.operations import Operation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.records import Account, Claim, Entry, Hold
-from services.metering.store.clock import read_now_us
 from services.metering.store.price_versions import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
