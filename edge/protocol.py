@@ -4,31 +4,23 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
-from urllib.parse import unquote
 
-import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from edge.app import new_request_id
 from edge.asgi import Headers, HttpScope
-from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
+from edge.bodies import BODY_TIMEOUT_S
 from edge.cycle import Cycle
 from edge.errors import error_body
+from edge.head import HeadProtocol
 from edge.patience import Patience
+from edge.unread import Unread
 from services.chassis.errors import LegatoError, Reason
 
 HEADERS_TIMEOUT_S = 10.0
-LARGEST_HEADERS_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
 # How long a connection whose client was not told of the end is kept when the process ends.
 LAST_REQUEST_WITHIN_S = 0.2
-
-# How fast the bodies of the refused are read, all together: as much as a fast line brings, and little to a processor.
-PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
-# What one read brings at most.
-READ_BYTES = 256 * 1024
-
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 # The status, headers and body of an answer.
 Answer = tuple[int, Headers, bytes]
@@ -39,7 +31,7 @@ def refuse_nobody(scope: HttpScope) -> Answer | None:
     return None
 
 
-class EdgeProtocol(HttpToolsProtocol):
+class EdgeProtocol(HeadProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s: float
@@ -47,8 +39,7 @@ class EdgeProtocol(HttpToolsProtocol):
     # Of all connections of a server at once.
     is_leaving = False
     is_ending = False
-    # All connections whose bodies are being passed over.
-    passed_over: "set[EdgeProtocol]"
+    passed_over: set[Unread]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,18 +48,14 @@ class EdgeProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(0)
         # The request that is being answered; `cycle` is the one that is being read.
         self._started: Cycle | None = None
-        self._headers_begun = False
-        self._headers_bytes = 0
-        self._parsed_url = b""
-        self._unread_bytes = 0
-        self._unread_due: asyncio.TimerHandle | None = None
+        self._unread = Unread(transport, self.flow, self.loop, self.passed_over)
         self._reader_due: asyncio.TimerHandle | None = None
         self._patience = Patience(self.loop)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.end()
-        self._stop_passing_over()
+        self._unread.end()
         if self._reader_due is not None:
             self._reader_due.cancel()
         if self._started is not None:
@@ -80,24 +67,6 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._headers_begun and not self._patience.is_for(self._give_up):
             self._expect_headers()
 
-    def on_message_begin(self) -> None:
-        self._headers_begun = True
-        self._headers_bytes = 0
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
-
-    def on_url(self, url: bytes) -> None:
-        self._count_header(len(url))
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_header(len(name) + len(value))
-        name = name.lower()
-        if name == b"expect":
-            self.expect_100_continue = value.lower() == b"100-continue"
-        self.headers.append((name, value))
-
     def on_headers_complete(self) -> None:
         self._headers_begun = False
         self._patience.clear()
@@ -108,27 +77,6 @@ class EdgeProtocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
-
-    def _scope(self) -> HttpScope:
-        if self.url != self._parsed_url:
-            # Most connections are for one address.
-            self._parsed_url = self.url
-            self._path, self._raw_path, self._query = _parts(self.url)
-        return {
-            "type": "http",
-            "asgi": _ASGI,
-            "http_version": self.parser.get_http_version(),
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme,
-            "method": self.parser.get_method().decode("ascii"),
-            "root_path": "",
-            "path": self._path,
-            "raw_path": self._raw_path,
-            "query_string": self._query,
-            "headers": self.headers,
-            "state": {},
-        }
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._started = cast(Cycle, cycle)
@@ -154,10 +102,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if self.is_ending:
             self._close_soon()
         if self.cycle.response_complete and self.cycle.more_body:
-            # Refused before its body was read. Most clients listen only when they have sent everything, so the rest is
-            # passed over, and not cut off; but neither for ever nor without end.
-            self._unread_due = self.loop.call_later(self.unread_timeout_s, self.transport.close)
-            self.passed_over.add(self)
+            self._unread.begin(self.unread_timeout_s)
 
     def shutdown(self) -> None:
         """Called once, after the listeners were closed."""
@@ -176,34 +121,13 @@ class EdgeProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        if self._unread_due is not None:
-            self._unread_bytes += len(body)
-            if self._unread_bytes > LARGEST_BODY_BYTES:
-                self.transport.close()
-            elif not self.flow.read_paused:
-                self._rest()
+        self._unread.take(len(body))
         super().on_body(body)
 
-    def _rest(self) -> None:
-        """They take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
-        self.flow.pause_reading()
-        self.loop.call_later(len(self.passed_over) * READ_BYTES / PASSED_OVER_BYTES_PER_S, self._read_on)
-
-    def _read_on(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
-
     def on_message_complete(self) -> None:
-        self._stop_passing_over()
+        self._unread.end()
         super().on_message_complete()
         cast(Cycle, self.cycle).lay_open()
-
-    def _stop_passing_over(self) -> None:
-        self._unread_bytes = 0
-        if self._unread_due is not None:
-            self._unread_due.cancel()
-            self._unread_due = None
-            self.passed_over.discard(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -254,22 +178,9 @@ class EdgeProtocol(HttpToolsProtocol):
         )
         self.transport.close()
 
-    def _count_header(self, size_bytes: int) -> None:
-        self._headers_bytes += size_bytes
-        if self._headers_bytes > LARGEST_HEADERS_BYTES:
-            # The parser stops here, and its caller sends the refusal.
-            raise ValueError("headers too large")
-
     def _refuse(self, error: LegatoError) -> None:
         headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
         self.transport.write(_response(error.wire.http_status, headers, error_body(error)))
-
-
-def _parts(url: bytes) -> tuple[str, bytes, bytes]:
-    """Its path, that as it was sent, and its query."""
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
 def _response(status: int, headers: Headers, body: bytes) -> bytes:

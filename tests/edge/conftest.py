@@ -5,6 +5,7 @@ import pytest
 
 from services.chassis.log import Log
 from tests.edge.chat_room import Room
+from tests.edge.hello_server import served
 from tests.edge.metering_house import MeteringHouse
 
 
@@ -22,3 +23,10 @@ async def room(socket_folder: Path, metering_house: MeteringHouse, log: Log) -> 
     room = Room(socket_folder, metering_house, log)
     yield room
     await room.close()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """Of a server that says hello."""
+    async with served() as port:
+        yield port

@@ -1,55 +1,15 @@
 """What the HTTP server does before there is a request to speak of."""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
-from edge.bodies import LARGEST_BODY_BYTES
-from edge.http import HttpServer
-from edge.protocol import LARGEST_HEADERS_BYTES, READ_BYTES, Answer, EdgeProtocol, RefuseAtOnce, refuse_nobody
-from tests.edge.hello import BIG_PIECE, PIECE, PIECES, hello
-
-
-@asynccontextmanager
-async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_nobody) -> AsyncIterator[int]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, 1, stalled_reader_s, refuse_at_once)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    await serving
-
-
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
-    async with served() as port:
-        yield port
-
-
-async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
-    """The head and the body of what comes back until the connection is closed."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    async with asyncio.timeout(10):
-        answer = await reader.read()
-    writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return head, body
-
-
-async def write_for_ever(writer: asyncio.StreamWriter) -> None:
-    while True:
-        writer.write(bytes(1024 * 1024))
-        await writer.drain()
-
-
-def is_error_shape(body: bytes) -> bool:
-    return set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+from edge.protocol import Answer, EdgeProtocol
+from tests.edge.hello import BIG_PIECE, PIECE, PIECES
+from tests.edge.hello_server import exchange, is_error_shape, served
 
 
 @pytest.mark.parametrize(
@@ -63,12 +23,6 @@ def is_error_shape(body: bytes) -> bool:
 )
 async def test_what_is_not_http_is_refused_in_the_error_shape(port: int, request_bytes: bytes) -> None:
     head, body = await exchange(port, request_bytes)
-    assert head.startswith(b"HTTP/1.1 400 ")
-    assert is_error_shape(body)
-
-
-async def test_endless_headers_are_refused(port: int) -> None:
-    head, body = await exchange(port, b"GET / HTTP/1.1\r\nx: " + b"y" * 2 * LARGEST_HEADERS_BYTES + b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert is_error_shape(body)
 
@@ -147,54 +101,6 @@ async def test_who_is_refused_at_once_may_ask_again_on_the_same_connection(full_
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
         assert (await reader.readuntil(b"no room")).startswith(b"HTTP/1.1 429 ")
     writer.close()
-
-
-async def test_client_that_is_refused_early_may_finish_what_it_says(port: int) -> None:
-    body_bytes = LARGEST_BODY_BYTES // 2
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % body_bytes)
-    async with asyncio.timeout(10):
-        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
-        writer.write(bytes(body_bytes))
-        await writer.drain()
-        # The connection is as good as before.
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
-    writer.close()
-
-
-async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
-    async with asyncio.timeout(30):
-        await reader.readuntil(b"hello")
-        with pytest.raises(ConnectionError):
-            await write_for_ever(writer)
-    writer.close()
-
-
-async def test_bodies_that_nobody_reads_are_taken_no_faster_than_leaves_time_for_others(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All the time there is, here: after one read it rests for an hour, and others are answered."""
-    monkeypatch.setattr("edge.protocol.PASSED_OVER_BYTES_PER_S", READ_BYTES / 3600)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
-    async with asyncio.timeout(10):
-        await reader.readuntil(b"hello")
-        flood = asyncio.create_task(write_for_ever(writer))
-        for _ in range(10):
-            head, _ = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 ")
-    assert not flood.done()
-    flood.cancel()
-    writer.transport.abort()
-
-
-async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EdgeProtocol, "unread_timeout_s", 0.05)
-    head, body = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
-    assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")
 
 
 async def test_client_that_does_not_read_is_cut_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
