@@ -72,6 +72,8 @@ class EdgeProtocol(HeadProtocol):
         self._patience.clear()
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, self._scope(), keep_alive=keep_alive)
+        # What comes after the body is put to a list that nobody reads: it was not there when the request was looked at.
+        self.headers = []
         if self._started is None or self._started.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:

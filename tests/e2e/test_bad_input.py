@@ -195,3 +195,12 @@ def test_chunk_that_is_no_chunk_is_refused(service: Service, api_key: str) -> No
     answer = send_bytes(service, head + b"zz\r\n")
     assert answer.status == 400
     assert answer.error["type"] == "invalid_request_error"
+
+
+def test_key_that_comes_after_the_body_is_no_key(service: Service, upstream: Upstream, api_key: str) -> None:
+    body = b'{"messages":[%b]}' % USER
+    trailer = f"Authorization: Bearer {api_key}\r\n\r\n".encode()
+    head = _request("Transfer-Encoding: chunked", method="POST", path=CHAT)
+    answer = send_bytes(service, head + b"%x\r\n%b\r\n0\r\n" % (len(body), body) + trailer)
+    assert answer.status == 401
+    assert upstream.requests == []

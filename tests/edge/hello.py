@@ -1,4 +1,4 @@
-"""An application that says hello: at once, slowly, or at great length."""
+"""An application that says hello: at once, slowly, or at great length; or says back what it was told."""
 
 import asyncio
 from typing import Any
@@ -26,5 +26,20 @@ async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
             await send({"type": "http.response.body", "body": b"still here ", "more_body": True})
         await send({"type": "http.response.body", "body": b"hello"})
         return
+    if scope["path"] == "/echo":
+        await echo(scope, receive, send)
+        return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"hello"})
+
+
+async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The names of the headers, one a line, and the body."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message["body"]
+        more = message["more_body"]
+    said = b"".join(b"%b\n" % name for name, _ in scope["headers"]) + b"\n" + body
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+    await send({"type": "http.response.body", "body": said})
