@@ -58,7 +58,7 @@ class Cycle(RequestResponseCycle):
 
     def lay_open(self) -> None:
         """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
-        if not self._is_read and not self.response_complete:
+        if not self._is_read:
             self.scope[BODY], self.body = bytes(self.body), bytearray()
             self.message_event.clear()
 
@@ -127,6 +127,4 @@ class Cycle(RequestResponseCycle):
         self.response_complete = True
         self._let_go()
         self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
         self.on_response()

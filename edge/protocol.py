@@ -69,6 +69,9 @@ class EdgeProtocol(HeadProtocol):
 
     def on_headers_complete(self) -> None:
         self._headers_begun = False
+        if self.transport.is_closing():
+            # It came behind the last that was to come.
+            return
         self._patience.clear()
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, self._scope(), keep_alive=keep_alive)
@@ -97,14 +100,22 @@ class EdgeProtocol(HeadProtocol):
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
+        if cast(Cycle, self._started).more_body:
+            self._unread.begin(self.unread_timeout_s)
+        else:
+            self._go_on()
+        if self.is_ending:
+            self._close_soon()
+
+    def _go_on(self) -> None:
+        """A request and its answer are over, both."""
+        if not cast(Cycle, self._started).keep_alive:
+            self.transport.close()
+            return
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         elif not self._headers_begun:
             self._patience.have(KEEP_ALIVE_S, self.transport.close)
-        if self.is_ending:
-            self._close_soon()
-        if self.cycle.response_complete and self.cycle.more_body:
-            self._unread.begin(self.unread_timeout_s)
 
     def shutdown(self) -> None:
         """Called once, after the listeners were closed."""
@@ -127,9 +138,14 @@ class EdgeProtocol(HeadProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._unread.end()
-        super().on_message_complete()
-        cast(Cycle, self.cycle).lay_open()
+        cycle = cast(Cycle, self.cycle)
+        cycle.more_body = False
+        if not cycle.response_complete:
+            cycle.message_event.set()
+            cycle.lay_open()
+        elif not self.transport.is_closing():
+            self._unread.end()
+            self._go_on()
 
     def pause_writing(self) -> None:
         super().pause_writing()

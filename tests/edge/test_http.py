@@ -25,6 +25,14 @@ class Client:
     async def end(self, last: bytes = b"hello") -> None:
         await self._reader.readuntil(last)
 
+    async def upload(self) -> None:
+        """More than a connection takes unread; it is answered before all of it was sent."""
+        self._writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
+        await asyncio.sleep(0.1)
+        self._writer.write(bytes(8_000_000))
+        await self._writer.drain()
+        assert (await self._reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+
     async def is_closed(self) -> bool:
         return await self._reader.read() == b""
 
@@ -69,6 +77,13 @@ async def test_request_that_comes_right_after_the_last_answer_is_answered() -> N
         await client.end(b"0\r\n\r\n")
         assert b"connection: close" in await client.begin()
         await client.end()
+        assert await client.is_closed()
+
+
+async def test_who_is_refused_by_a_server_that_leaves_may_finish_what_it_says() -> None:
+    async with server_to_end() as (port, server), connected(port) as client:
+        server.leave()
+        await client.upload()
         assert await client.is_closed()
 
 

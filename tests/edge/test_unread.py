@@ -30,6 +30,33 @@ async def test_client_that_is_refused_early_may_finish_what_it_says(port: int) -
     writer.close()
 
 
+@pytest.mark.parametrize("head", [b"POST / HTTP/1.1\r\nconnection: close\r\n", b"POST / HTTP/1.0\r\n"])
+async def test_client_that_is_refused_early_may_finish_what_it_says_though_it_asks_no_more(
+    port: int, head: bytes
+) -> None:
+    """A connection that is closed before breaks off what is sent, and few clients listen after that."""
+    body_bytes = LARGEST_BODY_BYTES // 2
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head + b"host: x\r\ncontent-length: %d\r\n\r\n" % body_bytes)
+    async with asyncio.timeout(10):
+        # It has been answered by then.
+        await asyncio.sleep(0.1)
+        writer.write(bytes(body_bytes))
+        await writer.drain()
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+async def test_nothing_is_answered_after_the_last_request_though_its_body_was_passed_over(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\n")
+    async with asyncio.timeout(10):
+        await reader.readuntil(b"hello")
+        writer.write(b"bodyPOST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody")
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
