@@ -22,6 +22,27 @@ class HeadProtocol(HttpToolsProtocol):
         self._headers_bytes = 0
         self._parsed_url = b""
 
+    def feed(self, data: bytes) -> None:
+        """Raises HttpParserError for what is not HTTP."""
+        rest: bytes | memoryview = data
+        while True:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as offer:
+                # The parser expects another protocol after this head, and leaves out the body. Nobody has to take up
+                # such an offer; so it reads the head again, without it.
+                rest = memoryview(rest)[offer.args[0] :]
+                self.parser.feed_data(self._head_without_offer())
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            raise httptools.HttpParserError("no tunnels here")
+        headers = b"".join(b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, headers)
+
     def on_message_begin(self) -> None:
         self._headers_begun = True
         self._headers_bytes = 0

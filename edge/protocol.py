@@ -5,6 +5,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from edge.app import new_request_id
@@ -63,11 +65,17 @@ class EdgeProtocol(HeadProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            self.feed(data)
+        except httptools.HttpParserError:
+            self._refuse_garbage()
         if self._headers_begun and not self._patience.is_for(self._give_up):
             self._expect_headers()
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            # It is read once more.
+            return
         self._headers_begun = False
         if self.transport.is_closing():
             # It came behind the last that was to come.
@@ -134,10 +142,19 @@ class EdgeProtocol(HeadProtocol):
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        self._unread.take(len(body))
-        super().on_body(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            self._unread.take(len(body))
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        if self._headers_begun:
+            # It is read once more.
+            return
         cycle = cast(Cycle, self.cycle)
         cycle.more_body = False
         if not cycle.response_complete:
@@ -167,8 +184,8 @@ class EdgeProtocol(HeadProtocol):
         else:
             self.transport.abort()
 
-    def send_400_response(self, msg: str) -> None:
-        """For what is not HTTP; the parser's own words are not passed on."""
+    def _refuse_garbage(self) -> None:
+        """The parser's own words are not passed on."""
         if not self._is_answering():
             self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
         self.transport.close()

@@ -204,3 +204,14 @@ def test_key_that_comes_after_the_body_is_no_key(service: Service, upstream: Ups
     answer = send_bytes(service, head + b"%x\r\n%b\r\n0\r\n" % (len(body), body) + trailer)
     assert answer.status == 401
     assert upstream.requests == []
+
+
+def test_chat_that_offers_another_protocol_is_answered_in_this_one(
+    service: Service, upstream: Upstream, api_key: str
+) -> None:
+    """As `curl --http2` and Java's client do by themselves."""
+    body = b'{"messages":[%b]}' % USER
+    offer = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMA"]
+    length = f"Content-Length: {len(body)}"
+    head = _request(f"Authorization: Bearer {api_key}", *offer, length, method="POST", path=CHAT)
+    assert send_bytes(service, head + body).status == 200

@@ -144,6 +144,14 @@ def test_body_over_16_mb_without_a_length_is_refused(service: Service, api_key: 
     assert answer.error["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(("has_key", "size_bytes", "status"), [(False, 8 * MB, 401), (True, 17 * MB, 413)])
+def test_client_that_asks_once_and_sends_everything_before_it_listens_is_told(
+    service: Service, api_key: str, has_key: bool, size_bytes: int, status: int
+) -> None:
+    answer = post_chat(service, api_key if has_key else "wrong", b"x" * size_bytes, {"Connection": "close"})
+    assert answer.status == status
+
+
 def test_body_of_just_16_mb_is_read(service: Service, api_key: str) -> None:
     body = b'{"messages":[]'.ljust(16 * MB - 1) + b"}"
     answer = post_chat(service, api_key, body)

@@ -32,3 +32,38 @@ async def test_what_comes_after_the_body_is_no_header(port: int, pause_before: b
     # Nor is it one of the next request.
     assert answers.endswith(b"\r\n\r\nconnection\ncontent-length\n\n")
     writer.close()
+
+
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAMA\r\n"
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(
+    "body", [b"content-length: 4\r\n\r\nbody", b"transfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"]
+)
+@pytest.mark.parametrize("pause_before", [b"settings: AAMA", b"\r\n\r\n", b"dy", b"no pause"])
+async def test_offer_of_another_protocol_is_not_taken_up(
+    port: int, protocol: bytes, body: bytes, pause_before: bytes
+) -> None:
+    """curl and Java's client make one by themselves."""
+    request = b"POST /echo HTTP/1.1\r\n" + OFFER % protocol + body
+    first, pause, rest = request.partition(pause_before)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(10):
+        # The connection is as good as before, too.
+        for _ in range(2):
+            writer.write(first)
+            await asyncio.sleep(0.02 if pause else 0)
+            writer.write(pause + rest)
+            assert (await reader.readuntil(b"\n\nbody")).startswith(b"HTTP/1.1 200 ")
+        writer.write(request + request)
+        for _ in range(2):
+            assert (await reader.readuntil(b"\n\nbody")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@pytest.mark.parametrize("address", [b"example.org:443", b"/v1/models"])
+async def test_tunnel_is_refused(port: int, address: bytes) -> None:
+    head, body = await exchange(port, b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % address)
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert is_error_shape(body)
