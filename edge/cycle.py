@@ -44,7 +44,7 @@ class Cycle(RequestResponseCycle):
         if self.disconnected:
             tell()
         self._tell_gone = tell
-        # Who does not listen does not hear it: where a next request has come already, nothing more was to be read.
+        # Who does not listen does not hear it: where the body is a big one, nothing more was to be read.
         self.flow.resume_reading()
 
     def leave(self) -> None:

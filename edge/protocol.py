@@ -11,8 +11,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from edge.app import new_request_id
 from edge.asgi import Headers, HttpScope
-from edge.bodies import BODY_TIMEOUT_S
+from edge.bodies import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
 from edge.cycle import Cycle
+from edge.early import Early
 from edge.errors import error_body
 from edge.head import HeadProtocol
 from edge.patience import Patience
@@ -21,6 +22,8 @@ from services.chassis.errors import LegatoError, Reason
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
+# How many requests may wait for their turn on a connection, of those that came in one read with the one before.
+MOST_EARLY_REQUESTS = 32
 # How long a connection whose client was not told of the end is kept when the process ends.
 LAST_REQUEST_WITHIN_S = 0.2
 
@@ -50,6 +53,9 @@ class EdgeProtocol(HeadProtocol):
         transport.set_write_buffer_limits(0)
         # The request that is being answered; `cycle` is the one that is being read.
         self._started: Cycle | None = None
+        self._early = Early()
+        # What is not HTTP came behind what is.
+        self._is_garbled = False
         self._unread = Unread(transport, self.flow, self.loop, self.passed_over)
         self._reader_due: asyncio.TimerHandle | None = None
         self._patience = Patience(self.loop)
@@ -65,11 +71,33 @@ class EdgeProtocol(HeadProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_early():
+            if not self._early.add(data):
+                self._hear_no_more()
+        else:
+            self._read(data)
+
+    def _is_early(self) -> bool:
+        """Whether what comes now belongs to a next request, though one is being answered."""
+        started = self._started
+        if started is None or started.response_complete:
+            return False
+        return self.cycle is not started or not started.more_body
+
+    def _hear_no_more(self) -> None:
+        """One answer is under way; after that the connection is closed."""
+        self.pipeline.clear()
+        cast(Cycle, self._started).keep_alive = False
+        if self._early.size_bytes > LARGEST_BODY_BYTES:
+            self.transport.close()
+
+    def _read(self, data: bytes) -> None:
         try:
             self.feed(data)
         except httptools.HttpParserError:
-            self._refuse_garbage()
-        if self._headers_begun and not self._patience.is_for(self._give_up):
+            self._meet_garbage()
+            return
+        if self._headers_begun and not self._is_early() and not self._patience.is_for(self._give_up):
             self._expect_headers()
 
     def on_headers_complete(self) -> None:
@@ -88,8 +116,9 @@ class EdgeProtocol(HeadProtocol):
         if self._started is None or self._started.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+            if len(self.pipeline) > MOST_EARLY_REQUESTS:
+                self._hear_no_more()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._started = cast(Cycle, cycle)
@@ -116,14 +145,21 @@ class EdgeProtocol(HeadProtocol):
             self._close_soon()
 
     def _go_on(self) -> None:
-        """A request and its answer are over, both."""
+        """With what comes next, for a request and its answer are over, both."""
         if not cast(Cycle, self._started).keep_alive:
             self.transport.close()
             return
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif not self._headers_begun:
+        elif self._is_garbled:
+            self._refuse_garbage()
+            return
+        elif self._headers_begun:
+            self._expect_headers()
+        else:
             self._patience.have(KEEP_ALIVE_S, self.transport.close)
+        if self._early.size_bytes and not self._is_early():
+            self._read(self._early.take())
 
     def shutdown(self) -> None:
         """Called once, after the listeners were closed."""
@@ -147,7 +183,7 @@ class EdgeProtocol(HeadProtocol):
             self._unread.take(len(body))
             return
         cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+        if len(cycle.body) > HIGH_WATER_LIMIT and cycle is self._started:
             self.flow.pause_reading()
         cycle.message_event.set()
 
@@ -184,9 +220,18 @@ class EdgeProtocol(HeadProtocol):
         else:
             self.transport.abort()
 
+    def _meet_garbage(self) -> None:
+        if not self._is_early():
+            self._refuse_garbage()
+            return
+        # It is told in its turn, and so is that of a request whose body it is.
+        self._is_garbled = True
+        if self.cycle is not self._started and self.cycle.more_body:
+            self.pipeline.popleft()
+
     def _refuse_garbage(self) -> None:
         """The parser's own words are not passed on."""
-        if not self._is_answering():
+        if not self._has_begun_to_answer():
             self._refuse(LegatoError(Reason.REQUEST_INVALID, "This is not a valid HTTP request."))
         self.transport.close()
 
@@ -196,18 +241,15 @@ class EdgeProtocol(HeadProtocol):
         cycle: Any = self.cycle
         return cycle is None or cycle.response_complete
 
-    def _is_answering(self) -> bool:
+    def _has_begun_to_answer(self) -> bool:
+        """The request whose body is being read."""
         cycle: Any = self.cycle
-        return cycle is not None and cycle.response_started and not cycle.response_complete
+        return cycle is not None and cycle.more_body and cycle.response_started
 
     def _expect_headers(self) -> None:
         self._patience.have(self.headers_timeout_s, self._give_up)
 
     def _give_up(self) -> None:
-        if self._is_answering():
-            # Half of a next request came while the last one is being answered: it has until after that.
-            self._expect_headers()
-            return
         self._refuse(
             LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
         )

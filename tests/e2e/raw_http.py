@@ -119,16 +119,21 @@ class OpenChat:
             # Before the connection is made, or its window has been told already.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.connect(service.address)
-        self._socket.sendall(
+        self._head = (
             f"POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {api_key}\r\n"
             f"Content-Type: application/json\r\n{further}Content-Length: {len(self._body)}\r\n\r\n".encode()
         )
+        self._socket.sendall(self._head)
         self.received = b""
         if not hesitates:
             self.send_body()
 
     def send_body(self) -> None:
         self._socket.sendall(self._body)
+
+    def ask_again(self) -> None:
+        """The same, before it has its answer."""
+        self._socket.sendall(self._head + self._body)
 
     def read_until(self, text: bytes) -> None:
         while text not in self.received:

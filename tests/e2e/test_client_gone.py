@@ -71,6 +71,23 @@ def test_client_that_was_killed_is_noticed_too(
     assert hold.end == "client_gone"
 
 
+# The bigger ones together are more than is held of what comes too early.
+@pytest.mark.parametrize("prompt_bytes", [10, 50_000])
+def test_client_that_has_asked_again_before_it_left_is_noticed_too(
+    service: Service, upstream: Upstream, account: str, api_key: str, prompt_bytes: int
+) -> None:
+    messages = [{"role": "user", "content": "x" * prompt_bytes}]
+    upstream.replies.append(Reply(delay_s=600))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": messages})
+    request = wait_for_requests(upstream)
+    for _ in range(2):
+        chat.ask_again()
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    assert service.settled_balance_nanos(account) == CREDIT_NANOS
+    assert len(upstream.requests) == 1
+
+
 def test_leaving_before_the_first_token_of_a_big_prompt_is_free(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""An application that says hello: at once, slowly, or at great length; or says back what it was told."""
+"""An application that says hello: at once, late, slowly, or at great length; or says back what it was told."""
 
 import asyncio
 from typing import Any
@@ -26,6 +26,8 @@ async def hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
             await send({"type": "http.response.body", "body": b"still here ", "more_body": True})
         await send({"type": "http.response.body", "body": b"hello"})
         return
+    if scope["path"] == "/late":
+        await asyncio.sleep(0.2)
     if scope["path"] == "/echo":
         await echo(scope, receive, send)
         return

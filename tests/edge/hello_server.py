@@ -32,5 +32,11 @@ async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
     return head, body
 
 
+async def write_for_ever(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(bytes(1024 * 1024))
+        await writer.drain()
+
+
 def is_error_shape(body: bytes) -> bool:
     return set(json.loads(body)["error"]) == {"message", "type", "param", "code"}

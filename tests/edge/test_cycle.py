@@ -129,13 +129,31 @@ async def test_application_is_told_that_its_client_has_left(port: int, app: App)
         await app.gone.wait()
 
 
-async def test_client_that_has_asked_twice_may_leave_too(port: int, app: App) -> None:
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+UPLOAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+AT_ONCE_OR_LATER = {
+    "at once": (GET, b""),
+    "at once and later": (GET, GET),
+    "at once in part": (GET[:-9], GET[-9:]),
+    "later": (b"", GET),
+    "later in part": (b"", GET[:-9]),
+    "at once with a big body": (UPLOAD + bytes(200_000), bytes(800_000)),
+    "later with a big body": (b"", UPLOAD + bytes(1_000_000)),
+}
+
+
+@pytest.mark.parametrize("when", AT_ONCE_OR_LATER)
+async def test_client_that_has_asked_twice_may_leave_too(port: int, app: App, when: str) -> None:
     """The first of its requests is the one that is being answered."""
+    at_once, later = AT_ONCE_OR_LATER[when]
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    writer.write(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n" + at_once)
     await asyncio.sleep(0.02)
+    writer.write(later)
+    await asyncio.sleep(0.02)
+    assert not app.gone.is_set()
     writer.transport.abort()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(2):
         await app.gone.wait()
 
 

@@ -7,13 +7,7 @@ import pytest
 from edge.bodies import LARGEST_BODY_BYTES
 from edge.protocol import EdgeProtocol
 from edge.unread import READ_BYTES
-from tests.edge.hello_server import exchange
-
-
-async def write_for_ever(writer: asyncio.StreamWriter) -> None:
-    while True:
-        writer.write(bytes(1024 * 1024))
-        await writer.drain()
+from tests.edge.hello_server import exchange, write_for_ever
 
 
 async def test_client_that_is_refused_early_may_finish_what_it_says(port: int) -> None:
