@@ -17,6 +17,7 @@ from edge.early import Early
 from edge.errors import error_body
 from edge.head import HeadProtocol
 from edge.patience import Patience
+from edge.stalled import StalledReader
 from edge.unread import Unread
 from services.chassis.errors import LegatoError, Reason
 
@@ -57,15 +58,14 @@ class EdgeProtocol(HeadProtocol):
         # What is not HTTP came behind what is.
         self._is_garbled = False
         self._unread = Unread(transport, self.flow, self.loop, self.passed_over)
-        self._reader_due: asyncio.TimerHandle | None = None
+        self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
         self._patience = Patience(self.loop)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.end()
         self._unread.end()
-        if self._reader_due is not None:
-            self._reader_due.cancel()
+        self._reader.end()
         if self._started is not None:
             self._started.leave()
         super().connection_lost(exc)
@@ -202,23 +202,11 @@ class EdgeProtocol(HeadProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._expect_reader()
+        self._reader.expect()
 
     def resume_writing(self) -> None:
-        if self._reader_due is not None:
-            self._reader_due.cancel()
+        self._reader.end()
         super().resume_writing()
-
-    def _expect_reader(self) -> None:
-        unsent_bytes = self.transport.get_write_buffer_size()
-        self._reader_due = self.loop.call_later(self.stalled_reader_s, self._cut_off_unless_it_read, unsent_bytes)
-
-    def _cut_off_unless_it_read(self, unsent_bytes: int) -> None:
-        if self.transport.get_write_buffer_size() < unsent_bytes:
-            # Slow, but there.
-            self._expect_reader()
-        else:
-            self.transport.abort()
 
     def _meet_garbage(self) -> None:
         if not self._is_early():
