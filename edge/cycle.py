@@ -38,6 +38,7 @@ class Cycle(RequestResponseCycle):
         scope[WHEN_GONE] = self.when_gone
         self._is_read = False
         self._head = b""
+        self._ends_with_connection = False
         self._tell_gone: Callable[[], None] | None = None
 
     def when_gone(self, tell: Callable[[], None]) -> None:
@@ -98,8 +99,12 @@ class Cycle(RequestResponseCycle):
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self.chunked_encoding = True
-            lines.append(b"transfer-encoding: chunked\r\n")
+            if self.scope["http_version"] < "1.1":
+                # There are no chunks yet. The connection, which is not kept, tells the end.
+                self._ends_with_connection = True
+            else:
+                self.chunked_encoding = True
+                lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
         head = b"".join(lines)
         if head.count(b"\n") != len(lines):
@@ -113,6 +118,8 @@ class Cycle(RequestResponseCycle):
         if self.chunked_encoding:
             piece = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             return piece if more else piece + b"0\r\n\r\n"
+        if self._ends_with_connection:
+            return body
         self.expected_content_length -= len(body)
         if self.expected_content_length < 0 or (self.expected_content_length and not more):
             raise RuntimeError("The body is not as long as announced.")

@@ -91,6 +91,14 @@ async def test_answer_without_a_length_comes_in_chunks(port: int) -> None:
     assert answer.count(b"\r\n\r\n6\r\nfirst \r\n7\r\nsecond \r\n0\r\n\r\n") == 2
 
 
+async def test_answer_without_a_length_comes_as_it_is_to_who_knows_no_chunks(port: int) -> None:
+    answer = await exchange(port, b"GET / HTTP/1.0\r\n\r\n")
+    assert b"transfer-encoding" not in answer
+    assert b"\r\nconnection: close\r\n" in answer
+    # Where the connection ends, it ends.
+    assert answer.endswith(b"\r\n\r\nfirst second ")
+
+
 async def test_head_has_no_body(port: int) -> None:
     answer = await exchange(port, b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert answer.count(b"HTTP/1.1 200 OK\r\n") == 2
