@@ -146,8 +146,8 @@ def _api_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     for name, value in headers:
         if name == b"authorization":
             scheme, _, token = value.partition(b" ")
-            if scheme.lower() == b"bearer":
-                api_key = token.strip()
+            if scheme.lower() == b"bearer" and (given := token.strip()):
+                api_key = given
                 break
         elif name == b"x-api-key":
             api_key = value.strip()

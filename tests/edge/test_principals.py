@@ -48,6 +48,15 @@ async def test_principal_has_a_digest_key_and_does_not_print_it(house: AuthHouse
     assert repr(principal.digest_key) not in f"{principal} {principal!r}"
 
 
+@pytest.mark.parametrize("other", [b"Bearer ", b"Bearer", b"bearer  ", b"Basic eDp5"])
+async def test_header_without_a_key_does_not_hide_the_key_in_the_other(house: AuthHouse, other: bytes) -> None:
+    """Clients of other services send both, one of them empty."""
+    created = await house.new_key()
+    headers = [(b"authorization", other), (b"x-api-key", created.api_key.encode())]
+    for given in (headers, headers[::-1]):
+        assert (await house.principals.authenticate(given)).key_id == created.key.key_id
+
+
 @pytest.mark.parametrize(
     "headers",
     [
