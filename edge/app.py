@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -79,7 +79,9 @@ class Edge:
         elif scope["path"] != CHAT_PATH:
             await self._others(scope, receive, send)  # type: ignore[arg-type]
         else:
-            raise _method_not_allowed()
+            await self._chat.entrance.identify(scope, None)
+            self._metrics.refused(Reason.METHOD_NOT_ALLOWED)
+            await send_error(send, _method_not_allowed(), [(b"allow", _allowed("POST").encode())])
 
 
 class Answer:
@@ -116,6 +118,9 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
     async def admit(request: Request, needed: "Scope.ValueType") -> Principal:
         return await chat.entrance.admit(request.scope, needed)  # type: ignore[arg-type]
 
+    async def identify(request: Request) -> None:
+        await chat.entrance.identify(request.scope, None)  # type: ignore[arg-type]
+
     @app.get("/v1/models")
     async def list_models(request: Request) -> Response:
         await admit(request, Scope.SCOPE_MODELS)
@@ -139,17 +144,18 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
 
     @app.post("/v1/embeddings")
     @app.post("/v1/completions")
-    async def refuse() -> Response:
+    async def refuse(request: Request) -> Response:
+        await identify(request)
         raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
 
-    _tell_errors(app, chat.surroundings.metrics)
+    _tell_errors(app, identify, chat.surroundings.metrics)
     return app
 
 
-def _tell_errors(app: FastAPI, metrics: ChatMetrics) -> None:
-    def told(error: LegatoError) -> Response:
+def _tell_errors(app: FastAPI, identify: Callable[[Request], Awaitable[None]], metrics: ChatMetrics) -> None:
+    def told(error: LegatoError, headers: dict[str, str] | None = None) -> Response:
         metrics.refused(error.reason)
-        return _error(error)
+        return _error(error, headers or {})
 
     @app.exception_handler(LegatoError)
     async def tell(request: Request, error: LegatoError) -> Response:
@@ -158,8 +164,15 @@ def _tell_errors(app: FastAPI, metrics: ChatMetrics) -> None:
     @app.exception_handler(HTTPException)
     async def reshape(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            return told(_method_not_allowed())
+            return await tell_method(request, (error.headers or {}).get("Allow", ""))
         return told(LegatoError(Reason.NOT_FOUND, "There is nothing at this address."))
+
+    async def tell_method(request: Request, offered: str) -> Response:
+        try:
+            await identify(request)
+        except LegatoError as error:
+            return told(error)
+        return told(_method_not_allowed(), {"allow": _allowed(offered)})
 
     @app.exception_handler(Exception)
     async def hide(request: Request, error: Exception) -> Response:
@@ -170,10 +183,15 @@ def _method_not_allowed() -> LegatoError:
     return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not take that method.")
 
 
+def _allowed(offered: str) -> str:
+    """The methods of an endpoint, with the one that browsers ask first."""
+    return f"{offered}, OPTIONS"
+
+
 def _json(value: Any) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def _error(error: LegatoError) -> Response:
-    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
+def _error(error: LegatoError, further: dict[str, str]) -> Response:
+    headers = {name.decode(): value.decode() for name, value in error_headers(error)} | further
     return Response(error_body(error), error.wire.http_status, headers, "application/json")

@@ -84,8 +84,9 @@ class Entrance:
         """One chat from the key's rates; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
 
-    async def identify(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
-        """Whose key it is, and that it may do this. Wrong keys are counted by where they come from."""
+    async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
+        """Whose key it is, and that it may do this; None: every key may. Wrong keys are counted by where they come
+        from."""
         headers = scope["headers"]
         try:
             principal = self._principals.recall(headers) or await self._principals.authenticate(headers)
@@ -93,5 +94,6 @@ class Entrance:
             if error.reason is Reason.KEY_INVALID:
                 self._strangers.count(scope)
             raise
-        principal.require(needed)
+        if needed is not None:
+            principal.require(needed)
         return principal

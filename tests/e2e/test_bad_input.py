@@ -156,6 +156,46 @@ def test_what_is_not_there_is_told_in_the_error_shape(
     assert len(answer.headers["x-request-id"]) == 32
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1/completions"),
+        ("GET", CHAT),
+        ("DELETE", CHAT),
+        ("POST", "/v1/models"),
+        ("DELETE", "/v1/models/forte"),
+        ("POST", "/v1/usage"),
+    ],
+)
+@pytest.mark.parametrize("api_key", ["", "sk-legato-wrong"])
+def test_every_endpoint_asks_for_the_key_first(service: Service, api_key: str, method: str, path: str) -> None:
+    answer = ask(service, method, path, api_key)
+    assert answer.status == 401
+    assert answer.error["type"] == "authentication_error"
+
+
+def test_where_there_is_no_endpoint_nobody_asks_for_a_key(service: Service) -> None:
+    assert ask(service, "GET", "/v1/nothing").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", CHAT, "POST, OPTIONS"),
+        ("POST", "/v1/models", "GET, OPTIONS"),
+        ("DELETE", "/v1/models/forte", "GET, OPTIONS"),
+        ("GET", "/v1/embeddings", "POST, OPTIONS"),
+    ],
+)
+def test_who_uses_another_method_is_told_the_right_one(
+    service: Service, api_key: str, method: str, path: str, allowed: str
+) -> None:
+    answer = ask(service, method, path, api_key)
+    assert answer.status == 405
+    assert answer.headers["allow"] == allowed
+
+
 def _request(*headers: str, path: str = "/v1/models", method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *headers, "", ""]).encode("latin-1")
 
