@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from edge.asgi import HttpScope
 
 LARGEST_HEADERS_BYTES = 64 * 1024
+LARGEST_PENDING_BYTES = 2 * LARGEST_HEADERS_BYTES
 
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
@@ -20,10 +21,13 @@ class HeadProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._headers_begun = False
         self._headers_bytes = 0
+        # Of what came since a request or a piece of its body last did: the parser keeps a line until it ends.
+        self._pending_bytes = 0
         self._parsed_url = b""
 
     def feed(self, data: bytes) -> None:
         """Raises HttpParserError for what is not HTTP."""
+        self._pending_bytes += len(data)
         rest: bytes | memoryview = data
         while True:
             try:
@@ -34,7 +38,9 @@ class HeadProtocol(HttpToolsProtocol):
                 rest = memoryview(rest)[offer.args[0] :]
                 self.parser.feed_data(self._head_without_offer())
             else:
-                return
+                break
+        if self._pending_bytes > LARGEST_PENDING_BYTES:
+            raise httptools.HttpParserError("a line that does not end")
 
     def _head_without_offer(self) -> bytes:
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
@@ -46,6 +52,7 @@ class HeadProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._headers_begun = True
         self._headers_bytes = 0
+        self._pending_bytes = 0
         self.url = b""
         self.headers = []
         self.expect_100_continue = False

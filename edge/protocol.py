@@ -178,6 +178,7 @@ class EdgeProtocol(HeadProtocol):
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
+        self._pending_bytes = 0
         cycle = self.cycle
         if cycle.response_complete:
             self._unread.take(len(body))

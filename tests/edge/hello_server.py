@@ -34,7 +34,7 @@ async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
 
 async def write_for_ever(writer: asyncio.StreamWriter) -> None:
     while True:
-        writer.write(bytes(1024 * 1024))
+        writer.write(b"0" * 1024 * 1024)
         await writer.drain()
 
 

@@ -5,13 +5,33 @@ import asyncio
 import pytest
 
 from edge.head import LARGEST_HEADERS_BYTES
-from tests.edge.hello_server import exchange, is_error_shape
+from tests.edge.hello_server import exchange, is_error_shape, write_for_ever
 
 
 async def test_endless_headers_are_refused(port: int) -> None:
     head, body = await exchange(port, b"GET / HTTP/1.1\r\nx: " + b"y" * 2 * LARGEST_HEADERS_BYTES + b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert is_error_shape(body)
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"GET / HTTP/1.1\r\nx: ",
+        b"GET /",
+        b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
+        # Answered before its body comes.
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
+    ],
+)
+async def test_line_that_does_not_end_is_not_listened_to_without_end(port: int, beginning: bytes) -> None:
+    """The parser would keep it until it does."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(beginning)
+    async with asyncio.timeout(5):
+        with pytest.raises(ConnectionError):
+            await write_for_ever(writer)
+    writer.transport.abort()
 
 
 TRAILER = b"authorization: Bearer key\r\nx-forwarded-for: 192.0.2.1\r\n"
