@@ -14,6 +14,8 @@ PER_MILLION = 1_000_000
 # How much output is held at first, at most; the hold grows with the answer.
 FIRST_SLICE_TOKENS = 4096
 LONGEST_OUTPUT_TOKENS = 131_072
+# Where output costs next to nothing: more than any answer has.
+MOST_OUTPUT_TOKENS = 10**9
 # With this many longest answers in free credit, one answer need not be watched while it grows.
 AMPLE_ANSWERS = 4
 
@@ -139,7 +141,7 @@ class Hold:
         if not answer.extended and answer.affordable_nanos > self._held_nanos:
             # The last of the credit is good for a part of it.
             await self._ask_for(answer.affordable_nanos, delivered)
-        return answer.extended
+        return total_nanos <= self._held_nanos
 
     async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         answer = await self._metering.extend(
@@ -156,12 +158,18 @@ class Hold:
         return answer
 
     def _grant(self, prompt_tokens: int, *, last: bool) -> Grant:
-        left_nanos = self._held_nanos - self.cost_nanos(prompt_tokens, 0)
-        affordable = left_nanos * PER_MILLION // self._output_nanos if self._output_nanos else LONGEST_OUTPUT_TOKENS
         longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
         return Grant(
             prompt_tokens=prompt_tokens,
-            output_tokens=max(0, affordable),
+            output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
             last=last,
             ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
         )
+
+    def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
+        """How much output this covers beside the prompt. It is rounded once, as what it costs is: so that what is held
+        for a number of tokens is good for that number."""
+        left = nanos * PER_MILLION - prompt_tokens * self._input_nanos
+        if left < 0:
+            return 0
+        return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS

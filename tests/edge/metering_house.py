@@ -22,7 +22,7 @@ from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.limits import Limits, LocalLimiter, token_rate
 from services.metering.operations import Grant
-from services.metering.prices import read_prices
+from services.metering.prices import Price, read_prices
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
@@ -39,14 +39,15 @@ LIMITS = Limits(Rate(1, 3), token_rate(1_000))
 
 
 class MeteringHouse:
-    def __init__(self, socket_folder: Path, tmp_path: Path, log: Log) -> None:
+    def __init__(self, socket_folder: Path, tmp_path: Path, log: Log, prices: dict[str, Price] | None = None) -> None:
+        """Without `prices` they are those of the service."""
         self._address = f"unix:{socket_folder}/metering.sock"
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
         self._database.migrate(MIGRATIONS)
         with self._database.transaction(writes=True) as connection:
-            prices = adopt_prices(connection, read_prices(MeteringSettings().prices))
-        self._writer = Writer(self._database, prices, 3600, log)
+            adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
+        self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)

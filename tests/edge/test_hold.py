@@ -1,12 +1,15 @@
 """Holds against a real metering that comes and goes."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edge.hold import FIRST_SLICE_TOKENS, Hold
+from edge.hold import FIRST_SLICE_TOKENS, MOST_OUTPUT_TOKENS, Hold
 from edge.metering import Metering
 from edge.services import MeteringReplica
 from protos.metering.v1 import metering_pb2 as pb
@@ -16,6 +19,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
+from services.metering.prices import CLASSES, Price
 from tests.edge.metering_house import ANN, MeteringHouse, cost
 
 
@@ -79,6 +83,48 @@ async def test_hold_grows_until_the_last_of_the_credit(metering_house: MeteringH
     assert (last.output_tokens, last.last, hold.spent) == (9000, True, True)
     assert hold.covers(100, 9000)
     assert not hold.covers(100, 9001)
+
+
+@asynccontextmanager
+async def priced(
+    socket_folder: Path, tmp_path: Path, log: Log, input_nanos: int, output_nanos: int
+) -> AsyncIterator[MeteringHouse]:
+    """What a million tokens cost."""
+    price = Price(input_nanos, input_nanos, output_nanos)
+    house = MeteringHouse(socket_folder, tmp_path, log, dict.fromkeys(CLASSES, price))
+    await house.start()
+    try:
+        yield house
+    finally:
+        await house.close()
+
+
+@pytest.mark.parametrize("prompt_tokens", [1001, 1002, 1003])
+async def test_grant_is_what_was_asked_for_where_a_token_costs_a_fraction(
+    prompt_tokens: int, socket_folder: Path, tmp_path: Path, log: Log
+) -> None:
+    """Of a grant that is one token short, the router would ask for that token for ever."""
+    async with priced(socket_folder, tmp_path, log, input_nanos=37_500_000, output_nanos=112_500_000) as house:
+        await house.give(10**9)
+        hold = house.hold()
+        assert (await hold.reserve(prompt_tokens, 1)).output_tokens == 1
+        for output_tokens in (2, 5, 1001):
+            grant = await hold.grow(prompt_tokens, output_tokens, Usage())
+            assert (grant.output_tokens, grant.last) == (output_tokens, False)
+            assert hold.covers(prompt_tokens, output_tokens)
+            assert not hold.covers(prompt_tokens, output_tokens + 1)
+
+
+async def test_output_that_costs_nothing_is_granted_with_its_prompt_alone(
+    socket_folder: Path, tmp_path: Path, log: Log
+) -> None:
+    async with priced(socket_folder, tmp_path, log, input_nanos=10**9, output_nanos=0) as house:
+        await house.give(7_000_000)
+        hold = house.hold()
+        assert (await hold.reserve(5000, None)).output_tokens == MOST_OUTPUT_TOKENS
+        too_long = await hold.grow(7001, 100, Usage())
+        assert (too_long.output_tokens, too_long.last) == (0, True)
+        assert (await hold.grow(7000, 100, Usage())).output_tokens == MOST_OUTPUT_TOKENS
 
 
 async def test_what_was_used_is_charged_once(metering_house: MeteringHouse) -> None:
