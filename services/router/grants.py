@@ -28,6 +28,7 @@ class Allowance:
         self._output_tokens_before = 0
         # The answer to a need that was sent; there is one at a time.
         self._answer: asyncio.Future[ChatRequest] | None = None
+        self._asks_ahead = True
 
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
         """The model will be asked again within the same answer, for which all of its rounds so far have used this."""
@@ -52,11 +53,15 @@ class Allowance:
         if self._grant is None:
             return
         least_output_tokens = self._output_tokens_before + 1
-        while self._grant.prompt_tokens < total_prompt_tokens or self._grant.output_tokens < least_output_tokens:
+        if not self._covers(total_prompt_tokens, least_output_tokens) and self._answer is not None:
+            # To what was asked for in the round before.
+            await self._wait_for(self._answer)
+        if not self._covers(total_prompt_tokens, least_output_tokens) and not self._grant.last:
+            await self._wait_for(await self._ask(max(least_output_tokens, self._grant.output_tokens)))
+        if not self._covers(total_prompt_tokens, least_output_tokens):
             if self._grant.last:
                 raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
-            wanted_tokens = max(least_output_tokens, self._grant.output_tokens)
-            await self._wait_for(self._answer or await self._ask(wanted_tokens))
+            raise _not_held()
 
     def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
         """Whether there is nothing to ask for: so many are paid for and as many again, or the longest answer is."""
@@ -71,16 +76,22 @@ class Allowance:
             # The model keeps to max_tokens by its own count, which may be a little below ours.
             return output_tokens
         if self._answer is not None and self._answer.done():
+            granted_tokens = self._grant.output_tokens
             self._take(self._answer.result())
+            # Who could not hold more now is not asked for it with every piece, but once more where the grant ends.
+            self._asks_ahead = self._grant.output_tokens > granted_tokens
         while self._grant.output_tokens < max_tokens and not self._grant.last:
             granted_tokens = self._grant.output_tokens
-            if 2 * output_tokens < granted_tokens:
+            if 2 * output_tokens < granted_tokens or (output_tokens <= granted_tokens and not self._asks_ahead):
                 break
             wanted_tokens = min(max(2 * granted_tokens, output_tokens), max_tokens)
             answer = self._answer or await self._ask(wanted_tokens)
             if output_tokens <= granted_tokens:
                 break
             await self._wait_for(answer)
+            if self._grant.output_tokens <= granted_tokens and not self._grant.last:
+                # Asked again, it would say the same, without end.
+                raise _not_held()
         if self._grant.output_tokens >= max_tokens:
             return output_tokens
         return min(output_tokens, self._grant.output_tokens)
@@ -89,6 +100,10 @@ class Allowance:
         if self._answer is not None and not self._answer.cancel() and not self._answer.cancelled():
             # Looked at, because nobody else will.
             self._answer.exception()
+
+    def _covers(self, prompt_tokens: int, output_tokens: int) -> bool:
+        grant = self._grant
+        return grant is None or (grant.prompt_tokens >= prompt_tokens and grant.output_tokens >= output_tokens)
 
     async def _ask(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
@@ -99,7 +114,7 @@ class Allowance:
     async def _wait_for(self, answer: "asyncio.Future[ChatRequest]") -> None:
         await asyncio.wait({answer}, timeout=self._answer_within_s)
         if not answer.done():
-            raise LegatoError(Reason.UNAVAILABLE, "The credit for this answer was not held in time.", retry_after_s=1)
+            raise _not_held()
         self._take(answer.result())
 
     def _take(self, answer: ChatRequest) -> None:
@@ -107,3 +122,7 @@ class Allowance:
         if answer.WhichOneof("kind") != "grant":
             raise LegatoError(Reason.REQUEST_INVALID, "A grant was expected.")
         self._grant = answer.grant
+
+
+def _not_held() -> LegatoError:
+    return LegatoError(Reason.UNAVAILABLE, "The credit for this answer was not held in time.", retry_after_s=1)

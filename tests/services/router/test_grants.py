@@ -169,6 +169,54 @@ async def test_need_that_is_never_answered_is_an_error() -> None:
     allowance.close()
 
 
+class StubbornCaller(SilentCaller):
+    """Answers every need with the same grant, which is not said to be the last."""
+
+    def __init__(self, answer: Grant) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def receive(self) -> ChatRequest:
+        return ChatRequest(grant=self._answer)
+
+
+@pytest.mark.parametrize("answer", [grant(0), grant(10, prompt_tokens=PROMPT - 1)])
+async def test_prompt_is_not_asked_for_again_where_the_answer_does_not_cover_it(answer: Grant) -> None:
+    caller = StubbornCaller(answer)
+    allowance = Allowance(caller, answer)
+    async with asyncio.timeout(5):
+        with pytest.raises(LegatoError) as refusal:
+            await allowance.cover_prompt(PROMPT)
+    assert (refusal.value.reason, refusal.value.retry_after_s) == (Reason.UNAVAILABLE, 1)
+    assert len(caller.sent) == 1
+
+
+async def test_output_is_asked_for_ahead_and_at_the_end_of_a_grant_that_does_not_grow_and_no_more() -> None:
+    caller = StubbornCaller(grant(10))
+    allowance = Allowance(caller, grant(10))
+    await allowance.cover_prompt(PROMPT)
+    for output_tokens in range(5, 11):
+        assert await allowance.cover_output(output_tokens, 100) == output_tokens
+        await asyncio.sleep(0)
+    assert len(caller.sent) == 1
+    async with asyncio.timeout(5):
+        with pytest.raises(LegatoError) as refusal:
+            await allowance.cover_output(11, 100)
+    assert refusal.value.reason is Reason.UNAVAILABLE
+    assert len(caller.sent) == 2
+
+
+async def test_credit_that_could_not_be_held_ahead_is_held_at_the_end_of_the_grant() -> None:
+    caller = StubbornCaller(grant(10))
+    allowance = Allowance(caller, grant(10))
+    await allowance.cover_prompt(PROMPT)
+    assert await allowance.cover_output(5, 100) == 5
+    await asyncio.sleep(0)
+    assert await allowance.cover_output(6, 100) == 6
+    caller._answer = grant(20)
+    assert await allowance.cover_output(11, 100) == 11
+
+
 async def test_prompt_that_is_never_covered_is_an_error() -> None:
     allowance = Allowance(SilentCaller(), grant(10), answer_within_s=0.01)
     with pytest.raises(LegatoError) as refusal:
