@@ -182,8 +182,8 @@ class Chat:
         try:
             grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivery.delivered)
         except LegatoError:
-            # The router waits for an answer no longer than it should, and ends the chat.
-            return
+            # That it is no more than before: the router need not wait, and asks again where that ends.
+            grant = self._hold.grant(need.prompt_tokens)
         call.send(router.ChatRequest(grant=grant))
 
     async def _is_covered(self, response: router.ChatResponse) -> bool:

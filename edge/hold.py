@@ -82,7 +82,7 @@ class Hold:
         self._output_nanos = reserved.price.output_nanos_per_million
         self._held_nanos = reserved.held_nanos
         self._free_nanos = reserved.free_nanos
-        return self._grant(prompt_tokens, last=False)
+        return self.grant(prompt_tokens)
 
     def _note_repeat(self) -> None:
         self._asked_again = True
@@ -93,7 +93,17 @@ class Hold:
         What was delivered so far is told along, in case nobody is left to settle."""
         if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
-        return self._grant(prompt_tokens, last=self.spent)
+        return self.grant(prompt_tokens)
+
+    def grant(self, prompt_tokens: int) -> Grant:
+        """What is held now, beside such a prompt."""
+        longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
+        return Grant(
+            prompt_tokens=prompt_tokens,
+            output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
+            last=self.spent,
+            ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
+        )
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
         return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
@@ -156,15 +166,6 @@ class Hold:
         if answer.extended and answer.total_nanos == total_nanos:
             self._held_nanos = max(self._held_nanos, total_nanos)
         return answer
-
-    def _grant(self, prompt_tokens: int, *, last: bool) -> Grant:
-        longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
-        return Grant(
-            prompt_tokens=prompt_tokens,
-            output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
-            last=last,
-            ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
-        )
 
     def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
         """How much output this covers beside the prompt. It is rounded once, as what it costs is: so that what is held

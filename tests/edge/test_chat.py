@@ -145,3 +145,24 @@ async def test_need_of_the_router_is_answered_with_a_larger_grant(room: Room) ->
     assert router.openings[0].grant.output_tokens < 9000
     assert (grants[0].prompt_tokens, grants[0].output_tokens, grants[0].last) == (500, 9000, False)
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_need_that_metering_does_not_answer_is_answered_with_what_is_held(room: Room) -> None:
+    """So the router need not guess how long to wait: the need may have stood behind what a slow client had to take."""
+    grants: list[pb.Grant] = []
+
+    async def ask(conversation: Conversing) -> None:
+        await room.metering.shut()
+        await conversation.send(pb.ChatResponse(need=pb.Need(prompt_tokens=PROMPT_TOKENS, output_tokens=9000)))
+        grants.append((await conversation.receive()).grant)
+        await room.metering.open()
+        await conversation.send(piece("Hello", 1))
+        await conversation.send(end(1))
+
+    await room.add_routers(ask)
+    async with asyncio.timeout(10):
+        await room.chat().run()
+    assert FIRST_SLICE_TOKENS <= grants[0].output_tokens < 9000
+    assert not grants[0].last
+    assert room.text == "Hello"
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from edge.metering import ASK_TIMEOUT_S
+from edge.settings import EdgeSettings
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason
-from services.router.grants import Allowance
+from services.router.grants import ANSWER_WITHIN_S, Allowance
 from tests.services.router.harness import Router, read
 from tests.upstream import Reply, Upstream
 from tests.waiting import until
@@ -154,6 +156,10 @@ class SilentCaller:
 
     async def send(self, response: ChatResponse) -> None:
         self.sent.append(response)
+
+
+def test_need_may_wait_behind_what_a_slow_client_has_to_take() -> None:
+    assert EdgeSettings().stalled_reader_s + 2 * ASK_TIMEOUT_S < ANSWER_WITHIN_S
 
 
 async def test_need_that_is_never_answered_is_an_error() -> None:
