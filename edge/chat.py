@@ -140,10 +140,10 @@ class Chat:
         standing, hold, life_s = self._visit.standing, self._hold, self._surroundings.life_s
         while True:
             standing.raise_if_refused()
-            if self._age_s() >= life_s or not (
-                hold.covers(response.prompt_tokens, response.output_tokens) or await self._is_covered(response)
-            ):
-                return await self._end_early()
+            if self._age_s() >= life_s:
+                return await self._end_early(_too_late())
+            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await self._is_covered(response)):
+                return await self._end_early(_too_little_credit())
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
             if response.HasField("finished"):
@@ -195,11 +195,12 @@ class Chat:
         await self._hold.grow(prompt_tokens, 2 * output_tokens, self._delivery.delivered)
         return self._hold.covers(prompt_tokens, output_tokens)
 
-    async def _end_early(self) -> "metering_pb.End.ValueType":
-        """At the end of the credit, or of the time that any answer may take."""
+    async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
+        """At the end of the credit, or of the time that any answer may take. An answer of which there is nothing yet is
+        refused instead."""
         counted = self._delivery.counted
         if not counted.completion_tokens:
-            raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+            raise refusal
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
         self._over = True
         await self._delivery.finish("length", counted, metering_pb.BASIS_COUNTED, end)
@@ -295,3 +296,11 @@ class Chat:
             memory=self._visit.principal.memory,
             attachments=self._visit.principal.attachments,
         )
+
+
+def _too_late() -> LegatoError:
+    return LegatoError(Reason.UPSTREAM_FAILED, "The model did not begin to answer in time. Please retry.")
+
+
+def _too_little_credit() -> LegatoError:
+    return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")

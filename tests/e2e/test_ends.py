@@ -66,6 +66,7 @@ CASES = {
     "Time of an answer over": Case(
         Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), asked="short_lived_service"
     ),
+    "Time of an answer over before the first token": Case(Reply(contents=RAIN, delay_s=4), asked="short_lived_service"),
     "No credit": Case(Reply(), credits="0"),
 }
 HELD = "Credit held by running requests"

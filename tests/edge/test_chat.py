@@ -131,6 +131,22 @@ async def test_answer_ends_with_its_time(room: Room) -> None:
     assert await charged(room) == cost(PROMPT_TOKENS, len(room.text))
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_that_begins_when_its_time_is_over_is_the_models_failure_and_free(
+    room: Room, stream: bool
+) -> None:
+    async def say_late(conversation: Conversing) -> None:
+        await asyncio.sleep(0.3)
+        await conversation.send(piece("Hello", 1))
+        await conversation.send(end(1))
+
+    await room.add_routers(say_late)
+    with pytest.raises(LegatoError) as refused:
+        await room.chat(stream=stream, life_s=0.2).run()
+    assert (refused.value.reason, refused.value.wire.http_status) == (Reason.UPSTREAM_FAILED, 502)
+    assert await charged(room) == 0
+
+
 async def test_need_of_the_router_is_answered_with_a_larger_grant(room: Room) -> None:
     grants: list[pb.Grant] = []
 
