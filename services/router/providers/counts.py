@@ -29,5 +29,5 @@ def as_count(said: Any) -> int | None:
 
 
 def total(first: int | None, *others: int | None) -> int | None:
-    """Of counts of which the first must be there."""
-    return None if first is None else first + sum(other or 0 for other in others)
+    """Of counts of which the first must be there; None where that cannot be true."""
+    return None if first is None else as_count(first + sum(other or 0 for other in others))
