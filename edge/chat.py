@@ -143,7 +143,7 @@ class Chat:
             if self._age_s() >= life_s:
                 return await self._end_early(_too_late())
             if not (hold.covers(response.prompt_tokens, response.output_tokens) or await self._is_covered(response)):
-                return await self._end_early(_too_little_credit())
+                return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
             if response.HasField("finished"):
@@ -300,7 +300,3 @@ class Chat:
 
 def _too_late() -> LegatoError:
     return LegatoError(Reason.UPSTREAM_FAILED, "The model did not begin to answer in time. Please retry.")
-
-
-def _too_little_credit() -> LegatoError:
-    return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")

@@ -45,6 +45,8 @@ class Hold:
         self._output_nanos = 0
         self._held_nanos = 0
         self._free_nanos = 0
+        # All that the account has; known where it could not hold what was needed.
+        self._balance_nanos = 0
         self._slot: Slot | None = None
         self._asked_again = False
         # The account could not hold what was needed.
@@ -102,8 +104,16 @@ class Hold:
             prompt_tokens=prompt_tokens,
             output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
             last=self.spent,
+            held_elsewhere=self.spent and self._is_held_elsewhere(prompt_tokens, 1),
             ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
         )
+
+    def refusal(self, prompt_tokens: int, output_tokens: int) -> LegatoError:
+        """Of an answer whose first piece comes to more than the account could hold."""
+        if self._is_held_elsewhere(prompt_tokens, output_tokens):
+            message = "The account's credit is held by its own running requests. Please retry when one has ended."
+            return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
         return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
@@ -165,7 +175,12 @@ class Hold:
         failpoints.hit("edge.extended")
         if answer.extended and answer.total_nanos == total_nanos:
             self._held_nanos = max(self._held_nanos, total_nanos)
+        if not answer.extended:
+            self._balance_nanos = answer.balance_nanos
         return answer
+
+    def _is_held_elsewhere(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self._held_nanos < self.cost_nanos(prompt_tokens, output_tokens) <= self._balance_nanos
 
     def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
         """How much output this covers beside the prompt. It is rounded once, as what it costs is: so that what is held

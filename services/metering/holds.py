@@ -80,7 +80,7 @@ def extend(operation: Extend, scene: Scene) -> Effect[Extended]:
     if extended and more_nanos:
         account = replace(account, held_nanos=account.held_nanos + more_nanos)
         hold = replace(hold, amount_nanos=operation.total_nanos)
-    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos)
+    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, account.balance_nanos)
     return Effect(answer, account, hold)
 
 

@@ -44,8 +44,9 @@ class Extended(msgspec.Struct, frozen=True):
     # As asked, so that a late answer is not taken for another's.
     total_nanos: int
     held_nanos: int
-    # The largest total that the account could hold now.
+    # The largest total that the account could hold now, and if none of its other requests were running.
     affordable_nanos: int
+    balance_nanos: int
 
 
 class Extend(Operation[Extended], frozen=True):

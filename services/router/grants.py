@@ -61,9 +61,7 @@ class Allowance:
         if not self._covers(total_prompt_tokens, least_output_tokens) and not self._grant.last:
             await self._wait_for(await self._ask(max(least_output_tokens, self._grant.output_tokens)))
         if not self._covers(total_prompt_tokens, least_output_tokens):
-            if self._grant.last:
-                raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
-            raise _not_held()
+            raise self._refusal()
 
     def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
         """Whether there is nothing to ask for: so many are paid for and as many again, or the longest answer is."""
@@ -106,6 +104,15 @@ class Allowance:
     def _covers(self, prompt_tokens: int, output_tokens: int) -> bool:
         grant = self._grant
         return grant is None or (grant.prompt_tokens >= prompt_tokens and grant.output_tokens >= output_tokens)
+
+    def _refusal(self) -> LegatoError:
+        if self._grant is None or not self._grant.last:
+            return _not_held()
+        if self._grant.held_elsewhere and not self._prompt_tokens_before:
+            message = "The account's credit is held by its own running requests. Please retry when one has ended."
+            return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+        # After the first round this is the end of an answer that has begun, by whatever its credit is held.
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
 
     async def _ask(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)

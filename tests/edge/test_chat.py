@@ -7,11 +7,11 @@ import pytest
 
 from edge.hold import FIRST_SLICE_TOKENS
 from edge.journal import OPEN, SEAL
-from protos.metering.v1.metering_pb2 import ExtendRequest, ExtendResponse
+from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.chat_room import PROMPT_TOKENS, Conversing, Room, charged, end, piece, saying
-from tests.edge.metering_house import ANN, JOURNAL_SLOTS, cost
+from tests.edge.metering_house import ANN, JOURNAL_SLOTS, OUTPUT_NANOS, cost
 
 
 async def test_answer_is_relayed_and_charged_by_the_providers_count(room: Room) -> None:
@@ -96,6 +96,19 @@ async def test_router_that_sends_more_than_the_credit_covers_is_cut_with_length(
         choice = json.loads(room.received)["choices"][0]
         assert (choice["message"]["content"], choice["finish_reason"]) == ("Hel", "length")
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_first_piece_that_other_requests_are_in_the_way_of_is_worth_a_retry(room: Room) -> None:
+    """It is more than the hold, and the credit for it is there, but held."""
+    tokens_of_the_balance = 10**9 * 1_000_000 // OUTPUT_NANOS - PROMPT_TOKENS
+    other = room.metering.hold(1)
+    await other.reserve(100, None)
+    await room.add_routers(saying(piece("Hello", tokens_of_the_balance)))
+    with pytest.raises(LegatoError) as refused:
+        await room.chat().run()
+    assert (refused.value.reason, refused.value.wire.http_status) == (Reason.CREDITS_HELD, 429)
+    other.void(END_CLIENT_GONE)
+    assert await charged(room) == 0
 
 
 async def test_router_that_sends_ever_more_than_is_held_has_the_hold_doubled(

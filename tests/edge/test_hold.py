@@ -85,6 +85,20 @@ async def test_hold_grows_until_the_last_of_the_credit(metering_house: MeteringH
     assert not hold.covers(100, 9001)
 
 
+async def test_growth_that_other_requests_are_in_the_way_of_is_worth_a_retry(metering_house: MeteringHouse) -> None:
+    await metering_house.give(cost(1000, 0))
+    await metering_house.hold(1).reserve(100, 100)
+    hold = metering_house.hold(2)
+    await hold.reserve(100, 10)
+    for prompt_tokens, is_held in ((1000, False), (900, True), (100, False)):
+        grant = await hold.grow(prompt_tokens, 4096, Usage())
+        assert grant.last
+        assert grant.held_elsewhere is is_held
+    assert hold.refusal(900, 1).reason is Reason.CREDITS_HELD
+    assert hold.refusal(900, 1).retry_after_s
+    assert hold.refusal(1000, 1).reason is Reason.CREDITS_EXHAUSTED
+
+
 @asynccontextmanager
 async def priced(
     socket_folder: Path, tmp_path: Path, log: Log, input_nanos: int, output_nanos: int

@@ -473,12 +473,15 @@ class ExtendResponse(_message.Message):
     TOTAL_NANOS_FIELD_NUMBER: _builtins.int
     HELD_NANOS_FIELD_NUMBER: _builtins.int
     AFFORDABLE_NANOS_FIELD_NUMBER: _builtins.int
+    BALANCE_NANOS_FIELD_NUMBER: _builtins.int
     extended: _builtins.bool
     total_nanos: _builtins.int
     """As asked, so that a late answer is not taken for another's."""
     held_nanos: _builtins.int
     affordable_nanos: _builtins.int
     """If refused: the largest total that the account could hold now."""
+    balance_nanos: _builtins.int
+    """And what it could hold if none of its other requests were running."""
     def __init__(
         self,
         *,
@@ -486,10 +489,11 @@ class ExtendResponse(_message.Message):
         total_nanos: _builtins.int = ...,
         held_nanos: _builtins.int = ...,
         affordable_nanos: _builtins.int = ...,
+        balance_nanos: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["affordable_nanos", b"affordable_nanos", "extended", b"extended", "held_nanos", b"held_nanos", "total_nanos", b"total_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["affordable_nanos", b"affordable_nanos", "balance_nanos", b"balance_nanos", "extended", b"extended", "held_nanos", b"held_nanos", "total_nanos", b"total_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -218,12 +218,15 @@ class Grant(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     AMPLE_FIELD_NUMBER: _builtins.int
+    HELD_ELSEWHERE_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     output_tokens: _builtins.int
     last: _builtins.bool
     """The credit is spent: there will be no larger grant. The answer ends with `length` where this one does."""
     ample: _builtins.bool
     """There is credit for the longest answer many times over, so an answer may be asked for whole."""
+    held_elsewhere: _builtins.bool
+    """With `last`: the account has credit for the prompt and a token, but its other requests hold it."""
     def __init__(
         self,
         *,
@@ -231,10 +234,11 @@ class Grant(_message.Message):
         output_tokens: _builtins.int = ...,
         last: _builtins.bool = ...,
         ample: _builtins.bool = ...,
+        held_elsewhere: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ample", b"ample", "last", b"last", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ample", b"ample", "held_elsewhere", b"held_elsewhere", "last", b"last", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

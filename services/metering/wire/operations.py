@@ -86,6 +86,7 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
         total_nanos=answer.total_nanos,
         held_nanos=answer.held_nanos,
         affordable_nanos=answer.affordable_nanos,
+        balance_nanos=answer.balance_nanos,
     )
 
 

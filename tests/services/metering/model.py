@@ -198,7 +198,8 @@ class Model:
         granted = operation.total_nanos <= affordable_nanos
         if granted:
             request.amount_nanos = max(request.amount_nanos, operation.total_nanos)
-        return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos)
+        balance_nanos = self.balance_nanos(request.account_id)
+        return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos, balance_nanos)
 
     def _checkpoint(self, operation: Checkpoint, request: Request | None) -> Checkpointed:
         if request is not None and request.state == "held":

@@ -29,7 +29,6 @@ from services.metering.operations import (
     Checkpoint,
     Checkpointed,
     Extend,
-    Extended,
     Operation,
     Reserve,
     Settle,
@@ -77,7 +76,7 @@ def extend_that_shrinks(rule: Rule, operation: Extend, scene: Scene) -> Effect[A
         return effect
     shrunk_nanos = effect.hold.amount_nanos - operation.total_nanos
     return Effect(
-        Extended(True, operation.total_nanos, operation.total_nanos, effect.answer.affordable_nanos),
+        replace(effect.answer, extended=True, held_nanos=operation.total_nanos),
         replace(effect.account, held_nanos=effect.account.held_nanos - shrunk_nanos),
         replace(effect.hold, amount_nanos=operation.total_nanos),
     )

@@ -92,22 +92,22 @@ def test_extend_is_absolute() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1, output=10))
     for _ in range(2):
-        assert ledger.apply(extend(1, 300)) == Extended(True, 300, 300, 1_000)
+        assert ledger.apply(extend(1, 300)) == Extended(True, 300, 300, 1_000, 1_000)
     assert ledger.held_nanos == 300
 
 
 def test_late_extend_to_less_changes_nothing() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1, output=30))
-    assert ledger.apply(extend(1, 200)) == Extended(True, 200, 300, 1_000)
+    assert ledger.apply(extend(1, 200)) == Extended(True, 200, 300, 1_000, 1_000)
     assert ledger.held_nanos == 300
 
 
-def test_extend_beyond_the_credit_is_refused_and_told_what_is_affordable() -> None:
+def test_extend_beyond_the_credit_is_refused_and_told_what_is_affordable_now_and_without_other_requests() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1, output=10))
     ledger.apply(reserve(2, output=20))
-    assert ledger.apply(extend(1, 801)) == Extended(False, 801, 100, 800)
+    assert ledger.apply(extend(1, 801)) == Extended(False, 801, 100, 800, 1_000)
     assert ledger.apply(extend(1, 800)).extended
     assert ledger.held_nanos == 1_000
 

@@ -26,7 +26,7 @@ async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) ->
     assert reserved == pb.ReserveResponse(held_nanos=110, price=price, free_nanos=890)
     extend = pb.ExtendRequest(request_id=request_id(1), account_id=ACCOUNT, total_nanos=1_001)
     assert await ask("Extend", extend) == pb.ExtendResponse(
-        extended=False, total_nanos=1_001, held_nanos=110, affordable_nanos=1_000
+        extended=False, total_nanos=1_001, held_nanos=110, affordable_nanos=1_000, balance_nanos=1_000
     )
     assert await ask("Settle", settle()) == pb.SettleResponse(charged_nanos=40)
     balances = await admin.ListBalances(pb.ListBalancesRequest(account_ids=["acct_unknown", ACCOUNT]))

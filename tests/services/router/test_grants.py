@@ -47,14 +47,18 @@ async def test_prompt_larger_than_its_grant_is_asked_for_before_the_model(router
     assert answer.text == "Hello, world!"
 
 
+@pytest.mark.parametrize(("held_elsewhere", "reason"), [(False, Reason.CREDITS_EXHAUSTED), (True, Reason.CREDITS_HELD)])
 @pytest.mark.parametrize("given", [grant(100, prompt_tokens=5, last=True), grant(0, last=True)])
 async def test_prompt_that_the_last_grant_does_not_cover_is_never_sent(
-    given: Grant, router: Router, upstream: Upstream
+    given: Grant, held_elsewhere: bool, reason: Reason, router: Router, upstream: Upstream
 ) -> None:
+    given = Grant(
+        prompt_tokens=given.prompt_tokens, output_tokens=given.output_tokens, last=True, held_elsewhere=held_elsewhere
+    )
     for call, grants in ((router.open(grant=given), []), (router.open(grant=grant(0, prompt_tokens=0)), [given])):
         with pytest.raises(LegatoError) as refusal:
             await read(call, *grants)
-        assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
+        assert (refusal.value.reason, refusal.value.retry_after_s) == (reason, 1 if held_elsewhere else None)
     assert not upstream.requests
 
 
