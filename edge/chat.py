@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from edge.asgi import WhenGone
-from edge.bodies import BYTES_PER_TOKEN, ClientGone
+from edge.bodies import ClientGone
 from edge.delivery import Delivery
 from edge.entrance import Visit
+from edge.guess import guess_prompt_tokens
 from edge.hold import Hold
 from edge.journal import Journal
 from edge.keepalive import Keepalive
@@ -27,9 +28,6 @@ from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
 from services.chassis.tracing import Tracer
-
-# The edge counts no tokens. It guesses, and the router, who counts, asks for more where that is too low.
-UNSEEN_PROMPT_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,8 @@ class Chat:
             response = await self._next_response(call)
 
     async def _reserve(self) -> router.Grant:
-        grant = await self._hold.reserve(self._guess_prompt_tokens(), self._body.max_tokens, self._claim)
+        prompt_tokens = guess_prompt_tokens(self._body.messages_json, self._body.tools_json)
+        grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim)
         held_at_s = self._visit.laps.end(self._surroundings.metrics.reserve)
         self._surroundings.saturation.note_reserve(held_at_s - self._began_at_s)
         return grant
@@ -272,10 +271,6 @@ class Chat:
     def _age_s(self) -> float:
         """Counted from before credit was held."""
         return self._surroundings.clock.elapsed_s() - self._began_at_s
-
-    def _guess_prompt_tokens(self) -> int:
-        prompt_bytes = len(self._body.messages_json) + len(self._body.tools_json)
-        return prompt_bytes // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
 
     def _opening(self, grant: router.Grant) -> router.ChatOpen:
         body = self._body

@@ -6,8 +6,7 @@ from collections import Counter
 import openai
 import pytest
 
-from edge.bodies import BYTES_PER_TOKEN
-from edge.chat import UNSEEN_PROMPT_TOKENS
+from edge.guess import guess_prompt_tokens
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.service import Service
@@ -126,7 +125,7 @@ def test_of_500_at_once_as_many_are_served_as_the_credit_affords_litellm_26672(
     afforded, max_tokens = 37, 50
     body = {"model": "mezzo", "messages": QUESTION, "stream": True, "max_tokens": max_tokens}
     # What the edge holds for this: its guess of the prompt, and all that was asked for. The provider counts the same.
-    prompt_tokens = len(json.dumps(QUESTION)) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
+    prompt_tokens = guess_prompt_tokens(json.dumps(QUESTION).encode(), b"")
     upstream.default_reply = Reply(usage={"prompt_tokens": prompt_tokens, "completion_tokens": max_tokens})
     cost_nanos = 100 * prompt_tokens + 210 * max_tokens
     account = service.new_account(credits=f"{afforded * cost_nanos / DOLLAR_NANOS:.9f}")
