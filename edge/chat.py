@@ -150,7 +150,7 @@ class Chat:
 
     async def _reserve(self) -> router.Grant:
         prompt_tokens = guess_prompt_tokens(self._body.messages_json, self._body.tools_json)
-        grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim)
+        grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim, whole=not self._body.stream)
         held_at_s = self._visit.laps.end(self._surroundings.metrics.reserve)
         self._surroundings.saturation.note_reserve(held_at_s - self._began_at_s)
         return grant

@@ -16,8 +16,6 @@ FIRST_SLICE_TOKENS = 4096
 LONGEST_OUTPUT_TOKENS = 131_072
 # Where output costs next to nothing: more than any answer has.
 MOST_OUTPUT_TOKENS = 10**9
-# With this many longest answers in free credit, one answer need not be watched while it grows.
-AMPLE_ANSWERS = 4
 
 REFUSALS = frozenset(
     {
@@ -44,7 +42,6 @@ class Hold:
         self._input_nanos = 0
         self._output_nanos = 0
         self._held_nanos = 0
-        self._free_nanos = 0
         # All that the account has; known where it could not hold what was needed.
         self._balance_nanos = 0
         self._slot: Slot | None = None
@@ -53,10 +50,18 @@ class Hold:
         self.spent = False
 
     async def reserve(
-        self, prompt_tokens: int, max_tokens: int | None, claim: pb.IdempotencyClaim | None = None
+        self,
+        prompt_tokens: int,
+        max_tokens: int | None,
+        claim: pb.IdempotencyClaim | None = None,
+        *,
+        whole: bool = False,
     ) -> Grant:
-        """Hold the prompt and a first slice of output; raises one of REFUSALS."""
-        output_tokens = min(max_tokens or FIRST_SLICE_TOKENS, FIRST_SLICE_TOKENS)
+        """Hold the prompt and a first slice of output; raises one of REFUSALS.
+
+        All of the output, where the answer is `whole` and the account can well afford it: then it may be asked for in
+        one piece, which cannot be stopped where the credit ends."""
+        most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
         self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
         failpoints.hit("edge.claimed")
         try:
@@ -67,7 +72,8 @@ class Hold:
                     key_id=self._principal.key_id,
                     class_id=self._class_id,
                     prompt_tokens=prompt_tokens,
-                    output_tokens=output_tokens,
+                    output_tokens=min(most_tokens, FIRST_SLICE_TOKENS),
+                    whole_output_tokens=most_tokens if whole else 0,
                     claim=claim,
                     concurrent_requests=self._principal.concurrent_requests,
                 ),
@@ -83,7 +89,6 @@ class Hold:
         self._input_nanos = reserved.price.input_nanos_per_million
         self._output_nanos = reserved.price.output_nanos_per_million
         self._held_nanos = reserved.held_nanos
-        self._free_nanos = reserved.free_nanos
         return self.grant(prompt_tokens)
 
     def _note_repeat(self) -> None:
@@ -99,13 +104,11 @@ class Hold:
 
     def grant(self, prompt_tokens: int) -> Grant:
         """What is held now, beside such a prompt."""
-        longest_nanos = self.cost_nanos(prompt_tokens, LONGEST_OUTPUT_TOKENS)
         return Grant(
             prompt_tokens=prompt_tokens,
             output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
             last=self.spent,
             held_elsewhere=self.spent and self._is_held_elsewhere(prompt_tokens, 1),
-            ample=self._free_nanos >= AMPLE_ANSWERS * longest_nanos,
         )
 
     def refusal(self, prompt_tokens: int, output_tokens: int) -> LegatoError:

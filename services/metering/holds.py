@@ -23,6 +23,9 @@ from services.metering.prices import Price
 from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.scene import Effect, Scene
 
+# How many whole answers an account must have credit for before one is held: what is left is for its other requests.
+WHOLE_ANSWERS_FREE = 4
+
 
 class UnmatchedSettlement(LegatoError):
     """A settlement for which there is no hold, or whose hold was given back: tokens were served that nobody reserved.
@@ -50,7 +53,7 @@ def reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
     version = scene.prices.current_version
     price = scene.prices.current(operation.class_id)
     least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
-    want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
+    want_nanos = _wanted_nanos(operation, price, account)
     if account.free_nanos < least_nanos:
         raise _too_little_credit(account, least_nanos)
     amount_nanos = min(want_nanos, account.free_nanos)
@@ -181,6 +184,12 @@ def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
         resolved_at_us=scene.now_us,
     )
     return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
+
+
+def _wanted_nanos(operation: Reserve, price: Price, account: Account) -> int:
+    want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
+    whole_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, operation.whole_output_tokens))
+    return max(want_nanos, whole_nanos) if account.free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
 
 
 def _price_of(hold: Hold, scene: Scene) -> Price:

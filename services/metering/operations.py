@@ -37,6 +37,8 @@ class Reserve(Operation[Reserved], frozen=True):
     claim: IdempotencyClaim | None = None
     # How many holds of the key may live at once; None: any number.
     concurrent_requests: int | None = None
+    # All the output that there may be, where it would rather be held at once; 0: it is held as it grows.
+    whole_output_tokens: int = 0
 
 
 class Extended(msgspec.Struct, frozen=True):

@@ -45,9 +45,7 @@ class Allowance:
 
     def covers_whole(self, max_tokens: int) -> bool:
         """Whether the longest answer is paid for, so that it may be asked for in one piece."""
-        if self._grant is None or self._grant.ample:
-            return True
-        return self._grant.output_tokens - self._output_tokens_before >= max_tokens
+        return self._grant is None or self._grant.output_tokens - self._output_tokens_before >= max_tokens
 
     async def cover_prompt(self, prompt_tokens: int) -> None:
         """Before the model is asked: the prompt and one token of an answer must be paid for."""

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from edge.hold import FIRST_SLICE_TOKENS
+from edge.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS
 from edge.journal import OPEN, SEAL
 from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from protos.router.v1 import router_pb2 as pb
@@ -96,6 +96,17 @@ async def test_router_that_sends_more_than_the_credit_covers_is_cut_with_length(
         choice = json.loads(room.received)["choices"][0]
         assert (choice["message"]["content"], choice["finish_reason"]) == ("Hel", "length")
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+@pytest.mark.parametrize(("stream", "tokens"), [(True, FIRST_SLICE_TOKENS), (False, LONGEST_OUTPUT_TOKENS)])
+async def test_answer_that_is_not_streamed_is_held_whole_before_it_is_asked_for(
+    room: Room, stream: bool, tokens: int
+) -> None:
+    """What is asked for in one piece cannot be stopped where the credit ends."""
+    await room.metering.give(4 * cost(200, LONGEST_OUTPUT_TOKENS), "more")
+    [router] = await room.add_routers(saying(piece("Hello", 1), end(1)))
+    await room.chat(stream=stream).run()
+    assert router.openings[0].grant.output_tokens == tokens
 
 
 async def test_first_piece_that_other_requests_are_in_the_way_of_is_worth_a_retry(room: Room) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge.hold import FIRST_SLICE_TOKENS, MOST_OUTPUT_TOKENS, Hold
+from edge.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS, Hold
 from edge.metering import Metering
 from edge.services import MeteringReplica
 from protos.metering.v1 import metering_pb2 as pb
@@ -34,6 +34,33 @@ async def test_poor_account_holds_what_it_has(metering_house: MeteringHouse) -> 
     await metering_house.give(cost(100, 50))
     grant = await metering_house.hold().reserve(100, 1000)
     assert grant.output_tokens == 50
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "whole", "held_tokens"),
+    [
+        (10_000, True, 10_000),
+        (10_000, False, FIRST_SLICE_TOKENS),
+        (100, True, 100),
+        # Of those, the account could not pay for four.
+        (None, True, FIRST_SLICE_TOKENS),
+        (20_000, True, FIRST_SLICE_TOKENS),
+    ],
+)
+async def test_all_of_a_whole_answer_is_held_where_the_account_has_credit_for_four(
+    metering_house: MeteringHouse, max_tokens: int | None, whole: bool, held_tokens: int
+) -> None:
+    await metering_house.give(4 * cost(100, 10_000))
+    grant = await metering_house.hold().reserve(100, max_tokens, whole=whole)
+    assert grant.output_tokens == held_tokens
+    assert (await metering_house.balance())[1] == cost(100, held_tokens)
+
+
+async def test_longest_answer_is_held_for_whoever_names_no_limit_and_is_rich(metering_house: MeteringHouse) -> None:
+    await metering_house.give(10**12)
+    for max_tokens in (None, 10 * LONGEST_OUTPUT_TOKENS):
+        grant = await metering_house.hold(max_tokens or 1).reserve(100, max_tokens, whole=True)
+        assert grant.output_tokens == LONGEST_OUTPUT_TOKENS
 
 
 async def test_empty_account_is_refused_and_leaves_nothing_behind(metering_house: MeteringHouse) -> None:

@@ -345,6 +345,7 @@ class ReserveRequest(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    WHOLE_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
@@ -356,6 +357,10 @@ class ReserveRequest(_message.Message):
     output_tokens: _builtins.int
     concurrent_requests: _builtins.int
     """How many holds of the key may live at once. Absent: the service's own default."""
+    whole_output_tokens: _builtins.int
+    """All the output that there may be, where the answer would rather be asked for in one piece. It is held in place of
+    `output_tokens` where the account has four times as much free. Zero: the answer is streamed.
+    """
     @_builtins.property
     def claim(self) -> Global___IdempotencyClaim:
         """Where the client names its request, so that a repeat of it is not served again."""
@@ -371,10 +376,11 @@ class ReserveRequest(_message.Message):
         output_tokens: _builtins.int = ...,
         claim: Global___IdempotencyClaim | None = ...,
         concurrent_requests: _builtins.int | None = ...,
+        whole_output_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "claim", b"claim", "concurrent_requests", b"concurrent_requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "whole_output_tokens", b"whole_output_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015

@@ -20,6 +20,11 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _UsageSource:
@@ -223,8 +228,16 @@ class Grant(_message.Message):
     output_tokens: _builtins.int
     last: _builtins.bool
     """The credit is spent: there will be no larger grant. The answer ends with `length` where this one does."""
-    ample: _builtins.bool
-    """There is credit for the longest answer many times over, so an answer may be asked for whole."""
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def ample(self) -> _builtins.bool:
+        """Of no meaning any more: an answer is asked for whole where `output_tokens` covers it."""
+
+    @ample.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def ample(self, value: _builtins.bool) -> None:
+        """Of no meaning any more: an answer is asked for whole where `output_tokens` covers it."""
+
     held_elsewhere: _builtins.bool
     """With `last`: the account has credit for the prompt and a token, but its other requests hold it."""
     def __init__(

@@ -56,6 +56,7 @@ def to_reserve(request: pb.ReserveRequest, default_limits: Limits) -> Reserve:
         output_tokens=checked_tokens(request.output_tokens),
         claim=_claim(request.claim) if request.HasField("claim") else None,
         concurrent_requests=_concurrency(request) or default_limits.concurrent_requests,
+        whole_output_tokens=checked_tokens(request.whole_output_tokens),
     )
 
 

@@ -157,14 +157,16 @@ class Model:
                     return Refusal(Reason.TOO_MANY_AT_ONCE)
             request = Request(account_id, operation.key_id, operation.class_id, overdue=overdue)
             request.price_version = price_version
-            least_nanos, want_nanos = (
+            least_nanos, want_nanos, whole_nanos = (
                 self._cost_nanos(request, Usage(operation.prompt_tokens, 0, output_tokens))
-                for output_tokens in (1, max(1, operation.output_tokens))
+                for output_tokens in (1, max(1, operation.output_tokens), operation.whole_output_tokens)
             )
             if self.balance_nanos(account_id) < least_nanos:
                 return Refusal(Reason.CREDITS_EXHAUSTED)
             if self.free_nanos(account_id) < least_nanos:
                 return Refusal(Reason.CREDITS_HELD)
+            holds_whole = 4 * whole_nanos <= self.free_nanos(account_id)
+            want_nanos = max(want_nanos, whole_nanos) if holds_whole else want_nanos
             request.amount_nanos = min(want_nanos, self.free_nanos(account_id))
             self.requests[operation.request_id] = request
             if operation.claim is not None:

@@ -45,9 +45,10 @@ def reserve(
     claim: IdempotencyClaim | None = None,
     at_once: int | None = None,
     key: str = KEY,
+    whole: int = 0,
 ) -> Reserve:
     """Wants 2 nanos for each token of the prompt and 10 for each of output."""
-    return Reserve(request_id(number), account, key, "forte", prompt, output, claim, at_once)
+    return Reserve(request_id(number), account, key, "forte", prompt, output, claim, at_once, whole)
 
 
 def claimed(key: str = "a key", body: str = "a body") -> IdempotencyClaim:

@@ -47,8 +47,10 @@ def _to_reserve(
     output_tokens: int,
     claim: IdempotencyClaim | None,
     concurrent_requests: int | None,
+    whole_output_tokens: int,
 ) -> Reserve:
-    return Reserve(*request, key_id, class_id, prompt_tokens, output_tokens, claim, concurrent_requests)
+    tokens = prompt_tokens, output_tokens
+    return Reserve(*request, key_id, class_id, *tokens, claim, concurrent_requests, whole_output_tokens)
 
 
 def _to_extend(request: Named, total_nanos: int, delivered: Usage) -> Extend:
@@ -80,7 +82,8 @@ adjusts = st.builds(
 _claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
 _keys = st.sampled_from([KEY, KEY, "key_b"])
 _concurrencies = st.sampled_from([None, None, None, 1, 2, 3])
-_reserved = (_keys, _classes, _tokens, _tokens, st.one_of(st.none(), _claims), _concurrencies)
+_wholes = st.sampled_from([0, 0, 0, 5, 25])
+_reserved = (_keys, _classes, _tokens, _tokens, st.one_of(st.none(), _claims), _concurrencies, _wholes)
 reserves = st.builds(_to_reserve, _new_or_known, *_reserved)
 new_reserves = st.builds(_to_reserve, st.just(("-1", "own")), *_reserved)
 extends = st.builds(_to_extend, _known, st.integers(0, 500), usages)

@@ -20,8 +20,8 @@ PROMPT = 500
 SPACED = 0.005
 
 
-def grant(output_tokens: int, *, prompt_tokens: int = PROMPT, last: bool = False, ample: bool = False) -> Grant:
-    return Grant(prompt_tokens=prompt_tokens, output_tokens=output_tokens, last=last, ample=ample)
+def grant(output_tokens: int, *, prompt_tokens: int = PROMPT, last: bool = False) -> Grant:
+    return Grant(prompt_tokens=prompt_tokens, output_tokens=output_tokens, last=last)
 
 
 def words(count: int) -> Reply:
@@ -138,7 +138,7 @@ async def test_stream_waits_at_the_end_of_its_grant_until_there_is_more(router: 
 
 @pytest.mark.parametrize(
     ("given", "is_whole"),
-    [(grant(60), True), (grant(10, ample=True), True), (grant(59), False), (None, True)],
+    [(grant(60), True), (grant(59), False), (None, True)],
 )
 async def test_answer_is_asked_for_in_one_piece_only_where_it_is_paid_for(
     given: Grant | None, is_whole: bool, router: Router, upstream: Upstream
