@@ -23,8 +23,9 @@ from services.metering.prices import Price
 from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.scene import Effect, Scene
 
-# How many whole answers an account must have credit for before one is held: what is left is for its other requests.
-WHOLE_ANSWERS_FREE = 4
+# How many whole answers an account must have credit for before all of one is held: its other requests should not find
+# the credit held by a few that turn out short.
+WHOLE_ANSWERS_FREE = 64
 
 
 class UnmatchedSettlement(LegatoError):

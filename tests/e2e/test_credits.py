@@ -119,7 +119,7 @@ def test_answer_ends_with_length_where_the_credit_ends(service: Service, upstrea
 
 
 def test_of_40_whole_answers_at_once_nothing_is_given_beyond_the_credit(service: Service, upstream: Upstream) -> None:
-    """Each alone could be paid for many times over, so each might be asked for in one piece. Together they cannot."""
+    """Each alone could be paid for, and so might be asked for in one piece. Together they cannot."""
     upstream.default_reply = Reply(contents=[" rain" * 100], repeat=200, delay_s=1, usage=None)
     account = service.new_account(credits="0.15")
     api_key = service.new_key(account)
@@ -131,8 +131,8 @@ def test_of_40_whole_answers_at_once_nothing_is_given_beyond_the_credit(service:
     ends = Counter(answer.json["choices"][0]["finish_reason"] for answer in answers if answer.status == 200)
     assert ends["stop"]
     assert ends["length"]
-    # At least those for which all was held from the first.
-    assert any(not request.json.get("stream") for request in upstream.requests)
+    # Each was streamed to us, so that it could be stopped.
+    assert all(request.json.get("stream") for request in upstream.requests)
     assert 0 <= service.settled_balance_nanos(account) < 0.15 * DOLLAR_NANOS
     assert {entry.loss_nanos for entry in service.entries(account)} == {0}
     assert service.audit() == []

@@ -69,7 +69,7 @@ async def test_client_who_leaves_meanwhile_is_not_answered(pieces: tuple[bytes, 
 
 
 async def test_room_for_bodies_is_bounded_and_given_back() -> None:
-    bodies = Bodies(timeout_s=0.2)
+    bodies = Bodies(timeout_s=1)
     slow = [
         asyncio.create_task(refusal(arriving(b"x", then="nothing"), announcing(LARGEST_BODY_BYTES), bodies))
         for _ in range(IN_FLIGHT_BYTES // LARGEST_BODY_BYTES)

@@ -10,6 +10,7 @@ from edge.journal import OPEN, SEAL
 from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.metering.holds import WHOLE_ANSWERS_FREE
 from tests.edge.chat_room import PROMPT_TOKENS, Conversing, Room, charged, end, piece, saying
 from tests.edge.metering_house import ANN, JOURNAL_SLOTS, OUTPUT_NANOS, cost
 
@@ -103,7 +104,7 @@ async def test_answer_that_is_not_streamed_is_held_whole_before_it_is_asked_for(
     room: Room, stream: bool, tokens: int
 ) -> None:
     """What is asked for in one piece cannot be stopped where the credit ends."""
-    await room.metering.give(4 * cost(200, LONGEST_OUTPUT_TOKENS), "more")
+    await room.metering.give(WHOLE_ANSWERS_FREE * cost(200, LONGEST_OUTPUT_TOKENS), "more")
     [router] = await room.add_routers(saying(piece("Hello", 1), end(1)))
     await room.chat(stream=stream).run()
     assert router.openings[0].grant.output_tokens == tokens

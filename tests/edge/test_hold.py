@@ -19,6 +19,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.log import Log
 from services.chassis.replicas import Replicas
+from services.metering.holds import WHOLE_ANSWERS_FREE
 from services.metering.prices import CLASSES, Price
 from tests.edge.metering_house import ANN, MeteringHouse, cost
 
@@ -42,15 +43,15 @@ async def test_poor_account_holds_what_it_has(metering_house: MeteringHouse) -> 
         (10_000, True, 10_000),
         (10_000, False, FIRST_SLICE_TOKENS),
         (100, True, 100),
-        # Of those, the account could not pay for four.
+        # Of those, the account could not pay for so many.
         (None, True, FIRST_SLICE_TOKENS),
         (20_000, True, FIRST_SLICE_TOKENS),
     ],
 )
-async def test_all_of_a_whole_answer_is_held_where_the_account_has_credit_for_four(
+async def test_all_of_a_whole_answer_is_held_where_the_account_has_credit_for_many(
     metering_house: MeteringHouse, max_tokens: int | None, whole: bool, held_tokens: int
 ) -> None:
-    await metering_house.give(4 * cost(100, 10_000))
+    await metering_house.give(WHOLE_ANSWERS_FREE * cost(100, 10_000))
     grant = await metering_house.hold().reserve(100, max_tokens, whole=whole)
     assert grant.output_tokens == held_tokens
     assert (await metering_house.balance())[1] == cost(100, held_tokens)

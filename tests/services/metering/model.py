@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from services.chassis.errors import Reason
+from services.metering.holds import WHOLE_ANSWERS_FREE
 from services.metering.operations import (
     Adjust,
     Checkpoint,
@@ -165,7 +166,7 @@ class Model:
                 return Refusal(Reason.CREDITS_EXHAUSTED)
             if self.free_nanos(account_id) < least_nanos:
                 return Refusal(Reason.CREDITS_HELD)
-            holds_whole = 4 * whole_nanos <= self.free_nanos(account_id)
+            holds_whole = WHOLE_ANSWERS_FREE * whole_nanos <= self.free_nanos(account_id)
             want_nanos = max(want_nanos, whole_nanos) if holds_whole else want_nanos
             request.amount_nanos = min(want_nanos, self.free_nanos(account_id))
             self.requests[operation.request_id] = request

@@ -95,7 +95,7 @@ async def test_violations_are_counted_and_the_first_are_logged(
     assert len(lines) >= LOGGED_MOST
     assert lines[0]["violation"] == "account acct_000: balance is +1 nanos off the sum of its ledger"
     assert lines[0]["violations"] == number
-    assert f"acct_{number - 1:03}" not in log_text()
+    assert not any(f"acct_{number - 1:03}" in line["violation"] for line in lines)
 
 
 async def test_audit_that_fails_is_logged_and_tried_again(
