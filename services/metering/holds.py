@@ -23,9 +23,9 @@ from services.metering.prices import Price
 from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.scene import Effect, Scene
 
-# How many whole answers an account must have credit for before all of one is held: its other requests should not find
-# the credit held by a few that turn out short.
-WHOLE_ANSWERS_FREE = 64
+# How many whole answers an account must have credit for before all of one is held. So its other requests, which begin
+# with a slice, find credit for some hundred of those, whatever a few whole ones hold that may turn out short.
+WHOLE_ANSWERS_FREE = 8
 
 
 class UnmatchedSettlement(LegatoError):

@@ -359,7 +359,7 @@ class ReserveRequest(_message.Message):
     """How many holds of the key may live at once. Absent: the service's own default."""
     whole_output_tokens: _builtins.int
     """All the output that there may be, where the answer would rather be asked for in one piece. It is held in place of
-    `output_tokens` where the account has 64 times as much free. Zero: the answer is streamed.
+    `output_tokens` where the account has eight times as much free. Zero: the answer is streamed.
     """
     @_builtins.property
     def claim(self) -> Global___IdempotencyClaim:

@@ -47,13 +47,13 @@ def test_reserve_without_output_holds_one_token_of_it() -> None:
 
 
 def test_reserve_holds_all_of_a_whole_answer_where_many_of_them_are_free() -> None:
-    ledger = Ledger(13_000)
-    # Two nanos for the prompt and 200 for the output, as long as 12,928 are free.
+    ledger = Ledger(1_700)
+    # Two nanos for the prompt and 200 for the output, as long as 1,616 are free.
     for number, held_nanos in ((1, 202), (2, 102), (3, 102)):
         assert ledger.apply(reserve(number, prompt=1, output=10, whole=20)).held_nanos == held_nanos
     assert ledger.held_nanos == 406
-    assert Ledger(12_927).apply(reserve(1, prompt=1, output=10, whole=20)).held_nanos == 102
-    assert Ledger(12_928).apply(reserve(1, prompt=1, output=10, whole=20)).held_nanos == 202
+    assert Ledger(1_615).apply(reserve(1, prompt=1, output=10, whole=20)).held_nanos == 102
+    assert Ledger(1_616).apply(reserve(1, prompt=1, output=10, whole=20)).held_nanos == 202
 
 
 def test_reserve_beyond_the_balance_is_refused_for_good() -> None:
