@@ -145,15 +145,15 @@ def _free_then_resolve(_: Any) -> Any:
 
 
 def _with_short_deadlines(was: Any) -> Any:
-    def init(self: Writer, database: Any, prices: Any, life_s: float, log: Any) -> None:
-        was(self, database, prices, 0.4, log)
+    def init(self: Writer, database: Any, prices: Any, life_s: float, log: Any, **waits: float) -> None:
+        was(self, database, prices, 0.4, log, **waits)
 
     return init
 
 
 def _live_from_the_reply(was: Any) -> Any:
     async def route(self: Any, opening: Any) -> Any:
-        self._began_at_s = self._endpoint.clock.elapsed_s()
+        self._began_at_s = self._surroundings.clock.elapsed_s()
         return await was(self, opening)
 
     return route

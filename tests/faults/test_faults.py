@@ -10,7 +10,7 @@ from tests.faults import campaign
 from tests.faults.directed import SCENARIOS
 from tests.faults.forks import Forks
 from tests.faults.points import POINTS
-from tests.faults.trials import TRIALS, try_directed, try_out
+from tests.faults.trials import TRIALS, play, try_directed, try_out
 from tests.postgres import Postgres
 
 # Those that show at once.
@@ -39,6 +39,13 @@ async def test_seeded_mistakes_are_seen(forks: Forks) -> None:
             result = await try_out(forks, trial, random.Random(), silent_rounds=1)
             assert result.caught
             assert not result.false_alarm
+
+
+async def test_processes_with_a_seeded_mistake_serve(forks: Forks) -> None:
+    """One that no longer fits the code would keep them from starting, and show nothing."""
+    for trial in TRIALS:
+        changes = (*trial.misfortunes, trial.bug)
+        assert await play(forks, trial, changes, rounds=0, patience_s=1, dice=random.Random()) == ""
 
 
 @pytest.mark.parametrize("bug", SCENARIOS)

@@ -85,12 +85,12 @@ TRIALS: Final = [
 
 
 async def try_out(forks: Forks, trial: Trial, dice: random.Random, silent_rounds: int = SILENT_ROUNDS) -> Result:
-    false_alarm = await _play(forks, trial, trial.misfortunes, silent_rounds, PATIENCE_S, dice)
-    caught = await _play(forks, trial, (*trial.misfortunes, trial.bug), MOST_ROUNDS, SHORT_PATIENCE_S, dice)
+    false_alarm = await play(forks, trial, trial.misfortunes, silent_rounds, PATIENCE_S, dice)
+    caught = await play(forks, trial, (*trial.misfortunes, trial.bug), MOST_ROUNDS, SHORT_PATIENCE_S, dice)
     return Result(trial.bug, caught, false_alarm)
 
 
-async def _play(
+async def play(
     forks: Forks, trial: Trial, changes: tuple[str, ...], rounds: int, patience_s: float, dice: random.Random
 ) -> str:
     """The first violation, if there is one."""
