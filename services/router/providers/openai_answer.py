@@ -120,9 +120,8 @@ class CompletionAnswer(Answer):
         if completion.choices is None or message is None:
             raise ProviderError("sent an answer without a message")
         self._read(message)
-        # Without one nobody knows whether this is all of it.
-        if completion.choices[0].finish_reason:
-            self.finish(completion.choices[0].finish_reason)
+        # Some leave the reason out. That this is all of it is known without: it came whole.
+        self.finish(completion.choices[0].finish_reason or "stop")
 
     def _decode(self, data: bytes) -> _Completion:
         try:

@@ -60,8 +60,6 @@ VENDORS = (
             _DEEP,
             '{"choices":[]}',
             '{"choices":[{"finish_reason":"stop"}]}',
-            '{"choices":[{"message":{"content":"Hello"},"finish_reason":null}]}',
-            '{"choices":[{"message":{"content":"Hello"}}]}',
             '{"error":{"message":"canary"}}',
         ),
         reasons={"stop": "stop", "length": "length", "content_filter": "content_filter"},

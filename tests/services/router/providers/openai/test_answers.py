@@ -28,6 +28,15 @@ async def test_answer_in_one_piece(upstream: Upstream, provider: OpenAIProvider)
     assert piece.usage == ProviderUsage(5, 0, 3)
 
 
+@pytest.mark.parametrize("reason", [',"finish_reason":null', ""], ids=["null", "absent"])
+async def test_answer_in_one_piece_needs_no_reason_to_end(
+    reason: str, upstream: Upstream, provider: OpenAIProvider
+) -> None:
+    upstream.replies.append(Reply(body=f'{{"choices":[{{"message":{{"content":"Hello"}}{reason}}}]}}'))
+    [piece] = await pieces_of(provider, WHOLE_CALL)
+    assert (piece.contents, piece.finish_reason, piece.last) == (["Hello"], "stop", True)
+
+
 async def test_events_of_one_read_make_one_piece(upstream: Upstream, provider: OpenAIProvider) -> None:
     upstream.replies.append(Reply(contents=["a", "b", "c"], at_once=True))
     [piece] = await pieces_of(provider)
