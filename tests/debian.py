@@ -1,6 +1,7 @@
 """Programs that come as Debian packages, unpacked into a folder of our own. Nothing is installed."""
 
 import fcntl
+import functools
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(sys.prefix) / "debian"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -27,29 +28,42 @@ def find_program(name: str, *packages: str) -> Program:
     if installed := shutil.which(name):
         return Program(installed)
     folder = FOLDER / packages[0]
-    FOLDER.mkdir(exist_ok=True)
-    # Several workers may come for it at once.
-    with (FOLDER / f"{packages[0]}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists() and not _unpack(folder, packages):
-            pytest.skip(f"{name} is not installed, and Debian's packages cannot be reached")
+    if not _is_unpacked(folder, packages):
+        pytest.skip(f"{name} is not installed, and Debian's packages cannot be reached")
     [path] = [found for found in folder.rglob(f"*bin/{name}") if os.access(found, os.X_OK)]
     libraries = {str(library.parent) for library in folder.rglob("lib*.so*")}
     return Program(str(path), {"LD_LIBRARY_PATH": ":".join(sorted(libraries))} if libraries else {})
 
 
+# Tried once, however many tests want it.
+@functools.cache
+def _is_unpacked(folder: Path, packages: tuple[str, ...]) -> bool:
+    FOLDER.mkdir(exist_ok=True)
+    # Several workers may come for it at once.
+    with (FOLDER / f"{packages[0]}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder.exists() or _unpack(folder, packages)
+
+
 def _unpack(folder: Path, packages: tuple[str, ...]) -> bool:
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        return False
     fetched = folder.with_suffix(".new")
     shutil.rmtree(fetched, ignore_errors=True)
     fetched.mkdir()
     # Who is root may not have apt's own user write here, and needs not.
-    command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages]
-    if subprocess.run(command, cwd=fetched, capture_output=True, timeout=TIMEOUT_S, check=False).returncode:
+    options = ("-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::Retries=0")
+    try:
+        subprocess.run(
+            ["apt-get", "download", "-qq", *options, *packages],
+            cwd=fetched,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        for archive in list(fetched.glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", archive, fetched], timeout=TIMEOUT_S, check=True)
+            archive.unlink()
+    except (OSError, subprocess.SubprocessError):
+        # Not a Debian, or no way to its packages from here.
         return False
-    for archive in list(fetched.glob("*.deb")):
-        subprocess.run(["dpkg-deb", "-x", archive, fetched], check=True, timeout=TIMEOUT_S)
-        archive.unlink()
     fetched.rename(folder)
     return True
