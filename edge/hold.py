@@ -7,7 +7,7 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.router.v1.router_pb2 import Grant
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis import failpoints
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, credits_held
 
 PER_MILLION = 1_000_000
 
@@ -114,8 +114,7 @@ class Hold:
     def refusal(self, prompt_tokens: int, output_tokens: int) -> LegatoError:
         """Of an answer whose first piece comes to more than the account could hold."""
         if self._is_held_elsewhere(prompt_tokens, output_tokens):
-            message = "The account's credit is held by its own running requests. Please retry when one has ended."
-            return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+            return credits_held()
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:

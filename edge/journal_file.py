@@ -60,15 +60,14 @@ class JournalFile:
     def _prepare(self, wanted_slots: int) -> int:
         """How many slots the file has. One that is new or of another boot starts empty."""
         boot_id = _BOOT_ID.read_bytes().strip()
-        if self._path.read_bytes().strip(b"\0"):
-            magic, slots, booted = _HEADER.unpack(os.pread(self.number, _HEADER.size, 0).ljust(_HEADER.size))
-            if magic != _MAGIC:
-                raise self._set_aside("version" if magic.startswith(_ANY_VERSION) else "damaged")
-            if os.fstat(self.number).st_size != HEADER_BYTES + slots * SLOT_BYTES:
-                raise self._set_aside("damaged")
+        magic, slots, booted = _HEADER.unpack(os.pread(self.number, _HEADER.size, 0).ljust(_HEADER.size))
+        if magic == _MAGIC and os.fstat(self.number).st_size == HEADER_BYTES + slots * SLOT_BYTES:
             if booted == boot_id:
                 return int(slots)
             self.is_of_another_boot = True
+        elif self._path.read_bytes().strip(b"\0"):
+            is_another_version = magic != _MAGIC and magic.startswith(_ANY_VERSION)
+            raise self._set_aside("version" if is_another_version else "damaged")
         os.ftruncate(self.number, 0)
         # All of it at once: on a disk that is full, a page that is not there yet would end the process.
         os.posix_fallocate(self.number, 0, HEADER_BYTES + wanted_slots * SLOT_BYTES)

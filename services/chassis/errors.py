@@ -134,6 +134,12 @@ def unavailable(what: str) -> LegatoError:
     return LegatoError(Reason.UNAVAILABLE, f"{what} is not available right now. Please retry.", retry_after_s=1)
 
 
+def credits_held() -> LegatoError:
+    """The account could pay, but its own running requests hold what it has. Whoever finds it out says the same."""
+    message = "The account's credit is held by its own running requests. Please retry when one has ended."
+    return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+
+
 def forget_origin(error: BaseException | None) -> None:
     """Once an error was told, for good: it need not know any more where it was raised, and what was raised before it.
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, credits_held
 from services.metering.bookings import NOT_CONFIRMED, booking
 from services.metering.claims import refuse_repeat
 from services.metering.operations import (
@@ -230,8 +230,7 @@ def _resolved() -> LegatoError:
 def _too_little_credit(account: Account, least_nanos: int) -> LegatoError:
     if account.balance_nanos < least_nanos:
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
-    message = "The account's credit is held by its own running requests. Please retry when one has ended."
-    return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+    return credits_held()
 
 
 def _too_many_at_once(concurrent_requests: int) -> LegatoError:

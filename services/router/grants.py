@@ -6,7 +6,7 @@ Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in all.
 import asyncio
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.exchange import Conversation
 
 # An edge answers a need within seconds, whatever metering does. But it hears of it behind all that it was sent before,
@@ -107,8 +107,7 @@ class Allowance:
         if self._grant is None or not self._grant.last:
             return _not_held()
         if self._grant.held_elsewhere and not self._prompt_tokens_before:
-            message = "The account's credit is held by its own running requests. Please retry when one has ended."
-            return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
+            return credits_held()
         # After the first round this is the end of an answer that has begun, by whatever its credit is held.
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
 

@@ -1,11 +1,11 @@
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.debian import find_program
 from tests.deploy.kustomize import MERGE_KEYS, Resource, read_yaml, render, without_digests
 from tests.deploy.policies import name_of, pod_of
 
@@ -32,19 +32,18 @@ def by_name(resources: list[Resource]) -> dict[tuple[str, str], Any]:
 
 
 def rendered_by_kubectl(overlay: Path) -> list[Resource]:
+    kubectl = find_program("kubectl", "kubernetes-client").path
     rendered = subprocess.run(
-        ["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        [kubectl, "kustomize", str(overlay)], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     )
     return read_yaml(rendered.stdout)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
 def test_kubectl_renders_what_is_tested_here(overlay: Path) -> None:
     assert by_name(without_digests(rendered_by_kubectl(overlay))) == by_name(render(overlay))
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
 def test_routes_that_change_start_the_routers_anew(overlay: Path) -> None:
     """As the runbook says: the name of the file's ConfigMap changes with it, and so does what routers are made of."""

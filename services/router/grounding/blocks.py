@@ -84,9 +84,3 @@ def _result_entry(number: int, result: Result) -> str:
 def _entry_tokens(entry: str) -> int:
     """No token reaches from the line's end behind a tag into the next tag, so those of all entries add up."""
     return tokens.count(entry + "\n")
-
-
-# What a block takes beside its entries.
-NOTES_FRAME_TOKENS: Final = tokens.count(notes_block(()))
-PASSAGES_FRAME_TOKENS: Final = tokens.count(passages_block(()))
-RESULTS_FRAME_TOKENS: Final = tokens.count(results_block(()))

@@ -10,7 +10,7 @@ from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router import tokens
-from services.router.grounding.blocks import NOTES_FRAME_TOKENS, note_tokens, notes_block
+from services.router.grounding.blocks import note_tokens, notes_block
 from services.router.grounding.records import Note, to_micros
 from services.router.grounding.sealing import Sealer, note_place
 from services.router.grounding.store import notes as stored
@@ -81,7 +81,7 @@ def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> 
     # A word that many notes have says little of any of them.
     spread = Counter(word for words in words_by_note.values() for word in words)
     score = {note_id: sum(1 / spread[word] for word in words) for note_id, words in words_by_note.items()}
-    left_tokens = budget_tokens - NOTES_FRAME_TOKENS
+    left_tokens = budget_tokens - tokens.count_once(notes_block(()))
     chosen = set()
     for note in sorted(notes, key=lambda note: (score[note.note_id], note.created_at_us), reverse=True):
         taken_tokens = note_tokens(note)

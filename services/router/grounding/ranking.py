@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from services.router.grounding.blocks import PASSAGES_FRAME_TOKENS, passage_tokens
+from services.router import tokens
+from services.router.grounding.blocks import passage_tokens, passages_block
 from services.router.grounding.records import Passage
 from services.router.grounding.sealing import Sealer, name_place, passage_place
 from services.router.grounding.store import index
@@ -80,7 +81,7 @@ def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
 
 def _take(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
     """As many as fit when they are sent as a block."""
-    left_tokens = budget_tokens - PASSAGES_FRAME_TOKENS
+    left_tokens = budget_tokens - tokens.count_once(passages_block(()))
     taken: list[Passage] = []
     for score, passage in scored:
         if len(taken) == PASSAGES_MOST or score < WORTH_OF_BEST * scored[0][0]:

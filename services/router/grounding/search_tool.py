@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from services.router import tokens
-from services.router.grounding.blocks import RESULTS_FRAME_TOKENS, result_tokens, results_block
+from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import Result
 from services.router.grounding.search import Search, SearchAway
@@ -107,7 +107,7 @@ class SearchTool:
         if not results:
             return _NOTHING
         told: list[Result] = []
-        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST) - RESULTS_FRAME_TOKENS
+        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST) - tokens.count_once(results_block(()))
         for result in results:
             taken_tokens = result_tokens(result)
             if taken_tokens <= left_tokens:

@@ -28,7 +28,7 @@ class Connections:
         self._origin = origin
         self._connect_s = connect_s
         self._keeps = keep
-        self._deadlines = Deadlines()
+        self.deadlines = Deadlines()
         # The one that was used last is last, and taken first: so those that are too many grow old.
         self._idle: dict[Connection, None] = {}
         self._open: set[Connection] = set()
@@ -87,7 +87,7 @@ class Connections:
         self._open.discard(connection)
 
     def _new(self) -> Connection:
-        return Connection(self, self._deadlines, self._tempo)
+        return Connection(self, self.deadlines, self._tempo)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:

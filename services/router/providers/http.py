@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from services.chassis.deadlines import Deadlines
 from services.router.providers.answer import Answer, Nonsense
 from services.router.providers.base import Piece, ProviderError, Timeouts
 from services.router.providers.connection import Connection, Interrupted
@@ -45,8 +44,8 @@ class Server:
         """`keep`: whether connections are used again."""
         self._timeouts = timeouts
         self._signs = signs
-        self._deadlines = Deadlines()
         self._connections = Connections(origin, timeouts.connect_s, keep=keep)
+        self._deadlines = self._connections.deadlines
         self._head = RequestHead(
             origin,
             {

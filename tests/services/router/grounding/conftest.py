@@ -1,19 +1,20 @@
-"""What accounts keep, on a real database."""
+"""What accounts keep, on a real database; and a router whose model may search."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from services.chassis.database import Database
+from services.chassis.log import Log
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.notes import Notes
 from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.sealing import Sealer
 from tests.fakes import FakeClock
-
-KEY = b"a key for tests, of 32 bytes....."
-
+from tests.searx import Searx, page
+from tests.services.router.grounding.house import KEY, House, running_house
+from tests.upstream import Upstream
 
 # For tests in which the database does more than to keep rows.
 ON_EACH_DATABASE = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
@@ -48,3 +49,16 @@ def notes(database: Database, sealer: Sealer, clock: FakeClock) -> Notes:
 @pytest.fixture
 def attachments(database: Database, sealer: Sealer, clock: FakeClock) -> Attachments:
     return Attachments(database, sealer, clock)
+
+
+@pytest.fixture
+async def searx() -> AsyncIterator[Searx]:
+    async with Searx() as searx:
+        searx.results = [page(1), page(2)]
+        yield searx
+
+
+@pytest.fixture
+async def house(socket_folder: Path, log: Log, upstream: Upstream, searx: Searx) -> AsyncIterator[House]:
+    async with running_house(socket_folder, log, upstream, searx=searx, search_timeout_s=0.3) as house:
+        yield house

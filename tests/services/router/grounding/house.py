@@ -19,10 +19,10 @@ from services.router.grounding.search import SearxSearch
 from services.router.providers.base import Timeouts
 from services.router.routes import Target
 from tests.searx import Searx
-from tests.services.router.grounding.conftest import KEY
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
 from tests.upstream import Upstream
 
+KEY = b"a key for tests, of 32 bytes....."
 ACCOUNT = "acct_1"
 SEARCHES_MOST = 2
 

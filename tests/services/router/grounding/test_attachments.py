@@ -15,7 +15,8 @@ from services.router.grounding.sealing import Sealer
 from services.router.grounding.words import words_of
 from services.router.tokens import count
 from tests.fakes import FakeClock
-from tests.services.router.grounding.conftest import KEY, ON_EACH_DATABASE
+from tests.services.router.grounding.conftest import ON_EACH_DATABASE
+from tests.services.router.grounding.house import KEY
 
 MANUAL = [
     "The Zephyr pump is filled with 3.5 litres of oil. Its filter is changed every 400 hours.",

@@ -1,0 +1,127 @@
+"""To whom search is offered, and models that take no such offer."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from services.router.grounding.grounding import Budgets, Grounding
+from services.router.grounding.search import SearxSearch
+from services.router.grounding.search_tool import NAME
+from tests.searx import Searx
+from tests.services.router.grounding.house import SEARCHES_MOST, House, running_house
+from tests.services.router.grounding.searching import MODES, SWITCHES, answering
+from tests.services.router.harness import as_json, running_router, target
+from tests.upstream import Reply, Upstream
+from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+
+
+async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers_without(
+    house: House, log_text: Callable[[], str]
+) -> None:
+    house.upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
+    assert (await house.ask("Which?")).text == "Hello, world!"
+    assert ["tools" in request.json for request in house.upstream.requests] == [True, False]
+    assert "search.refused" in log_text()
+    house.upstream.replies.extend([Reply(status=400, body="{}"), Reply(status=400, body="{}")])
+    with pytest.raises(LegatoError) as refusal:
+        await house.ask("Which?")
+    assert refusal.value.reason is Reason.UPSTREAM_REFUSED
+
+
+@pytest.mark.parametrize("down", [0, 2])
+async def test_model_that_takes_no_tools_is_asked_again_though_it_was_the_last_that_may_be_asked(
+    down: int, socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
+    async with (
+        Upstream(Reply(status=500)) as failing,
+        aclosing(SearxSearch(searx.base_url, timeout_s=1)) as search,
+        running_router(
+            socket_folder,
+            log,
+            {**{target(f"down-{number}"): failing for number in range(down)}, target("main"): upstream},
+            grounding=Grounding(None, search, SEARCHES_MOST, Budgets(notes=0, passages=0), log),
+            most_attempts=down + 1,
+        ) as router,
+    ):
+        answer = await router.ask(**SWITCHES)
+    assert answer.text == "Hello, world!"
+    # With the function, and without.
+    assert answer.responses[0].started.attempt == 2 * (down + 1)
+
+
+async def test_function_that_a_model_refused_is_not_counted(house: House) -> None:
+    house.upstream.replies.extend([answering("Blue.", usage=None)] * 2)
+    without = await house.ask("Which?", search=False)
+    house.upstream.replies.appendleft(Reply(status=400, body="{}"))
+    refused = await house.ask("Which?")
+    assert refused.text == without.text
+    assert refused.finished.usage == without.finished.usage
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"search": False},
+        {"tools_json": as_json([{"type": "function", "function": {"name": "weather"}}])},
+        {"parameters_json": b'{"response_format":{"type":"json_object"}}'},
+        {"tool_choice_json": b'"none"'},
+    ],
+    ids=["switched off", "tools of the client", "bound to a format", "no tools wanted"],
+)
+async def test_search_is_offered_only_where_it_can_be(fields: dict[str, Any], house: House) -> None:
+    await house.ask("Which?", **fields)
+    offered = house.upstream.requests[0].json.get("tools", [])
+    assert NAME not in [tool["function"]["name"] for tool in offered]
+
+
+async def test_model_without_tools_is_offered_none(
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    plain = replace(target("main"), has_tools=False)
+    async with running_house(socket_folder, log, upstream, searx=searx, served_by=plain) as house:
+        assert (await house.ask("Which?")).text == "Hello, world!"
+        assert "tools" not in upstream.requests[0].json
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("vendor", "asking", "answered"),
+    [
+        (
+            AnthropicUpstream,
+            AnthropicReply(contents=[], calls=[(NAME, ['{"query":', '"pump"}'])], finish_reason="tool_use"),
+            AnthropicReply(contents=["Blue [1]."]),
+        ),
+        (
+            GeminiUpstream,
+            GeminiReply(contents=[], calls=[(NAME, {"query": "pump"})]),
+            GeminiReply(contents=["Blue [1]."]),
+        ),
+    ],
+    ids=["anthropic", "gemini"],
+)
+async def test_models_that_speak_another_language_search_as_well(
+    vendor: type[Upstream],
+    asking: Reply,
+    answered: Reply,
+    stream: bool,
+    socket_folder: Path,
+    log: Log,
+    searx: Searx,
+) -> None:
+    async with vendor() as upstream, running_house(socket_folder, log, upstream, searx=searx) as house:
+        # In its last round the model may not call, and its server checks what else it is sent.
+        for searches in range(1, SEARCHES_MOST + 1):
+            upstream.replies.extend([*[asking] * searches, answered])
+            answer = await house.ask("Which?", stream=stream)
+            assert (answer.text, answer.finished.finish_reason) == ("Blue [1].", "stop")
+            assert answer.finished.usage.prompt_tokens == 18 * (searches + 1)
+            assert [citation.title for citation in answer.finished.citations] == ["Page 1"]
