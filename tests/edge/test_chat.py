@@ -15,6 +15,19 @@ from tests.edge.chat_room import PROMPT_TOKENS, Conversing, Room, charged, end, 
 from tests.edge.metering_house import ANN, JOURNAL_SLOTS, OUTPUT_NANOS, cost
 
 
+def note_extensions(room: Room, monkeypatch: pytest.MonkeyPatch) -> list[ExtendRequest]:
+    """Those that metering is asked for from now on."""
+    extend = room.metering.metering.extend
+    extended: list[ExtendRequest] = []
+
+    async def noted(request: ExtendRequest) -> ExtendResponse:
+        extended.append(request)
+        return await extend(request)
+
+    monkeypatch.setattr(room.metering.metering, "extend", noted)
+    return extended
+
+
 async def test_answer_is_relayed_and_charged_by_the_providers_count(room: Room) -> None:
     await room.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(2)))
     await room.chat().run()
@@ -79,10 +92,13 @@ async def test_chat_for_which_the_journal_has_no_room_is_refused_before_anything
     assert room.text == "Hello"
 
 
-async def test_rate_of_tokens_is_corrected_to_what_was_used(room: Room) -> None:
-    await room.add_routers(saying(piece("Hello", 2), end(2)))
+async def test_rate_of_tokens_is_corrected_to_what_is_charged(room: Room) -> None:
+    counted_tokens, charged_tokens = 2, 5
+    await room.add_routers(saying(piece("Hello", counted_tokens), end(charged_tokens)))
     await room.chat().run()
-    assert [correction.tokens for correction in room.corrections] == [PROMPT_TOKENS + 2 - room.admitted_tokens]
+    assert await charged(room) == cost(PROMPT_TOKENS, charged_tokens)
+    corrected_tokens = PROMPT_TOKENS + charged_tokens - room.admitted_tokens
+    assert [correction.tokens for correction in room.corrections] == [corrected_tokens]
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -126,19 +142,25 @@ async def test_first_piece_that_other_requests_are_in_the_way_of_is_worth_a_retr
 async def test_router_that_sends_ever_more_than_is_held_has_the_hold_doubled(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extend = room.metering.metering.extend
-    extended: list[ExtendRequest] = []
-
-    async def noted(request: ExtendRequest) -> ExtendResponse:
-        extended.append(request)
-        return await extend(request)
-
-    monkeypatch.setattr(room.metering.metering, "extend", noted)
+    extended = note_extensions(room, monkeypatch)
     most_tokens = 3 * FIRST_SLICE_TOKENS
     await room.add_routers(saying(*(piece("x", tokens) for tokens in range(1, most_tokens, 100)), end(most_tokens)))
     await room.chat().run()
     # To twice the first slice and to twice that, though many pieces were beyond what was held.
     assert len(extended) == 2
+    assert await charged(room) == cost(PROMPT_TOKENS, most_tokens)
+
+
+@pytest.mark.parametrize(("stream", "delivered_tokens"), [(True, 1), (False, 0)])
+async def test_hold_that_grows_is_told_what_its_client_has_and_nothing_of_a_whole_answer(
+    room: Room, monkeypatch: pytest.MonkeyPatch, stream: bool, delivered_tokens: int
+) -> None:
+    """That is what is charged where nobody is left to settle."""
+    extended = note_extensions(room, monkeypatch)
+    most_tokens = FIRST_SLICE_TOKENS + 100
+    await room.add_routers(saying(piece("Hel", 1), piece("lo", most_tokens), end(most_tokens)))
+    await room.chat(stream=stream).run()
+    assert [request.delivered.completion_tokens for request in extended] == [delivered_tokens]
     assert await charged(room) == cost(PROMPT_TOKENS, most_tokens)
 
 
