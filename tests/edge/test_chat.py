@@ -58,6 +58,7 @@ async def test_whole_answer_is_sealed_only_after_it_was_relayed(room: Room) -> N
     await room.chat(stream=False).run()
     assert room.journaled == [(OPEN, False, 2)]
     assert await charged(room) == cost(PROMPT_TOKENS, 2)
+    assert (await room.metering.read_hold(7)).basis == "provider"
     assert room.metering.journal.taken == {}
 
 
