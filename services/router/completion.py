@@ -16,10 +16,12 @@ from services.router.grants import Allowance, ChatConversation
 from services.router.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.providers.parameters import read_parameters
+from services.router.refusals import NotAccepted
 from services.router.relay import Relay
 from services.router.routes import CLASSES
 from services.router.stations import Stations
-from services.router.targets import Attempts, NotAccepted, Targets, Upstream
+from services.router.targets import Attempts, Targets
+from services.router.upstream import Upstream
 
 if TYPE_CHECKING:
     # It brings what seals and reads documents, which a router without it does not load.

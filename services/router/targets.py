@@ -1,27 +1,26 @@
 """The models of a class, asked in their order until one begins to answer."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final
 
-from protos.router.v1.router_pb2 import ChatOpen, Finished
+from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.log import Log
-from services.chassis.tracing import Span
 from services.router.budget import RetryBudget
 from services.router.fit import fit_max_tokens
 from services.router.grants import Allowance
-from services.router.health import Attempt, State
+from services.router.health import State
 from services.router.prompt import Prompt
-from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
+from services.router.providers.base import Call, CannotDo, Failure, ProviderError
+from services.router.refusals import NotAccepted, Refusals, too_long_for
 from services.router.routes import CLASSES, Target
 from services.router.saturation import Visit
 from services.router.spans import begin_question, end_question
 from services.router.stations import Station, Stations
+from services.router.upstream import Upstream, begin
 
 MOST_ATTEMPTS: Final = 3
 _NOTHING: Final = nullcontext()
@@ -35,42 +34,6 @@ class Attempts:
     target: Target | None = None
     http_status: int | None = None
     first_asked_at_s: float | None = None
-
-
-@dataclass(slots=True)
-class Upstream:
-    """A model that has begun to answer. Whoever reads the rest does so inside of it."""
-
-    station: Station
-    visit: Visit
-    attempt: Attempt
-    first: Piece
-    rest: AsyncGenerator[Piece, None]
-    max_tokens: int
-    is_whole: bool
-    span: Span | None = None
-    # Once that has been told: how it ended.
-    finished: Finished | None = None
-
-    def __enter__(self) -> "Upstream":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, ProviderError):
-            self.attempt.failed()
-        if self.finished is not None:
-            usage = self.finished.usage
-            self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
-        end_question(self.span, error, self.finished)
-        self.visit.leave()
-        self.station.line.let_go()
-
-
-class NotAccepted(LegatoError):
-    """The provider understood the request, and refused it."""
-
-    def __init__(self) -> None:
-        super().__init__(Reason.UPSTREAM_REFUSED, "The model does not accept this request as it is.")
 
 
 class Targets:
@@ -136,7 +99,7 @@ class _Opening:
         self._attempts = attempts
         # Whether there is more than one model to ask.
         self.has_choice = False
-        self.refusals = _Refusals()
+        self.refusals = Refusals()
 
     async def ask(self, station: Station) -> Upstream | None:
         """None if another model may do better."""
@@ -173,7 +136,7 @@ class _Opening:
         may_move_on = attempt.is_trial and self.has_choice and not is_whole
         patience_s = station.health.trial_patience_s if may_move_on else None
         try:
-            first, pieces = await _begin(station.line.provider, call, visit, attempt, patience_s)
+            first, pieces = await begin(station.line.provider, call, visit, attempt, patience_s)
         except BaseException as error:
             end_question(span, error)
             if not isinstance(error, ProviderError):
@@ -197,7 +160,7 @@ class _Opening:
         if error.failure is Failure.PROVIDER:
             self.refusals.is_for_now = True
         if error.failure is Failure.CONTEXT:
-            self.refusals.no_room = _too_long_for(target)
+            self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
             self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
 
@@ -212,60 +175,6 @@ class _Opening:
         )
 
 
-class _Refusals:
-    """Why no model of the class has answered."""
-
-    def __init__(self) -> None:
-        self.no_room: LegatoError | None = None
-        self.cannot: LegatoError | None = None
-        # Whether one that may have taken it failed, or was left alone because too many do.
-        self.is_for_now = False
-        self._saturated: LegatoError | None = None
-
-    @property
-    def are_for_want_of_room(self) -> bool:
-        return self._saturated is not None
-
-    def add_saturated(self, error: LegatoError) -> None:
-        """Of several, the one that expects room soonest."""
-        if self._saturated is None or (error.retry_after_s or 0) < (self._saturated.retry_after_s or 0):
-            self._saturated = error
-
-    def to_tell(self) -> LegatoError:
-        """Where one of them had no time, or failed, coming back later helps, whatever the others said."""
-        failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
-        return self._saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
-
-
-async def _begin(
-    provider: Provider, call: Call, visit: Visit, attempt: Attempt, patience_s: float | None
-) -> tuple[Piece, AsyncGenerator[Piece, None]]:
-    """The first piece, and where the others come from. Whatever goes wrong, the chat's place is given back."""
-    try:
-        pieces = provider.answer(call)
-        first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
-    except BaseException as error:
-        visit.leave()
-        if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
-            attempt.given_up()
-        elif error.failure is Failure.PROVIDER:
-            attempt.failed()
-        else:
-            attempt.declined()
-        raise
-    visit.begun(first)
-    attempt.begun()
-    return first, pieces
-
-
-async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) -> Piece:
-    try:
-        async with asyncio.timeout(patience_s):
-            return await anext(pieces)
-    except TimeoutError:
-        raise ProviderError("did not answer in time") from None
-
-
 def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> Call:
     return Call(
         model_name=target.model_name,
@@ -275,13 +184,4 @@ def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, 
         parameters_json=chat.parameters_json,
         max_tokens=max_tokens,
         stream=not is_whole,
-    )
-
-
-def _too_long_for(target: Target) -> LegatoError:
-    return LegatoError(
-        Reason.CONTEXT_EXCEEDED,
-        f"The prompt, tool definitions included, is too long for the context window of this model, which has"
-        f" {target.context_tokens} tokens. Please shorten the messages.",
-        param="messages",
     )

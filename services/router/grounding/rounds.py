@@ -22,8 +22,8 @@ from services.router.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.providers.counts import as_count
 from services.router.relay import LENGTH_REASONS, Relay
-from services.router.targets import Upstream
 from services.router.toolcalls import ToolCalls
+from services.router.upstream import Upstream
 
 # Between what the model said before it searched and what it says after.
 BETWEEN_TEXTS: Final = "\n\n"

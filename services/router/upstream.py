@@ -1,0 +1,72 @@
+"""A model, from when it is asked until its answer has been read."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from types import TracebackType
+
+from protos.router.v1.router_pb2 import Finished
+from services.chassis.tracing import Span
+from services.router.health import Attempt
+from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
+from services.router.saturation import Visit
+from services.router.spans import end_question
+from services.router.stations import Station
+
+
+@dataclass(slots=True)
+class Upstream:
+    """A model that has begun to answer. Whoever reads the rest does so inside of it."""
+
+    station: Station
+    visit: Visit
+    attempt: Attempt
+    first: Piece
+    rest: AsyncGenerator[Piece, None]
+    max_tokens: int
+    is_whole: bool
+    span: Span | None = None
+    # Once that has been told: how it ended.
+    finished: Finished | None = None
+
+    def __enter__(self) -> "Upstream":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, ProviderError):
+            self.attempt.failed()
+        if self.finished is not None:
+            usage = self.finished.usage
+            self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+        end_question(self.span, error, self.finished)
+        self.visit.leave()
+        self.station.line.let_go()
+
+
+async def begin(
+    provider: Provider, call: Call, visit: Visit, attempt: Attempt, patience_s: float | None
+) -> tuple[Piece, AsyncGenerator[Piece, None]]:
+    """The first piece, and where the others come from. Whatever goes wrong, the chat's place is given back."""
+    try:
+        pieces = provider.answer(call)
+        first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
+    except BaseException as error:
+        visit.leave()
+        if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
+            attempt.given_up()
+        elif error.failure is Failure.PROVIDER:
+            attempt.failed()
+        else:
+            attempt.declined()
+        raise
+    visit.begun(first)
+    attempt.begun()
+    return first, pieces
+
+
+async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) -> Piece:
+    try:
+        async with asyncio.timeout(patience_s):
+            return await anext(pieces)
+    except TimeoutError:
+        raise ProviderError("did not answer in time") from None
