@@ -84,6 +84,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_prices(tmp_path / "nowhere.toml")
 
 
+def test_every_mistake_names_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(WHOLE.replace('"0.10"', '"free"').replace('"0.21"', '"much"'))
+    with pytest.raises(SettingsError) as caught:
+        read_prices(file)
+    assert [line.split(": ")[:2] for line in str(caught.value).splitlines()] == [
+        [str(file), "classes.mezzo.input"],
+        [str(file), "classes.mezzo.output"],
+    ]
+
+
 def test_cost_is_rounded_once_and_up() -> None:
     # 1,070 + 1,070 + 3,450 nanos: three roundings would add up to more.
     price = Price(1_070, 1_070, 3_450)
