@@ -7,10 +7,11 @@ before metering, which shows in how long it takes to hold credit. Neither says a
 import asyncio
 from typing import Final
 
-from services.chassis.admission import Gate, Place, Signal
+from services.chassis.admission import Gate, Place
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError
 from services.chassis.metrics import STEP_BOUNDS_S, Histogram
+from services.chassis.queueing import Signal
 
 # As in DAGOR, which has decided by this figure for all of WeChat.
 LATENESS_TOLERATED_S: Final = 0.02

@@ -1,4 +1,4 @@
-"""How many may run at once: found out by measuring how long they queue, and shared fairly between keys.
+"""How many may run at once: found out by how long they queue (`queueing.py`), and shared fairly between keys.
 
 A `Gate` lets somebody in or refuses at once; nobody waits at it, since whoever waits is a queue that nobody measures.
 Its limit is no guess. Until queueing was seen there is none but `most`; then it falls below what was running, and grows
@@ -9,12 +9,13 @@ Pure but for the clock: no task, no timer, no lock. One event loop uses it.
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.queueing import NO_GROWTH_S, Signal
 
 # Below this, what is slow is not slow because of us.
 LEAST: Final = 4
@@ -22,16 +23,9 @@ NO_LIMIT: Final = 1_000_000
 # The limit may be passed this far by keys that run less than their share, while those above theirs end.
 OVERCOMMITMENT: Final = 1.5
 
-# A verdict needs so many samples, and so much time. What is older than a stale round says nothing about now.
-LEAST_SAMPLES: Final = 8
-ROUND_S: Final = 0.25
-STALE_S: Final = 60.0
-
 GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
 HARDEST_CUT: Final = 0.5
-# For so long nothing grows after somebody has said outright that it is full, or another signal that it queues.
-NO_GROWTH_S: Final = 5.0
 
 SOONEST_RETRY_S: Final = 1.0
 LATEST_RETRY_S: Final = 10.0
@@ -128,7 +122,7 @@ class Gate:
             self._unsettled = 0 if self.running <= self.limit else self._unsettled - 1
             self._settled_at_s = now_s
 
-    def add(self, signal: "Signal") -> None:
+    def add(self, signal: Signal) -> None:
         self._signals.append(signal)
 
     def judge(self, pressure: float, tolerated_s: float | None) -> None:
@@ -228,48 +222,6 @@ class Place:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.leave()
-
-
-class Signal:
-    """One way to measure queueing. Of a round of samples the lowest quarter counts: in a queue everybody waits, so
-    neither one slow piece of work nor a few of them are taken for one."""
-
-    def __init__(self, gate: Gate, clock: Clock, tolerated_s: float | None = None) -> None:
-        """`tolerated_s` is given where it is the very ones who were let in that wait for so long in a queue."""
-        self._gate = gate
-        self._clock = clock
-        self._tolerated_s = tolerated_s
-        self._samples: list[float] = []
-        self._round_began_at_s = 0.0
-        self._objected_at_s = -math.inf
-        gate.add(self)
-
-    def note(self, pressure: float, began_s: float) -> None:
-        """Of something that began then: the time that it queued, as a multiple of what is tolerated."""
-        if not self._gate.counts_from(began_s):
-            return
-        now_s = self._clock.elapsed_s()
-        if not self._samples or now_s - self._round_began_at_s > STALE_S:
-            self._samples.clear()
-            self._round_began_at_s = now_s
-        self._samples.append(pressure)
-        if len(self._samples) >= LEAST_SAMPLES and now_s - self._round_began_at_s >= ROUND_S:
-            pressure = lowest_quarter(self._samples)
-            self._samples.clear()
-            self._objected_at_s = now_s if pressure > 1 else -math.inf
-            self._gate.judge(pressure, self._tolerated_s)
-
-    def objects(self) -> bool:
-        """To growth: its last verdict was that there is a queue. Without samples it is not heard for ever."""
-        return self._clock.elapsed_s() - self._objected_at_s < NO_GROWTH_S
-
-    def forget(self) -> None:
-        self._samples.clear()
-
-
-def lowest_quarter(samples: Sequence[float]) -> float:
-    """A quarter of them is lower."""
-    return sorted(samples)[len(samples) // 4]
 
 
 class _Pace:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
-from services.chassis.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Place, Signal, lowest_quarter
+from services.chassis.admission import NO_LIMIT, Gate, Place
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError
+from services.chassis.queueing import LEAST_SAMPLES, Signal, lowest_quarter
 from services.router.providers.base import Piece
 
 # Beside which the time that is normal for a model is tolerated once more: sizes that are taken for the same differ by

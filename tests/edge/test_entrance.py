@@ -11,9 +11,9 @@ from edge.entrance import Entrance
 from edge.principals import Principal, Scope
 from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
 from edge.strangers import Strangers
-from services.chassis.admission import LEAST_SAMPLES
 from services.chassis.errors import Reason
 from services.chassis.log import Log
+from services.chassis.queueing import LEAST_SAMPLES
 from tests.edge.auth_house import AuthHouse, bearer
 from tests.fakes import FakeClock
 

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, Saturation
-from services.chassis.admission import LEAST_SAMPLES
 from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.queueing import LEAST_SAMPLES
 from tests.fakes import FakeClock
 
 PATIENCE_S = 60

@@ -4,8 +4,9 @@ import contextlib
 
 import pytest
 
-from services.chassis.admission import LEAST_SAMPLES, ROUND_S, Gate, Place, Signal
+from services.chassis.admission import Gate, Place
 from services.chassis.errors import LegatoError
+from services.chassis.queueing import LEAST_SAMPLES, ROUND_S, Signal
 from tests.fakes import FakeClock
 
 CALM = 0.5

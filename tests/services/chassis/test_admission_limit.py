@@ -2,8 +2,9 @@
 
 import pytest
 
-from services.chassis.admission import LEAST, LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, Signal
+from services.chassis.admission import LEAST
 from services.chassis.errors import Reason
+from services.chassis.queueing import LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, Signal
 from tests.fakes import FakeClock
 from tests.services.chassis.gate_house import CALM, MUCH_QUEUEING, QUEUEING, House
 

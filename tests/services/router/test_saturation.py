@@ -4,8 +4,9 @@ import contextlib
 
 import pytest
 
-from services.chassis.admission import LEAST, LEAST_SAMPLES, ROUND_S
+from services.chassis.admission import LEAST
 from services.chassis.errors import LegatoError
+from services.chassis.queueing import LEAST_SAMPLES, ROUND_S
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.saturation import DOUBLED_WITHIN_S, QUEUEING_TOLERATED_S, Saturation, Visit
 from tests.fakes import FakeClock
