@@ -8,12 +8,14 @@ from edge.asgi import WhenGone
 from edge.bodies import ClientGone
 from edge.delivery import Delivery
 from edge.entrance import Visit
+from edge.growth import Growth
 from edge.guess import guess_prompt_tokens
 from edge.hold import Hold
 from edge.journal import Journal
 from edge.keepalive import Keepalive
 from edge.metering import Metering
 from edge.metrics import OPERATION, OUTCOMES, ChatMetrics
+from edge.opening import chat_opening
 from edge.replies import Reply
 from edge.requests import ChatBody
 from edge.saturation import Saturation
@@ -68,9 +70,9 @@ class Chat:
         self._request_id = request_id
         self._hold = Hold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
+        self._growth = Growth(self._hold, self._delivery)
         self._keepalive = Keepalive(self._delivery.keep_alive, surroundings.keepalive_s)
         self._call: ChatCall | None = None
-        self._growth: asyncio.Task[None] | None = None
         self._began_at_s = visit.laps.end(surroundings.metrics.body)
         self._first_piece_at_s: float | None = None
         self._client_gone = False
@@ -119,10 +121,7 @@ class Chat:
             self._delivery.settle(end)
             counted = self._delivery.counted
             self._visit.admission.use(counted.prompt_tokens + counted.completion_tokens)
-            if self._growth is not None:
-                self._growth.cancel()
-                # A task that is cancelled knows where it was, and so this chat with all its messages.
-                self._growth = None
+            self._growth.stop()
             if self._call is not None:
                 self._call.cancel()
             self._tell(end, counted)
@@ -132,15 +131,16 @@ class Chat:
         grant = await self._reserve()
         if self._body.stream:
             self._keepalive.start()
-        call, response = await self._route(self._opening(grant))
+        call, response = await self._route(chat_opening(self._body, self._visit.principal, self._request_id, grant))
         self._first_piece_at_s = self._visit.laps.end(self._surroundings.metrics.first_piece)
         self._keepalive.stop()
-        standing, hold, life_s = self._visit.standing, self._hold, self._surroundings.life_s
+        standing, hold, growth = self._visit.standing, self._hold, self._growth
+        life_s = self._surroundings.life_s
         while True:
             standing.raise_if_refused()
             if self._age_s() >= life_s:
                 return await self._end_early(_too_late())
-            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await self._is_covered(response)):
+            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await growth.covers(response)):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
@@ -170,29 +170,12 @@ class Chat:
         """The next response that has something for the client."""
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
-                self._growth = asyncio.create_task(self._answer_need(call, response.need))
+                self._growth.answer(call, response.need)
             if response.HasField("started"):
                 self._delivery.tell(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
-
-    async def _answer_need(self, call: ChatCall, need: router.Need) -> None:
-        try:
-            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivery.delivered)
-        except LegatoError:
-            # That it is no more than before: the router need not wait, and asks again where that ends.
-            grant = self._hold.grant(need.prompt_tokens)
-        call.send(router.ChatRequest(grant=grant))
-
-    async def _is_covered(self, response: router.ChatResponse) -> bool:
-        """The router asks for credit ahead of time; what it sends beyond that, as where it counts more than the model
-        did, must not be given away either. Twice as much is held, or every further piece would have to wait for it."""
-        if response.HasField("finished"):
-            return True
-        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
-        await self._hold.grow(prompt_tokens, 2 * output_tokens, self._delivery.delivered)
-        return self._hold.covers(prompt_tokens, output_tokens)
 
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """At the end of the credit, or of the time that any answer may take. An answer of which there is nothing yet is
@@ -271,26 +254,6 @@ class Chat:
     def _age_s(self) -> float:
         """Counted from before credit was held."""
         return self._surroundings.clock.elapsed_s() - self._began_at_s
-
-    def _opening(self, grant: router.Grant) -> router.ChatOpen:
-        body = self._body
-        return router.ChatOpen(
-            request_id=self._request_id,
-            account_id=self._visit.principal.account_id,
-            model=body.model,
-            preferred_class=self._visit.principal.preferred_class,
-            messages_json=body.messages_json,
-            tools_json=body.tools_json,
-            tool_choice_json=body.tool_choice_json,
-            stream=body.stream,
-            max_tokens=body.max_tokens,
-            parameters_json=body.parameters_json,
-            grant=grant,
-            key_id=self._visit.principal.key_id,
-            search=self._visit.principal.search and not body.names_tool_choice,
-            memory=self._visit.principal.memory,
-            attachments=self._visit.principal.attachments,
-        )
 
 
 def _too_late() -> LegatoError:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from edge import journal_file
 from edge.chat import Chat
 from edge.delivery import Delivery
+from edge.growth import Growth
 from edge.hold import Hold
 from edge.journal import OPEN, SEAL, Journal, Slot
 from edge.journal_file import JournalFile
@@ -187,13 +188,14 @@ def _claim_without_writing(was: Any) -> Any:
 
 
 def _relay_while_extending(_: Any) -> Any:
-    async def is_covered(self: Any, response: Any) -> bool:
+    async def covers(self: Any, response: Any) -> bool:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         if not self._hold.covers(prompt_tokens, output_tokens):
-            self._growth = asyncio.create_task(self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered))
+            growing = self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
+            self._answering = asyncio.create_task(growing)
         return True
 
-    return is_covered
+    return covers
 
 
 def _write_one_half(was: Any) -> Any:
@@ -255,7 +257,7 @@ BUGS: Final = dict(
         _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
         _bug("refused reserve forgotten although sent twice", (Hold, "_note_repeat", lambda _: lambda self: None)),
-        _bug("relay while extend is under way", (Chat, "_is_covered", _relay_while_extending)),
+        _bug("relay while extend is under way", (Growth, "covers", _relay_while_extending)),
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
