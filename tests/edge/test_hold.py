@@ -113,6 +113,15 @@ async def test_hold_grows_until_the_last_of_the_credit(metering_house: MeteringH
     assert not hold.covers(100, 9001)
 
 
+async def test_growth_to_what_is_held_already_does_not_spend_the_credit(metering_house: MeteringHouse) -> None:
+    """A prompt may turn out longer than it was guessed, beside less output than was held."""
+    await metering_house.give(cost(100, 9000))
+    hold = metering_house.hold()
+    await hold.reserve(100, None)
+    grant = await hold.grow(110, 4000, Usage())
+    assert (grant.output_tokens >= 4000, grant.last, hold.spent) == (True, False, False)
+
+
 async def test_growth_that_other_requests_are_in_the_way_of_is_worth_a_retry(metering_house: MeteringHouse) -> None:
     await metering_house.give(cost(1000, 0))
     await metering_house.hold(1).reserve(100, 100)
