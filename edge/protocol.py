@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
@@ -17,6 +16,7 @@ from edge.early import Early
 from edge.errors import error_body
 from edge.head import HeadProtocol
 from edge.patience import Patience
+from edge.responses import json_response
 from edge.stalled import StalledReader
 from edge.unread import Unread
 from services.chassis.errors import LegatoError, Reason
@@ -128,7 +128,7 @@ class EdgeProtocol(HeadProtocol):
         if refusal is None:
             super()._start_asgi_task(cycle, app)
             return
-        self.transport.write(_response(*refusal))
+        self.transport.write(json_response(*refusal))
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
 
@@ -246,11 +246,4 @@ class EdgeProtocol(HeadProtocol):
 
     def _refuse(self, error: LegatoError) -> None:
         headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
-        self.transport.write(_response(error.wire.http_status, headers, error_body(error)))
-
-
-def _response(status: int, headers: Headers, body: bytes) -> bytes:
-    """For what is told without the application."""
-    content: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    head = b"".join(b"%b: %b\r\n" % header for header in [*content, *headers])
-    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), head, body)
+        self.transport.write(json_response(error.wire.http_status, headers, error_body(error)))
