@@ -93,10 +93,7 @@ class Metering:
     async def settled(self) -> None:
         """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
         stays in its slot."""
-        while under_way := [
-            *(settlement.ended for settlement in self.settlements.under_way.values()),
-            *self._corrections,
-        ]:
+        while under_way := [*self.settlements.ends(), *self._corrections]:
             await asyncio.wait(under_way)
 
     async def acknowledged(self, request_id: str) -> None:
