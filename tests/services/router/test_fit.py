@@ -53,6 +53,11 @@ def test_some_room_is_left_for_a_model_that_counts_otherwise() -> None:
     assert fit_max_tokens(None, 800, 1000, 500) == 150
 
 
+@pytest.mark.parametrize("asked", [None, 1, 50])
+def test_prompt_that_leaves_room_for_one_token_gets_that_one(asked: int | None) -> None:
+    assert fit_max_tokens(asked, 999, 1000, 500) == 1
+
+
 @pytest.mark.parametrize("asked", [0, -1])
 def test_limit_below_one_is_refused(asked: int) -> None:
     with pytest.raises(LegatoError) as refusal:
