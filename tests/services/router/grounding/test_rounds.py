@@ -169,6 +169,16 @@ async def test_credit_that_does_not_reach_for_another_round_ends_the_answer(hous
     assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
 
 
+async def test_last_of_the_credit_is_for_all_rounds_together(house: House) -> None:
+    house.upstream.replies.extend([searching("pump"), answering("Blue.")])
+    last = Grant(prompt_tokens=5000, output_tokens=100, last=True)
+    answer = await read(house.router.open(QUESTION, grant=last, **SWITCHES))
+    assert answer.text == "Blue."
+    first, second = (request.json["max_tokens"] for request in house.upstream.requests)
+    assert first == 100
+    assert 80 <= second < 100
+
+
 async def test_clients_limit_is_for_all_rounds_together(house: House) -> None:
     house.upstream.replies.extend([searching("pump"), answering("Blue.")])
     await house.ask("Which?", max_tokens=100)
