@@ -10,6 +10,7 @@ from edge.entrance import INFERENCE, Entrance, Visit
 from edge.idempotency import claim_in
 from edge.laps import Laps, traced_laps
 from edge.models import Models
+from edge.receipts import COMPLETION_PREFIX
 from edge.replies import StreamedReply, WholeReply
 from edge.requests import decode_chat
 from edge.responses import send_error
@@ -71,5 +72,5 @@ class ChatEndpoint:
         class_id = self.models.class_for(body.model, visit.principal)
         created_s = int(self.surroundings.clock.now().timestamp())
         reply_type = StreamedReply if body.stream else WholeReply
-        reply = reply_type(send, f"chatcmpl-{request_id}", created_s, class_id, visit.admission.headers)
+        reply = reply_type(send, f"{COMPLETION_PREFIX}{request_id}", created_s, class_id, visit.admission.headers)
         return Chat(self.surroundings, visit, body, class_id, request_id, reply, claim)
