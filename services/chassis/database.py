@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from services.chassis.database_engine import READERS, make_engine
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
 
-READERS = 4
-
-# PostgreSQL's word for it (SQLSTATE).
+# PostgreSQL's words for it (SQLSTATE).
 READ_ONLY = "25006"
+IDLE_IN_TRANSACTION = "25P03"
 
 
 class DatabaseAway(LegatoError):
@@ -45,7 +45,7 @@ class Database:
     def __init__(self, url: str | sa.URL, schema: str) -> None:
         """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
         self.schema = schema
-        self.engine = _make_engine(url, schema)
+        self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
@@ -71,7 +71,6 @@ class Database:
                 result = change(connection)
                 connection.connection.commit()
             except BaseException:
-                # Whatever is still open (on a full disk, the transaction) ends with it.
                 self._drop_write_connection()
                 raise
             if connection.in_transaction():
@@ -96,10 +95,7 @@ class Database:
     def _drop_write_connection(self) -> None:
         connection, self._writing = self._writing, None
         if connection is not None:
-            with contextlib.suppress(Exception):
-                # SQLite keeps its lock for as long as anybody knows a cursor that was stopped half-way.
-                connection.connection.rollback()
-            connection.invalidate()
+            _give_up(connection)
             connection.close()
 
     def _begin(self, connection: sa.Connection, *, writes: bool) -> None:
@@ -124,8 +120,10 @@ class Database:
         except (driver.OperationalError, driver.InterfaceError) as error:
             raise DatabaseAway from error
         except (sa.exc.InternalError, driver.InternalError) as error:
-            # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
-            if writes and getattr(getattr(error, "orig", error), "sqlstate", None) == READ_ONLY:
+            state = getattr(getattr(error, "orig", error), "sqlstate", None)
+            # A server that takes no writes is a standby, which has not been told yet that it is to stand in. One that
+            # waited for us for too long has let go of what we had locked.
+            if state == IDLE_IN_TRANSACTION or (writes and state == READ_ONLY):
                 raise DatabaseAway from error
             raise
 
@@ -133,17 +131,12 @@ class Database:
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
         """For code that is in a thread of its own already: migrations, tests."""
         with self.engine.connect() as connection:
-            self._begin(connection, writes=writes)
             try:
+                self._begin(connection, writes=writes)
                 yield connection
-            except BaseException:
-                connection.connection.rollback()
-                raise
-            try:
                 connection.connection.commit()
             except BaseException:
-                # The transaction may still be open (a full disk): nobody may get this connection again.
-                connection.invalidate()
+                _give_up(connection)
                 raise
 
     def prepare(self, folder: Path, *, migrates: bool) -> None:
@@ -155,7 +148,7 @@ class Database:
 
     def migrate(self, folder: Path) -> None:
         """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""
-        if self._revision() == _revisions(folder)[-1]:
+        if not self._is_behind(folder):
             # As at any start but a new version's first. Alembic would stay in memory, and take some 10 MB of it.
             return
         from alembic import command
@@ -169,23 +162,19 @@ class Database:
             else:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
                 connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if _is_behind(connection, folder):
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
             connection.commit()
 
     def require_migrated(self, folder: Path) -> None:
         """Raises while the database is behind the scripts in `folder`: where `legato migrate` brings it up to date."""
-        # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
-        if self._revision() in (None, *_revisions(folder)[:-1]):
+        if self._is_behind(folder):
             raise DatabaseAway(f"the schema {self.schema} is not up to date: run legato migrate")
 
-    def _revision(self) -> str | None:
-        """What Alembic has brought the schema to."""
+    def _is_behind(self, folder: Path) -> bool:
         with _told_to_the_operator(), self._outages_told(writes=False), self.engine.connect() as connection:
-            if not sa.inspect(connection).has_table("alembic_version"):
-                return None
-            revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-            return revision
+            return _is_behind(connection, folder)
 
     def close(self) -> None:
         """Waits for what is under way."""
@@ -195,42 +184,26 @@ class Database:
         self.engine.dispose()
 
 
+def _give_up(connection: sa.Connection) -> None:
+    """Whatever is still open (on a full disk, the transaction) ends with it, and nobody gets it again."""
+    with contextlib.suppress(Exception):
+        # SQLite keeps its lock for as long as anybody knows a cursor that was stopped half-way.
+        connection.connection.rollback()
+    connection.invalidate()
+
+
+def _is_behind(connection: sa.Connection, folder: Path) -> bool:
+    """Whether there are scripts that have not been run."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return True
+    revision = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
+    return revision in (None, *_revisions(folder)[:-1])
+
+
 def _revisions(folder: Path) -> list[str]:
     """Of all scripts, in their order. Their names begin with them: Alembic would have to run the scripts to know."""
     return sorted(script.name.lstrip("v").partition("_")[0] for script in folder.glob("versions/*[0-9]_*.py"))
-
-
-def _make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        raise SettingsError("LEGATO_DATABASE_URL is not a database's address") from None
-    if parsed.get_backend_name() == "sqlite":
-        engine = sa.create_engine(parsed, connect_args={"timeout": 10, "check_same_thread": False})
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        return engine
-    if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
-            connect_args={
-                "options": f"-csearch_path={schema}",
-                # In a database without an encoding of its own, text would come back as bytes.
-                "client_encoding": "utf8",
-                "connect_timeout": 5,
-                # A server that vanished without a word is given up, rather than waited for by every thread in turn.
-                "tcp_user_timeout": 5000,
-            },
-            pool_size=READERS + 1,
-            pool_pre_ping=True,
-        )
-    raise SettingsError("LEGATO_DATABASE_URL must start with sqlite: or postgresql:")
-
-
-def _prepare_sqlite(connection: Any, record: Any) -> None:
-    # Transactions begin where we say (see `transaction`), not where the driver guesses.
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
-        connection.execute(f"PRAGMA {pragma}")
 
 
 def open_database(service: str, url: str, data: Path) -> Database:

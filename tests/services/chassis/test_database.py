@@ -10,6 +10,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from services.chassis import database_engine
 from services.chassis.database import Database, DatabaseAway, open_database
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
@@ -228,6 +229,55 @@ async def test_database_that_cannot_be_reached_is_unavailable() -> None:
     with pytest.raises(DatabaseAway, match="LEGATO_DATABASE_URL"):
         absent.migrate(Path())
     absent.close()
+
+
+async def test_connection_that_is_lost_half_way_is_unavailable_and_replaced(
+    postgres_url: str, migrations: Path
+) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+
+    def lose_connection(connection: sa.Connection) -> list[int]:
+        process_id = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        with psycopg.connect(postgres_url, autocommit=True) as killer:
+            killer.execute("SELECT pg_terminate_backend(%s, 20000)", (process_id,))
+        return note_ids(connection)
+
+    for run in (database.read, database.write):
+        with pytest.raises(DatabaseAway):
+            await run(lose_connection)
+        assert await run(note_ids) == [1]
+    database.close()
+
+
+async def test_replica_that_stands_still_keeps_no_other_from_what_it_locked(
+    postgres_url: str, migrations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_engine, "SILENCE_S", 1)
+    frozen, other = (Database(postgres_url, "example") for _ in range(2))
+    frozen.migrate(migrations)
+    locked, released = threading.Event(), threading.Event()
+
+    def stand_still(connection: sa.Connection) -> None:
+        lock_notes(connection)
+        locked.set()
+        released.wait(60)
+        add(2)(connection)
+
+    freezing = asyncio.create_task(frozen.write(stand_still))
+    await asyncio.to_thread(locked.wait, 20)
+    await other.write(lock_notes)
+    released.set()
+    with pytest.raises(DatabaseAway):
+        await freezing
+    assert await frozen.read(note_ids) == [1]
+    await frozen.write(add(2))
+    for database in (frozen, other):
+        database.close()
+
+
+def lock_notes(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("SELECT note_id FROM notes FOR UPDATE").all()
 
 
 async def test_standby_that_takes_no_writes_is_unavailable_and_can_be_read(postgres_url: str, migrations: Path) -> None:

@@ -1,11 +1,14 @@
+import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from services.chassis.database import Database, DatabaseAway, open_database
 from tests.services.chassis.notes import MIGRATION, note_ids
+from tests.waiting import until
 
 SERVICES = Path(__file__).parents[3] / "services"
 
@@ -99,6 +102,26 @@ def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migr
     later.write_text('revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n')
     database.migrate(migrations)
     later.unlink()
+
+    # As a replica of the version before does that is started again while another is brought in, or goes back to.
+    database.prepare(migrations, migrates=False)
+    database.prepare(migrations, migrates=True)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+async def test_a_later_version_may_come_while_one_waits_for_its_turn(postgres_url: str, migrations: Path) -> None:
+    database = Database(postgres_url, "example")
+    with psycopg.connect(postgres_url, autocommit=True) as later:
+        later.execute("SELECT pg_advisory_lock(hashtext('legato:example'))")
+        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations))
+        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        await until(lambda: later.execute(waiting).fetchone() is not None)
+        later.execute("CREATE SCHEMA example")
+        later.execute("CREATE TABLE example.alembic_version AS SELECT '0002' AS version_num")
+    await migrating
 
     database.require_migrated(migrations)
     database.close()
