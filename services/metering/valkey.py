@@ -170,6 +170,9 @@ class ValkeyLimiter:
 
     async def _sign(self) -> None:
         try:
+            if self._is_away:
+                # One that answers and takes no more writes was replaced: at its address there may be another by now.
+                await _in_time(self._client.connection_pool.disconnect(inuse_connections=False))
             replicas = await _in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
         except (RedisError, OSError) as error:
             self._go_away(error)

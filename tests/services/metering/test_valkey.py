@@ -14,6 +14,7 @@ from services.chassis.log import Log
 from services.metering.limits import Allowance, Limits, LocalLimiter, admission, correction, token_rate
 from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
 from tests.fakes import FakeClock
+from tests.valkey import Valkey
 from tests.waiting import until
 
 # So slow that no time passes while a test runs.
@@ -52,6 +53,11 @@ class Link:
     def join(self) -> None:
         self._path.symlink_to(self._target)
 
+    def lead_to(self, url: str) -> None:
+        self._path.unlink()
+        self._target = url.removeprefix("unix://")
+        self.join()
+
     def cut(self) -> None:
         self._path.unlink()
         self._server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -69,6 +75,14 @@ def link(socket_folder: Path, valkey_url: str) -> Iterator[Link]:
     link = Link(socket_folder, valkey_url)
     yield link
     link.close()
+
+
+@pytest.fixture
+def standby() -> Iterator[Valkey]:
+    server = Valkey()
+    server.start()
+    yield server
+    server.stop()
 
 
 async def admit(limiter: ValkeyLimiter, limits: Limits = SLOW, tokens: int = 0) -> Allowance:
@@ -204,6 +218,24 @@ async def test_valkey_that_goes_away_leaves_local_limits_and_is_found_again(
         await until(lambda: "limits.shared" in log_text())
         # There only two were ever let in.
         assert await count_admitted(limiter, 20) == 3
+
+
+async def test_valkey_that_was_replaced_at_its_address_is_found(
+    link: Link, log: Log, valkey_url: str, standby: Valkey
+) -> None:
+    async with opened(link.url, log) as limiter:
+        await admit(limiter)
+        with redis.Redis.from_url(valkey_url) as demoted, redis.Redis.from_url(standby.url) as promoted:
+            link.lead_to(standby.url)
+            # It breaks no connection, and answers: that it may only be read.
+            demoted.replicaof("127.0.0.1", "1")
+            try:
+                await admit(limiter)
+                await until(lambda: limiter.is_shared)
+            finally:
+                demoted.replicaof("NO", "ONE")
+            await admit(limiter)
+            assert promoted.exists("legato:requests:key_a:1")
 
 
 async def test_replicas_that_are_cut_off_share_out_the_limit_among_them(link: Link, log: Log) -> None:
