@@ -15,7 +15,8 @@ SILENCE_S: Final = 5
 def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
+        # The second tells of a port that is none, and quotes what stands there: it may be of a password.
         raise SettingsError("LEGATO_DATABASE_URL is not a database's address") from None
     if parsed.get_backend_name() == "sqlite":
         engine = sa.create_engine(parsed, connect_args={"timeout": 10, "check_same_thread": False})

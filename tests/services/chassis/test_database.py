@@ -161,7 +161,7 @@ async def test_sqlite_syncs_every_commit_to_the_disk(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("url", ["mysql://host/name", "sqlite:///elsewhere.db", "hunter2"])
+@pytest.mark.parametrize("url", ["mysql://host/name", "sqlite:///elsewhere.db", "hunter2", "postgresql://me:hunter2"])
 def test_an_address_that_is_not_postgresql_is_refused_and_not_quoted(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="LEGATO_DATABASE_URL") as refused:
         open_database("auth", url, tmp_path)
