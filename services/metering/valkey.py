@@ -8,23 +8,17 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from services.chassis.errors import LegatoError
 from services.chassis.gcra import LONGEST_DEBT_NS
 from services.chassis.log import Log
 from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
+from services.metering.valkey_client import in_time, make_client
 
-# How long the server may be silent, in looks at whether it has answered: where this process stalls, or the machine, the
-# server had no time either, and one look alone is used up.
-LOOKS: Final = 5
-LOOK_S: Final = 0.05
 # How often a replica shows that it lives, and a server that is away is tried again.
 SIGN_EVERY_S: Final = 0.5
 # A replica that has shown nothing for so long is gone.
@@ -110,15 +104,7 @@ class _Waiting(NamedTuple):
 class ValkeyLimiter:
     def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1) -> None:
         """`fewest_replicas` is how many there are at least, also where the server has never said so."""
-        self._client = redis.asyncio.Redis.from_url(
-            url,
-            # Timed by `_in_time`, which does not take a stall of our own for silence.
-            socket_timeout=None,
-            socket_connect_timeout=None,
-            # A call that got no answer may have counted: trying it again could count it twice.
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-        )
+        self._client = make_client(url)
         self._local = local
         self._log = log
         self._fewest_replicas = local.replicas = fewest_replicas
@@ -158,7 +144,7 @@ class ValkeyLimiter:
             await self._signing
             with contextlib.suppress(RedisError, OSError):
                 # The others' shares grow at once.
-                await _in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
+                await in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
         await self._client.aclose()
 
     async def _keep_signing(self) -> None:
@@ -172,8 +158,8 @@ class ValkeyLimiter:
         try:
             if self._is_away:
                 # One that answers and takes no more writes was replaced: at its address there may be another by now.
-                await _in_time(self._client.connection_pool.disconnect(inuse_connections=False))
-            replicas = await _in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
+                await in_time(self._client.connection_pool.disconnect(inuse_connections=False))
+            replicas = await in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
         except (RedisError, OSError) as error:
             self._go_away(error)
             return
@@ -209,7 +195,7 @@ class ValkeyLimiter:
             for part in parts:
                 buckets.append(part.bucket)
                 terms += (part.rate.interval_ns, part.rate.burst, part.units)
-        return await _in_time(self._client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
+        return await in_time(self._client.eval(_TAKE, len(buckets), *buckets, *terms))  # type: ignore[no-any-return]
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)
@@ -242,15 +228,3 @@ class ValkeyLimiter:
         if not self._is_away:
             self._is_away = True
             self._log.failure("limits.local", error)
-
-
-async def _in_time(asked: Awaitable[Any]) -> Any:
-    call = asyncio.ensure_future(asked)
-    for _ in range(LOOKS):
-        done, _ = await asyncio.wait((call,), timeout=LOOK_S)
-        if done:
-            return call.result()
-    call.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        return await call
-    raise TimeoutError
