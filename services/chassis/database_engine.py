@@ -11,6 +11,10 @@ READERS: Final = 4
 # How long the other side may be silent: a server that was asked something, or to it whoever has begun a transaction.
 SILENCE_S: Final = 5
 
+# SQLite's log of writes has some 4 MB. It grows for as long as a long read lasts, such as an audit, and is cut back to
+# this when that is over.
+LOG_MOST_BYTES: Final = 16 * 1024 * 1024
+
 
 def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
     try:
@@ -46,5 +50,11 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     # Transactions begin where we say (`Database`), not where the driver guesses.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        f"journal_size_limit={LOG_MOST_BYTES}",
+    ):
         connection.execute(f"PRAGMA {pragma}")

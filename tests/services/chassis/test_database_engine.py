@@ -1,11 +1,15 @@
+import asyncio
 import socket
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database_engine import SILENCE_S, make_engine
+from services.chassis.database import open_database
+from services.chassis.database_engine import LOG_MOST_BYTES, SILENCE_S, make_engine
 
 # In PostgreSQL's protocol: come in, and ask.
 WELCOME = bytes.fromhex("5200000008000000005a0000000549")
@@ -41,3 +45,31 @@ def greet_once(server: socket.socket) -> None:
         connection.sendall(WELCOME)
         # Whatever it asks is not answered.
         connection.recv(1024)
+
+
+async def test_log_of_writes_that_grew_while_somebody_read_is_cut_back(tmp_path: Path) -> None:
+    database = open_database("auth", "", tmp_path)
+    await database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE things (content BLOB)"))
+    reading, read = threading.Event(), threading.Event()
+
+    def read_long(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("SELECT count(*) FROM things").scalar_one()
+        reading.set()
+        read.wait(60)
+
+    reader = asyncio.create_task(database.read(read_long))
+    await asyncio.to_thread(reading.wait, 20)
+    await database.write(put(2 * LOG_MOST_BYTES))
+    log = tmp_path / "auth.db-wal"
+    assert log.stat().st_size > LOG_MOST_BYTES
+    read.set()
+    await reader
+
+    for _ in range(3):
+        await database.write(put(1))
+    assert log.stat().st_size <= LOG_MOST_BYTES
+    database.close()
+
+
+def put(size_bytes: int) -> Callable[[sa.Connection], object]:
+    return lambda connection: connection.exec_driver_sql("INSERT INTO things VALUES (zeroblob(?))", (size_bytes,))
