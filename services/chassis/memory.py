@@ -1,8 +1,9 @@
-"""What a process needs no longer, once it serves."""
+"""A process's memory: what it needs no longer once it serves, and that none of it is left in a file."""
 
 import contextlib
 import ctypes
 import gc
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,6 +12,12 @@ from typing import Final, NamedTuple
 _OBJECTS_BEFORE_A_LOOK: Final = 20_000
 
 _MADV_DONTNEED: Final = 4
+
+
+def keep_from_disk() -> None:
+    """Call it first. A process that crashes must not leave a core file behind: what people said is in it. Whoever needs
+    one to find a fault can still ask for it, with prlimit(1)."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def settle() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.chassis import lifeline
+from services.chassis import lifeline, memory
 from services.chassis.log import open_log
 from services.chassis.settings import SettingsError, load
 
@@ -23,7 +23,7 @@ STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 # A chat that waits for its turn keeps a thread of the HTTP server.
 HTTP_THREADS = 64
-# Errors alone: further down llama.cpp would write prompts.
+# Errors alone, for whoever starts it: further down llama.cpp would write prompts.
 VERBOSITY_ERRORS = 1
 
 
@@ -89,9 +89,19 @@ def serve(settings: LocalModelSettings) -> Any:
         raise SettingsError(f"The model cannot be served on {socket}: {error}") from None
 
 
+def leave_stderr_to_our_own_log() -> None:
+    """From here on llama.cpp speaks to nobody: what it says of a request that it cannot follow quotes the request."""
+    ours, nowhere = os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
+    for theirs in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(nowhere, theirs)
+    os.close(nowhere)
+    sys.stderr = os.fdopen(ours, "w")
+
+
 def main() -> int:
     # Before any thread is started, so that the signals wait for sigwait below.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    memory.keep_from_disk()
     lifeline.hold()
     try:
         settings = load(LocalModelSettings)
@@ -99,6 +109,7 @@ def main() -> int:
     except SettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
+    leave_stderr_to_our_own_log()
     open_log("local_model").info("model.serving", listen=server.listening_address)
     signal.sigwait(STOP_SIGNALS)
     return 0

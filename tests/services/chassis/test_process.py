@@ -1,3 +1,6 @@
+import os
+import sys
+
 import pytest
 
 from services.chassis import process
@@ -28,3 +31,23 @@ def test_orderly_end_is_no_exit() -> None:
         return
 
     process.run("test", main)
+
+
+CRASHES = """
+import os, resource
+from services.chassis import process
+
+async def main():
+    os.abort()
+
+most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+process.run("test", main)
+"""
+
+
+def test_crash_leaves_nothing_of_what_was_in_memory() -> None:
+    child = os.posix_spawn(sys.executable, [sys.executable, "-c", CRASHES], os.environ)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert not os.WCOREDUMP(status)
