@@ -159,17 +159,10 @@ class Relay:
             usage.completion_tokens,
         )
         return Finished(
-            finish_reason=self._canonical_reason(),
+            finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)),
             usage=counted,
             usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
         )
-
-    def _canonical_reason(self) -> str:
-        if self._finish_reason in LENGTH_REASONS:
-            return "length"
-        if self._calls:
-            return "tool_calls"
-        return "content_filter" if self._finish_reason == "content_filter" else "stop"
 
     def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
         """What the provider counted, and our own count in place of what it did not say or what cannot be: a prompt is
@@ -225,6 +218,15 @@ class _OutputCount:
         other.tokens, other._contents, other._hidden = self.tokens, self._contents.copy(), self._hidden.copy()
         other._arguments = {index: count.copy() for index, count in self._arguments.items()}
         return other
+
+
+def canonical_reason(told: str | None, *, has_calls: bool) -> str:
+    """Why an answer ended, in a word of ours, whatever the provider said."""
+    if told in LENGTH_REASONS:
+        return "length"
+    if has_calls:
+        return "tool_calls"
+    return "content_filter" if told == "content_filter" else "stop"
 
 
 def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:

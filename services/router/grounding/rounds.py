@@ -19,9 +19,10 @@ from services.router import tokens
 from services.router.grants import Allowance
 from services.router.grounding.search_tool import Call, SearchTool
 from services.router.prompt import TOKENS_PER_MESSAGE, Prompt
+from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.providers.counts import as_count
-from services.router.relay import LENGTH_REASONS, Relay
+from services.router.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.toolcalls import ToolCalls
 from services.router.upstream import Upstream
 
@@ -155,7 +156,7 @@ class _Round:
             prompt_tokens = self.usage.prompt_tokens or prompt_tokens
             output_tokens = self.usage.completion_tokens or output_tokens
         usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
-        return Finished(finish_reason=self._finish_reason or "", usage=usage)
+        return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
     def take(self, piece: Piece) -> Piece:
         """What of it is passed on: the texts. Calls are counted, as thoughts are."""
@@ -221,6 +222,6 @@ def _as_object(arguments: str) -> str:
     """Providers take back only what is an object."""
     try:
         msgspec.json.decode(arguments, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError):
+    except UNREADABLE:
         return "{}"
     return arguments

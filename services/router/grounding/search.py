@@ -8,8 +8,10 @@ import aiohttp
 import msgspec
 
 from services.router.grounding.records import Result
+from services.router.providers.answer import UNREADABLE
 
 RESULTS_MOST: Final = 5
+LONGEST_ADDRESS: Final = 2_000
 LONGEST_TITLE: Final = 200
 LONGEST_SNIPPET: Final = 600
 LONGEST_QUERY: Final = 300
@@ -60,7 +62,7 @@ class SearxSearch:
             raise SearchAway("took too long") from None
         except (OSError, aiohttp.ClientError):
             raise SearchAway("could not be reached") from None
-        except (msgspec.DecodeError, UnicodeError):
+        except (*UNREADABLE, UnicodeError):
             raise SearchAway("sent something that is not a list of results") from None
 
     async def _ask(self, query: str) -> bytes:
@@ -82,8 +84,12 @@ def _read(found: _Found) -> list[Result]:
     for page in found.results:
         if len(results) == RESULTS_MOST:
             break
-        if page.url and page.url.startswith(("http://", "https://")) and page.url not in results:
-            title = _SPACES.sub(" ", page.title or "").strip()[:LONGEST_TITLE]
-            snippet = _SPACES.sub(" ", page.content or "").strip()[:LONGEST_SNIPPET]
-            results[page.url] = Result(title or page.url, page.url, snippet)
+        if page.url and _is_address(page.url) and page.url not in results:
+            title = _SPACES.sub(" ", page.title or "").strip() or page.url
+            snippet = _SPACES.sub(" ", page.content or "").strip()
+            results[page.url] = Result(title[:LONGEST_TITLE], page.url, snippet[:LONGEST_SNIPPET])
     return list(results.values())
+
+
+def _is_address(url: str) -> bool:
+    return url.startswith(("http://", "https://")) and len(url) <= LONGEST_ADDRESS

@@ -12,6 +12,7 @@ from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import Result
 from services.router.grounding.search import Search, SearchAway
+from services.router.providers.answer import UNREADABLE
 
 NAME: Final = "search_web"
 TOOLS_JSON: Final = msgspec.json.encode(
@@ -92,7 +93,7 @@ class SearchTool:
             return "There is no such function."
         try:
             query = _arguments.decode(call.arguments).query.strip()
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             return _NOT_READ
         if not query:
             return _NOT_READ

@@ -8,6 +8,7 @@ from typing import Any
 from services.chassis.clock import SystemClock
 from services.chassis.database import Database
 from services.chassis.log import Log
+from services.chassis.tracing import Tracer
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.grounding import Budgets, Grounding, Library
 from services.router.grounding.holdings import Holdings
@@ -77,6 +78,7 @@ async def running_house(
     served_by: Target | None = None,
     search_timeout_s: float = 5,
     timeouts: Timeouts | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[House]:
     database = Database(f"sqlite:///{folder}/router.db", "router")
     database.migrate(MIGRATIONS)
@@ -86,7 +88,7 @@ async def running_house(
     grounding = Grounding(library, search, SEARCHES_MOST, Budgets(notes=100, passages=300), log)
     try:
         targets = {served_by or target("main"): upstream}
-        async with running_router(folder, log, targets, timeouts, grounding=grounding) as router:
+        async with running_router(folder, log, targets, timeouts, grounding=grounding, tracer=tracer) as router:
             yield House(router, upstream, database, library)
     finally:
         if search is not None:

@@ -9,8 +9,10 @@ import pytest
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.tracing import Span, Tracer, work_on
 from services.router.grounding.search_tool import NAME
 from services.router.providers.base import Timeouts
 from tests.searx import Searx, page
@@ -95,6 +97,21 @@ async def test_rounds_whose_counts_cannot_be_true_together_are_counted_by_us(str
     assert answer.finished.usage.prompt_tokens < 10_000
 
 
+async def test_trace_tells_the_end_of_each_round_in_words_of_ours(
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> None:
+    spans: list[Span] = []
+    tracer = Tracer(SystemClock(), spans.append)
+    chat = tracer.begin("Chat")
+    assert chat is not None
+    async with running_house(socket_folder, log, upstream, searx=searx, tracer=tracer) as house:
+        upstream.replies.extend([searching("pump"), answering("Blue.", finish_reason="what-somebody-said")])
+        work_on(chat)
+        await house.ask("Which?")
+    told = [span.attributes.get("gen_ai.response.finish_reasons") for span in spans]
+    assert told == [["tool_calls"], ["stop"], None]
+
+
 @MODES
 async def test_model_that_never_stops_searching_is_told_to_answer(stream: bool, house: House, searx: Searx) -> None:
     house.upstream.default_reply = searching("again")
@@ -117,6 +134,22 @@ async def test_search_that_is_down_or_slow_costs_no_answer(
         assert house.upstream.requests[-1].json["tool_choice"] == "none"
     assert '"reason":"answered with status 500"' in log_text()
     assert '"reason":"took too long"' in log_text()
+
+
+@pytest.mark.parametrize("arguments", ['{"query":' + "[" * 5_000, '{"query":"pump","more":' + "[" * 5_000])
+@MODES
+async def test_call_that_never_stops_opening_brackets_is_answered_as_one_that_cannot_be_read(
+    stream: bool, arguments: str, house: House, searx: Searx
+) -> None:
+    call = {"index": 0, "id": "call_0", "type": "function", "function": {"name": NAME, "arguments": arguments}}
+    asking = Reply(contents=[], tool_calls=[call], message_tool_calls=[call], finish_reason="tool_calls")
+    house.upstream.replies.extend([asking, answering("I could not look that up.")])
+    answer = await house.ask("Which?", stream=stream)
+    assert answer.text == "I could not look that up."
+    assert searx.queries == []
+    *_, call_sent, result = house.sent
+    assert call_sent["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert "could not be read" in result["content"]
 
 
 async def test_calls_at_once_are_all_answered_each_under_its_id(house: House, searx: Searx) -> None:

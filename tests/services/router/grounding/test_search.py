@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.grounding.search import RESULTS_MOST, SearchAway, SearxSearch
+from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchAway, SearxSearch
 from tests.searx import Searx, page
 
 
@@ -45,9 +45,23 @@ async def test_only_the_first_results_are_taken_and_none_is_long(searx: Searx) -
     assert all(len(result.snippet) <= 600 and result.title == result.url for result in found)
 
 
+async def test_address_that_is_too_long_to_be_one_is_passed_over(searx: Searx) -> None:
+    searx.results = [
+        page(1, url="https://long.test/" + "x" * 3_000),
+        page(2, title="", url="https://x.test/" + "y" * 500),
+    ]
+    async with searching(searx.base_url) as search:
+        [result] = await search.find("x")
+    assert result.url == "https://x.test/" + "y" * 500
+    assert len(result.title) <= LONGEST_TITLE
+
+
 async def test_search_that_fails_in_whatever_way_is_away(searx: Searx) -> None:
     async with searching(searx.base_url, timeout_s=0.2) as search:
         searx.body = b"<html>no JSON"
+        with pytest.raises(SearchAway):
+            await search.find("x")
+        searx.body = b'{"results":[],"answers":' + b"[" * 100_000
         with pytest.raises(SearchAway):
             await search.find("x")
         searx.body = b" " * 3_000_000
