@@ -46,7 +46,7 @@ def attachments() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @takes_invocation
 def add(invocation: Invocation, account_id: str, file: Path) -> None:
-    """Keep a document: text or Markdown in UTF-8, HTML, or a PDF with text in it."""
+    """Keep a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
     get_account(invocation.services, account_id)
     bar = Bar(sys.stderr)
     try:

@@ -9,6 +9,13 @@ def make_pdf(pages: Sequence[str]) -> bytes:
     return assemble_pdf([_drawing(page) for page in pages])
 
 
+def make_pdf_in_utf16(page: str, halves: str) -> bytes:
+    """One page, on which the letter A stands for these halves of characters."""
+    mapped = f"1 beginbfchar <41> <{halves.encode('utf-16-be', 'surrogatepass').hex()}> endbfchar"
+    codes = f"begincmap 1 begincodespacerange <00> <FF> endcodespacerange {mapped} endcmap"
+    return assemble_pdf([_drawing(page)], to_unicode=codes.encode())
+
+
 def make_pdf_bomb(unpacked_bytes: int) -> bytes:
     """One page whose drawing is small, and unpacks to this much."""
     packer = zlib.compressobj(1)
@@ -22,14 +29,15 @@ def _drawing(page: str) -> bytes:
     return f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode("latin-1")
 
 
-def assemble_pdf(drawings: Sequence[bytes], filters: str = "") -> bytes:
-    """`drawings` are the content streams of the pages."""
+def assemble_pdf(drawings: Sequence[bytes], filters: str = "", to_unicode: bytes = b"") -> bytes:
+    """`drawings` are the content streams of the pages; `to_unicode` says what the font's letters mean."""
     count = len(drawings)
+    meanings = f" /ToUnicode {4 + 2 * count} 0 R" if to_unicode else ""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {count} >>".encode(),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica{meanings} >>".encode(),
     ]
     for number, drawing in enumerate(drawings):
         objects.append(
@@ -37,6 +45,8 @@ def assemble_pdf(drawings: Sequence[bytes], filters: str = "") -> bytes:
             f" /Contents {5 + 2 * number} 0 R >>".encode()
         )
         objects.append(f"<< {filters}/Length {len(drawing)} >>\nstream\n".encode() + drawing + b"\nendstream")
+    if to_unicode:
+        objects.append(f"<< /Length {len(to_unicode)} >>\nstream\n".encode() + to_unicode + b"\nendstream")
     written, places = b"%PDF-1.4\n", []
     for number, content in enumerate(objects, start=1):
         places.append(len(written))

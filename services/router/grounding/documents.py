@@ -11,7 +11,10 @@ from typing import Final
 
 from services.router.grounding.records import DocumentKind
 
-_HTML: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+# Behind comments, each of which ends where it can: a search for other ends would take for ever where there are many.
+_HTML: Final = re.compile(
+    rb"\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:[^-]|-(?!->))*-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE
+)
 # They are text, but written for machines.
 _PROGRAMS: Final = (b"{\\rtf", b"%!PS", b"<?xml")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
@@ -52,7 +55,7 @@ def _decode(document: bytes) -> str:
     try:
         text = document.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused("This is neither text in UTF-8, HTML nor a PDF.") from None
+        raise Refused("This is neither text or HTML in UTF-8 nor a PDF.") from None
     if _CONTROLS.search(text):
         raise Refused("This is neither text, Markdown, HTML nor a PDF.")
     return text
@@ -71,7 +74,12 @@ def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
         raise Refused("The PDF is broken.") from None
     if count > pages_most:
         raise Refused(f"The PDF has {count:,} pages, and may have {pages_most:,}.")
-    return count, (page.extract_text() for page in reader.pages)
+    return count, (_whole_characters(page.extract_text()) for page in reader.pages)
+
+
+def _whole_characters(text: str) -> str:
+    """A PDF may name the halves that UTF-16 makes of a character one by one, or one half alone, which is no text."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _Text(HTMLParser):

@@ -10,7 +10,7 @@ from services.router.grounding.words import words_of
 # The last message asks; what was asked before says what "it" means.
 MESSAGES_MOST: Final = 3
 CHARACTERS_MOST: Final = 4_000
-WORDS_MOST: Final = 64
+WORDS_MOST: Final = 128
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -27,13 +27,12 @@ _message = msgspec.json.Decoder(_Message)
 
 
 def question_words(messages_json: bytes) -> list[str]:
-    """Each once, those of the last message first."""
+    """Each once, those of the last message first; of a long message those at its end."""
     words: dict[str, None] = {}
     for text in _last_questions(messages_json):
-        for word in words_of(text[-CHARACTERS_MOST:]):
-            words[word] = None
-            if len(words) == WORDS_MOST:
-                return list(words)
+        from_its_end = dict.fromkeys(reversed(list(words_of(text[-CHARACTERS_MOST:]))))
+        new_words = [word for word in from_its_end if word not in words][: WORDS_MOST - len(words)]
+        words.update(dict.fromkeys(reversed(new_words)))
     return list(words)
 
 

@@ -7,9 +7,17 @@ from typing import Final
 
 LONGEST_WORD: Final = 64
 
-_RUNS: Final = re.compile(r"[^\W_]+")
-# Scripts that put no spaces between words: Chinese and Japanese.
-_UNSPACED: Final = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+)
+# In the scripts of India a vowel is a mark beside its consonant, and belongs to the word as that does.
+_INDIAN: Final = "\u0900-\u0963\u0966-\u0dff"
+# What is written without a space between is two words where the script changes.
+_RUNS: Final = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_INDIAN}])+")
+_UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}]")
+# They say how a word may be broken or joined, or make it longer, and stand in the middle of it.
+_PASSED_OVER: Final = frozenset("\u00ad\u0640\u200b\u200c\u200d\u2060\ufeff")
 
 # They stand in every text, and say nothing of what it is about.
 _EMPTY_WORDS: Final = frozenset(
@@ -26,7 +34,7 @@ def words_of(text: str) -> Iterator[str]:
     """In their order, those left out that say nothing."""
     is_plain = text.isascii()
     for run in _RUNS.findall((text if is_plain else _without_accents(text)).casefold()):
-        if not is_plain and _UNSPACED.match(run):
+        if not is_plain and _UNSPACED_RUN.match(run):
             # Two characters are about a word.
             yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         elif run not in _EMPTY_WORDS and (len(run) > 1 or run.isdigit()):
@@ -34,7 +42,8 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def _without_accents(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c) and c not in _PASSED_OVER)
 
 
 def _singular(word: str) -> str:

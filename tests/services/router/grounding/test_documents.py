@@ -4,7 +4,7 @@ import pytest
 
 from services.router.grounding.documents import Refused, kind_of, pages_of
 from services.router.grounding.records import DocumentKind
-from tests.pdfs import make_pdf
+from tests.pdfs import make_pdf, make_pdf_in_utf16
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ZIP = b"PK\x03\x04\x14\x00\x00\x00\x08\x00" + bytes(range(128, 256))
@@ -23,6 +23,12 @@ def texts(document: bytes, pages_most: int = 100) -> list[str]:
         (b"a < b and <b> c", DocumentKind.TEXT),
         (b" \n<!-- x -->\n<!DOCTYPE html><p>Hi", DocumentKind.HTML),
         (b"<html><body>Hi</body></html>", DocumentKind.HTML),
+        (
+            b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0//EN" ""><p>Hi',
+            DocumentKind.HTML,
+        ),
+        (b"<!-- - -- a comment -->\n" * 100 + b"<html>Hi", DocumentKind.HTML),
+        (b"<!-- - -- a comment -->\n" * 100 + b"# A heading", DocumentKind.TEXT),
         (make_pdf(["Hi"]), DocumentKind.PDF),
         (b"\n\n" + make_pdf(["Hi"]), DocumentKind.PDF),
     ],
@@ -57,6 +63,11 @@ def test_html_that_never_closes_its_tags_is_read_all_the_same() -> None:
 def test_pdf_is_read_page_by_page() -> None:
     pages = texts(make_pdf(["The first page.\nIts second line.", "The second (page)."]))
     assert [page.split("\n") for page in pages] == [["The first page.", "Its second line."], ["The second (page)."]]
+
+
+def test_halves_of_characters_in_a_pdf_are_put_together_and_lone_ones_replaced() -> None:
+    assert texts(make_pdf_in_utf16("A smile", "\ud83d\ude00")) == ["\N{GRINNING FACE} smile"]
+    assert texts(make_pdf_in_utf16("A half", "\ud83d")) == ["\N{REPLACEMENT CHARACTER} half"]
 
 
 def test_pdf_with_too_many_pages_is_refused() -> None:

@@ -28,5 +28,9 @@ def test_parts_are_read_and_other_contents_passed_over() -> None:
 
 def test_long_question_counts_by_its_end() -> None:
     asked = words(("user", " ".join(f"w{number}" for number in range(10_000))))
-    assert len(asked) == WORDS_MOST
-    assert "w0" not in asked
+    assert asked == [f"w{number}" for number in range(10_000 - WORDS_MOST, 10_000)]
+
+
+def test_what_is_asked_behind_a_long_text_is_asked_even_if_the_text_has_the_words() -> None:
+    text = "pump " + " ".join(f"w{number}" for number in range(WORDS_MOST))
+    assert words(("user", "My valve leaks."), ("user", f"{text}. Which pump is it?"))[-1] == "pump"

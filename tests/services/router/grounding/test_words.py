@@ -16,6 +16,18 @@ from services.router.grounding.words import words_of
         ("snake_case and x", ["snake", "case"]),
         ("\u6771\u4eac\u90fd", ["\u6771\u4eac", "\u4eac\u90fd"]),
         ("Hello, how are you?", []),
+        ("\u4f7f\u7528Docker\u90e8\u7f72", ["\u4f7f\u7528", "docker", "\u90e8\u7f72"]),
+        ("iPhone\u624b\u673a 2026\u5e74", ["iphone", "\u624b\u673a", "2026", "\u5e74"]),
+        # Hindi: water.
+        ("\u092a\u093e\u0928\u0940", ["\u092a\u093e\u0928\u0940"]),
+        # Tamil: water.
+        ("\u0ba4\u0ba3\u0bcd\u0ba3\u0bc0\u0bb0\u0bcd", ["\u0ba4\u0ba3\u0ba3\u0bc0\u0bb0"]),
+        # Thai: station.
+        ("\u0e2a\u0e16\u0e32\u0e19\u0e35", ["\u0e2a\u0e16", "\u0e16\u0e32", "\u0e32\u0e19", "\u0e19\u0e35"]),
+        ("Donau\u00addampf", ["donaudampf"]),
+        # Persian, with the sign that keeps letters apart; Arabic, drawn out.
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", ["\u0645\u06cc\u062e\u0648\u0627\u0647\u0645"]),
+        ("\u0643\u062a\u0640\u0640\u0627\u0628", ["\u0643\u062a\u0627\u0628"]),
     ],
 )
 def test_text_is_taken_apart_into_words_that_say_something(text: str, words: list[str]) -> None:
