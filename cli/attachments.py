@@ -1,5 +1,6 @@
 """`legato attachments`: the documents that an account's plain chats may draw on."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,7 @@ def add(invocation: Invocation, account_id: str, file: Path) -> None:
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
-    """List an account's documents."""
+    """List an account's documents. One without a name was changed, or its key is gone."""
     get_account(invocation.services, account_id)
     request = ListAttachmentsRequest(account_id=account_id)
     found = ask(invocation.services.grounding.ListAttachments, request).attachments
@@ -95,7 +96,9 @@ def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) ->
 def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
     with file.open("rb") as opened:
         # An empty document is one piece, too.
-        head = AddAttachmentRequest(account_id=account_id, name=file.name, size_bytes=file.stat().st_size)
+        # A name that is no UTF-8 is no text: what is none in it is replaced.
+        name = os.fsencode(file.name).decode(errors="replace")
+        head = AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
         head.piece = opened.read(PIECE_BYTES)
         yield head
         while piece := opened.read(PIECE_BYTES):
@@ -105,7 +108,7 @@ def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
 def _describe(attachment: Attachment) -> dict[str, Any]:
     return {
         "attachment_id": attachment.attachment_id,
-        "name": attachment.name,
+        "name": attachment.name or None,
         "kind": DocumentKind.Name(attachment.kind).removeprefix("DOCUMENT_KIND_").lower(),
         "size_bytes": attachment.size_bytes,
         "pages": attachment.pages,

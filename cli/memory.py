@@ -27,7 +27,10 @@ def memory() -> None:
 def add(invocation: Invocation, account_id: str, text: str | None) -> None:
     """Keep a note. Without TEXT it is read from stdin, where no list of processes shows it."""
     get_account(invocation.services, account_id)
-    request = AddNoteRequest(account_id=account_id, text=sys.stdin.read() if text is None else text)
+    try:
+        request = AddNoteRequest(account_id=account_id, text=sys.stdin.read() if text is None else text)
+    except UnicodeError:
+        raise click.ClickException("the note is not text in UTF-8") from None
     invocation.show(_describe(ask(invocation.services.grounding.AddNote, request, repeatable=False).note))
 
 
@@ -35,7 +38,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
-    """List an account's notes."""
+    """List an account's notes. One without a text was changed, or its key is gone."""
     get_account(invocation.services, account_id)
     notes = ask(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
     invocation.show_list([_describe(note) for note in notes], COLUMNS)
@@ -53,4 +56,4 @@ def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
 
 
 def _describe(note: Note) -> dict[str, Any]:
-    return {"note_id": note.note_id, "text": note.text, "created_at": rfc3339_of(note.create_time)}
+    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339_of(note.create_time)}

@@ -24,6 +24,20 @@ async def test_notes_are_added_listed_and_removed(house: GroundingHouse) -> None
     assert json.loads((await house.run("memory", "list", ACCOUNT)).stdout) == [from_stdin]
 
 
+async def test_note_that_is_no_text_is_refused_in_one_line(house: GroundingHouse) -> None:
+    result = await house.run("memory", "add", ACCOUNT, "\udcff")
+    assert (result.exit_code, result.stderr) == (1, "legato: the note is not text in UTF-8\n")
+
+
+async def test_note_that_does_not_open_is_listed_without_its_text(tmp_path: Path, log: Log) -> None:
+    async with grounding_house(tmp_path, log) as house:
+        await house.run("memory", "add", ACCOUNT, "I drink tea.")
+    async with grounding_house(tmp_path, log, grounding_key=f"2:{'cd' * 32}") as house:
+        [note] = json.loads((await house.run("memory", "list", ACCOUNT)).stdout)
+        assert note["text"] is None
+        assert (await house.run("memory", "remove", ACCOUNT, note["note_id"])).exit_code == 0
+
+
 async def test_note_for_nobody_and_note_that_is_not_there_are_refused(house: GroundingHouse) -> None:
     for arguments, message in (
         (("add", "acct_2", "x"), "no such account"),

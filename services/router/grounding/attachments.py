@@ -75,7 +75,7 @@ class Attachments:
         return attachment
 
     async def list_of(self, account_id: str) -> Sequence[Attachment]:
-        """The oldest first."""
+        """The oldest first; those that do not open have no name."""
         sealed = await self._database.read(lambda connection: stored.list_attachments(connection, account_id))
         return [self._open(attachment) for attachment in sealed]
 
@@ -116,7 +116,7 @@ class Attachments:
             sealed.attachment_id,
             sealed.account_id,
             sealed.created_at_us,
-            self._sealer.open(sealed.name, name_place(sealed.account_id, sealed.attachment_id)),
+            self._sealer.open_if_possible(sealed.name, name_place(sealed.account_id, sealed.attachment_id)) or "",
             sealed.kind,
             sealed.size_bytes,
             sealed.pages,

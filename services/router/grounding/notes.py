@@ -51,7 +51,7 @@ class Notes:
         return note
 
     async def list_of(self, account_id: str) -> Sequence[Note]:
-        """The oldest first."""
+        """The oldest first; those that do not open have no text."""
         sealed = await self._database.read(lambda connection: stored.list_notes(connection, account_id))
         return [self._open(note) for note in sealed]
 
@@ -63,16 +63,16 @@ class Notes:
     async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
         """Those that have words of the question, then the newest, as many as fit when they are sent as a block; in the
         order in which they were made, so that a prompt begins as the one before it did."""
-        notes = await self.list_of(account_id)
+        notes = [note for note in await self.list_of(account_id) if note.text]
         are_few = sum(note.tokens for note in notes) <= budget_tokens
-        if are_few and tokens.count(notes_block(notes)) <= budget_tokens:
+        if not notes or (are_few and tokens.count(notes_block(notes)) <= budget_tokens):
             return notes
         # Which of many notes has which words takes some milliseconds to find out.
         return await asyncio.to_thread(_choose, notes, words, budget_tokens)
 
     def _open(self, note: stored.SealedNote) -> Note:
-        text = self._sealer.open(note.text, note_place(note.account_id, note.note_id))
-        return Note(note.note_id, note.account_id, note.created_at_us, note.tokens, text)
+        text = self._sealer.open_if_possible(note.text, note_place(note.account_id, note.note_id))
+        return Note(note.note_id, note.account_id, note.created_at_us, note.tokens, text or "")
 
 
 def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> Sequence[Note]:

@@ -33,7 +33,7 @@ async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, st
     from services.router.grounding.extraction import Extraction
     from services.router.grounding.grounding import Budgets, Grounding
 
-    library = _open_library(settings, clock, stack) if settings.has_store else None
+    library = _open_library(settings, clock, log, stack) if settings.has_store else None
     budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
     extraction = Extraction(settings.attachment_pages) if settings.attachments else None
     admin = GroundingAdminServicer(library, extraction, settings.attachment_bytes, log)
@@ -49,7 +49,7 @@ def _open_search(settings: GroundingSettings, stack: AsyncExitStack) -> "Search"
     return search
 
 
-def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitStack) -> "Library":
+def _open_library(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> "Library":
     from services.chassis.database import open_database
     from services.router.grounding.attachments import Attachments
     from services.router.grounding.grounding import Library
@@ -57,7 +57,10 @@ def _open_library(settings: GroundingSettings, clock: Clock, stack: AsyncExitSta
     from services.router.grounding.notes import Notes
     from services.router.grounding.sealing import Sealer
 
-    sealer = Sealer(parse_versioned_secrets(KEY_VARIABLE, settings.grounding_key))
+    sealer = Sealer(
+        parse_versioned_secrets(KEY_VARIABLE, settings.grounding_key),
+        lambda place: log.warning("grounding.sealed", account_id=place.account_id),
+    )
     database = open_database("router", settings.database_url, settings.data)
     stack.callback(database.close)
     database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)

@@ -52,17 +52,16 @@ def find_passages(
     best = [passage_id for passage_id, _ in scores.most_common(OPENED_MOST)]
     weights = {by_digest[digest]: rarity[digest] for digest in counts}
     opened = [_open(found, sealer, account_id) for found in index.get_passages(connection, account_id, best)]
-    return _take(sorted(((_score(passage, weights), passage) for passage in opened), key=_by_score), budget_tokens)
+    scored = [(_score(passage, weights), passage) for passage in opened if passage is not None]
+    return _take(sorted(scored, key=_by_score), budget_tokens)
 
 
-def _open(found: index.FoundPassage, sealer: Sealer, account_id: str) -> Passage:
-    return Passage(
-        found.attachment_id,
-        sealer.open(found.name, name_place(account_id, found.attachment_id)),
-        found.page,
-        found.tokens,
-        sealer.open(found.text, passage_place(account_id, found.passage_id)),
-    )
+def _open(found: index.FoundPassage, sealer: Sealer, account_id: str) -> Passage | None:
+    name = sealer.open_if_possible(found.name, name_place(account_id, found.attachment_id))
+    text = sealer.open_if_possible(found.text, passage_place(account_id, found.passage_id))
+    if name is None or text is None:
+        return None
+    return Passage(found.attachment_id, name, found.page, found.tokens, text)
 
 
 def _score(passage: Passage, weights: dict[str, float]) -> float:

@@ -8,14 +8,18 @@ them have words in common; which words those are it does not tell.
 
 import hmac
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 NONCE_BYTES: Final = 12
 WORD_DIGEST_BYTES: Final = 16
+
+# Accounts of which it was told that something of theirs does not open.
+TOLD_MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,7 +62,12 @@ class KeyMissing(Exception):
 class Sealer:
     """Holds every version of the key: the newest seals, older ones still open what they have sealed."""
 
-    def __init__(self, by_version: Mapping[int, bytes]) -> None:
+    def __init__(
+        self, by_version: Mapping[int, bytes], on_unopened: Callable[[Place], None] = lambda place: None
+    ) -> None:
+        """`on_unopened` is told of the first text of an account that should open and does not."""
+        self._on_unopened = on_unopened
+        self._told: set[str] = set()
         self._newest = max(by_version)
         # One secret, two purposes: neither use of it says anything about the other.
         self._ciphers = {
@@ -80,6 +89,16 @@ class Sealer:
             raise KeyMissing(f"version {sealed.key_version} of LEGATO_GROUNDING_KEY")
         nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
         return cipher.decrypt(nonce, data, place.associated_data).decode()
+
+    def open_if_possible(self, sealed: Sealed, place: Place) -> str | None:
+        """None for a text whose key is gone, or that was changed or moved: it must not take others with it."""
+        try:
+            return self.open(sealed, place)
+        except (KeyMissing, InvalidTag, ValueError):
+            if place.account_id not in self._told and len(self._told) < TOLD_MOST:
+                self._told.add(place.account_id)
+                self._on_unopened(place)
+            return None
 
     def index_words(self, account_id: str, words: Iterable[str]) -> set[bytes]:
         """As the index keeps them from now on."""

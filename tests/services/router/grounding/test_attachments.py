@@ -100,6 +100,29 @@ async def test_document_is_found_after_a_newer_key_was_added(database: Database,
     assert len(await newer.matching("acct_1", words("warranty"), 1000)) == 2
 
 
+async def test_document_whose_key_is_gone_takes_no_other_with_it_and_can_be_removed(
+    database: Database, clock: FakeClock
+) -> None:
+    lost = await keep(Attachments(database, Sealer({1: KEY}), clock))
+    told: list[str] = []
+    newer = Attachments(database, Sealer({2: b"n" * 32}, lambda place: told.append(place.account_id)), clock)
+    kept = await keep(newer)
+    assert [each.attachment_id for each in await newer.matching("acct_1", words("warranty"), 1000)] == [
+        kept.attachment_id
+    ]
+    assert sorted(each.name for each in await newer.list_of("acct_1")) == ["", "manual.pdf"]
+    assert told == ["acct_1"]
+    await newer.remove("acct_1", lost.attachment_id)
+    assert await newer.list_of("acct_1") == [kept]
+
+
+async def test_passage_that_was_changed_takes_no_other_with_it(attachments: Attachments, database: Database) -> None:
+    await keep(attachments)
+    change = sa.text("UPDATE passages SET sealed_text = :data WHERE page = 1")
+    await database.write(lambda connection: connection.execute(change, {"data": bytes(60)}))
+    assert [each.page for each in await attachments.matching("acct_1", words("pump oil"), 1000)] == [3]
+
+
 async def test_progress_is_told_up_to_the_end(attachments: Attachments) -> None:
     told: list[tuple[int, int]] = []
     document = Document(DocumentKind.TEXT, 1, [f"Chapter {number}. {'word ' * 200}" for number in range(120)])
