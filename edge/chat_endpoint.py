@@ -53,9 +53,11 @@ class ChatEndpoint:
             self._note_refusal(error, request_id, visit.laps)
             if error.reason in TAKES_NOTHING:
                 admission.give_back()
+            # Where no chat came of it, no tokens were used; and whoever is told so is told what is left.
+            admission.use(0)
             await send_error(send, error, admission.headers)
         finally:
-            # Where no chat came of it, no tokens were used.
+            # Also where whoever asked has left.
             admission.use(0)
 
     def _note_refusal(self, error: LegatoError, request_id: str, laps: Laps) -> None:

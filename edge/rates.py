@@ -27,7 +27,11 @@ class Admission:
 
     @property
     def headers(self) -> Headers:
-        return rate_headers(self._rate)
+        """With what was given back, as far as that is known by now."""
+        if not (self._is_used or self._is_given_back):
+            return rate_headers(self._rate)
+        tokens = self._asked.tokens - self._taken_tokens
+        return rate_headers(_given_back(self._rate, int(self._is_given_back), tokens))
 
     def use(self, tokens: int) -> None:
         """So many tokens were used in all: the difference to what was taken is taken, or given back."""
@@ -39,12 +43,12 @@ class Admission:
             self._taken_tokens = tokens
 
     def give_back(self) -> None:
-        """The request was refused after all, so it takes nothing; the headers say so, too."""
+        """The request was refused after all, so it takes nothing."""
         if self._is_given_back:
             return
         self._is_given_back = True
         self._correct(self._correction(tokens=-self._taken_tokens, refused=True))
-        self._rate = _given_back(self._rate, self._asked.tokens)
+        self._taken_tokens = 0
 
     def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
         asked = self._asked
@@ -88,25 +92,28 @@ def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:
         reset_requests_ms=rate.reset_requests_ms - refilled_ms,
     )
     if rate.limit_tokens:
-        # This one may be; but it holds a minute's worth.
-        reset_ms = max(0, rate.reset_tokens_ms - elapsed_ms)
-        refilled.limit_tokens = rate.limit_tokens
-        refilled.remaining_tokens = max(0, rate.limit_tokens - -(-reset_ms * rate.limit_tokens // MINUTE_MS))
-        refilled.reset_tokens_ms = reset_ms
+        _put_tokens(refilled, rate.limit_tokens, rate.reset_tokens_ms - elapsed_ms)
     return refilled
 
 
-def _given_back(rate: pb.AdmitResponse, tokens: int) -> pb.AdmitResponse:
+def _given_back(rate: pb.AdmitResponse, requests: int, tokens: int) -> pb.AdmitResponse:
+    """Tokens below zero were taken on top."""
     given_back = pb.AdmitResponse(
         limit_requests=rate.limit_requests,
-        remaining_requests=rate.remaining_requests + 1,
-        reset_requests_ms=max(0, rate.reset_requests_ms - MINUTE_MS // rate.limit_requests),
+        remaining_requests=rate.remaining_requests + requests,
+        reset_requests_ms=max(0, rate.reset_requests_ms - requests * MINUTE_MS // rate.limit_requests),
     )
     if rate.limit_tokens:
-        given_back.limit_tokens = rate.limit_tokens
-        given_back.remaining_tokens = min(rate.limit_tokens, rate.remaining_tokens + tokens)
-        given_back.reset_tokens_ms = max(0, rate.reset_tokens_ms - tokens * MINUTE_MS // rate.limit_tokens)
+        reset_ms = rate.reset_tokens_ms - tokens * MINUTE_MS // rate.limit_tokens
+        _put_tokens(given_back, rate.limit_tokens, reset_ms)
     return given_back
+
+
+def _put_tokens(rate: pb.AdmitResponse, limit_tokens: int, reset_ms: int) -> None:
+    """A rate of tokens may be overdrawn; but it holds a minute's worth, so when it is whole says what is left."""
+    rate.limit_tokens = limit_tokens
+    rate.reset_tokens_ms = max(0, reset_ms)
+    rate.remaining_tokens = max(0, limit_tokens - -(-rate.reset_tokens_ms * limit_tokens // MINUTE_MS))
 
 
 def rate_headers(rate: pb.AdmitResponse) -> Headers:

@@ -189,6 +189,14 @@ def test_tokens_are_corrected_by_what_was_used(fleet: Fleet, upstream: Upstream)
     assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
 
 
+def test_chat_that_is_refused_for_its_body_is_told_that_its_tokens_came_back(fleet: Fleet) -> None:
+    key = fleet.new_key(tokens_per_minute=3_000)
+    # A guess of two thousand was taken.
+    answer = post_chat(fleet.edges[0], key.api_key, {"messages": [], "user": "x" * 8_000})
+    assert answer.status == 400
+    assert left(answer) == (BURST - 1, 3_000)
+
+
 def test_chats_of_an_edge_that_was_killed_make_room_again(fleet: Fleet, upstream: Upstream) -> None:
     upstream.replies.append(STALLED)
     key = fleet.new_key(concurrent_requests=1)

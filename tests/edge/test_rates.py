@@ -83,6 +83,38 @@ def test_refused_request_is_given_back_with_the_limits_it_was_taken_by() -> None
     assert dict(refused.headers)[b"x-ratelimit-reset-requests"] == b"0ms"
 
 
+def test_chat_of_which_nothing_came_is_told_that_its_tokens_came_back() -> None:
+    corrections: list[pb.CorrectRequest] = []
+    asked = pb.AdmitRequest(key_id="key_a", account_id="acct_a", tokens=807)
+    rate = pb.AdmitResponse(
+        limit_requests=3000, remaining_requests=199, reset_requests_ms=20,
+        limit_tokens=1_000, remaining_tokens=193, reset_tokens_ms=48_420,
+    )  # fmt: skip
+    refused = Admission(asked, rate, corrections.append)
+    refused.use(0)
+    assert [correction.tokens for correction in corrections] == [-807]
+    headers = dict(refused.headers)
+    assert headers[b"x-ratelimit-remaining-tokens"] == b"1000"
+    assert headers[b"x-ratelimit-reset-tokens"] == b"0ms"
+    # The request itself was taken.
+    assert headers[b"x-ratelimit-remaining-requests"] == b"199"
+
+
+def test_tokens_that_come_back_pay_off_a_debt_before_there_are_any_left() -> None:
+    # Five thousand were taken of a limit of one thousand, which a whole bucket allows.
+    asked = pb.AdmitRequest(key_id="key_a", account_id="acct_a", tokens=5_000)
+    rate = pb.AdmitResponse(
+        limit_requests=3000, remaining_requests=199, reset_requests_ms=20,
+        limit_tokens=1_000, remaining_tokens=0, reset_tokens_ms=300_000,
+    )  # fmt: skip
+    corrections: list[pb.CorrectRequest] = []
+    long = Admission(asked, rate, corrections.append)
+    long.use(4_500)
+    headers = dict(long.headers)
+    assert headers[b"x-ratelimit-remaining-tokens"] == b"0"
+    assert headers[b"x-ratelimit-reset-tokens"] == b"4m30s"
+
+
 def test_last_rates_are_told_with_what_has_come_back_since() -> None:
     clock = FakeClock()
     rates = LastRates(clock)
