@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.bookings import OutcomeUnknown, grant
-from cli.connection import Refused, Services, ask
+from cli.bookings import OutcomeUnknown, command_line, grant
+from cli.connection import NotRunning, Refused, Services, ask
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
@@ -104,8 +104,7 @@ def set_(
         attachments=_is_on(attachments),
         **limits,
     )
-    account = ask(invocation.services.accounts.UpdateAccount, request).account
-    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+    show_changed(invocation, ask(invocation.services.accounts.UpdateAccount, request).account)
 
 
 @accounts.command()
@@ -114,8 +113,7 @@ def set_(
 def suspend(invocation: Invocation, account_id: str) -> None:
     """Refuse all keys of an account. They are refused everywhere when the command returns."""
     request = SuspendAccountRequest(account_id=account_id)
-    account = ask(invocation.services.accounts.SuspendAccount, request).account
-    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+    show_changed(invocation, ask(invocation.services.accounts.SuspendAccount, request).account)
 
 
 @accounts.command()
@@ -124,8 +122,16 @@ def suspend(invocation: Invocation, account_id: str) -> None:
 def resume(invocation: Invocation, account_id: str) -> None:
     """Take the suspension back. The account's keys work everywhere when the command returns."""
     request = ResumeAccountRequest(account_id=account_id)
-    account = ask(invocation.services.accounts.ResumeAccount, request).account
-    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+    show_changed(invocation, ask(invocation.services.accounts.ResumeAccount, request).account)
+
+
+def show_changed(invocation: Invocation, account: Account) -> None:
+    """It was changed, whatever becomes of the question for its balance."""
+    try:
+        balance = balance_of(invocation.services, account.account_id)
+    except (Refused, NotRunning):
+        balance = None
+    invocation.show(describe(account, balance))
 
 
 def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
@@ -140,7 +146,7 @@ def create_account(services: Services, name: str, credits_nanos: int) -> tuple[A
     except OutcomeUnknown as unknown:
         raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
     except Refused as refusal:
-        again = f"legato credits grant {account.account_id} {format_usd(credits_nanos)}"
+        again = command_line("credits", "grant", account.account_id, format_usd(credits_nanos))
         raise Refused(
             f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
             refusal.reason,
@@ -179,14 +185,15 @@ def _is_on(switch: str | None) -> bool | None:
     return None if switch is None else switch == "on"
 
 
-def describe(account: Account, balance: Balance) -> dict[str, Any]:
+def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
+    """None: the balance is not known."""
     return {
         "account_id": account.account_id,
         "name": account.name,
         "class": account.preferred_class or DEFAULT_CLASS,
-        "balance_usd": format_usd(balance.balance_nanos),
-        "balance_nanos": balance.balance_nanos,
-        "held_nanos": balance.held_nanos,
+        "balance_usd": None if balance is None else format_usd(balance.balance_nanos),
+        "balance_nanos": None if balance is None else balance.balance_nanos,
+        "held_nanos": None if balance is None else balance.held_nanos,
         **own_limits(account),
         "grounding": [name for name in GROUNDINGS if getattr(account, name)],
         "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,

@@ -66,9 +66,10 @@ def _book(
     method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT, what: str, again: list[str]
 ) -> Balance:
     def unknown(why: str, reason: Reason) -> OutcomeUnknown:
-        command = shlex.join(["legato", *again, *_folder_option()])
         return OutcomeUnknown(
-            f"It is not known whether {what}: {why}. Repeat it with `{command}`: under this id it counts once.", reason
+            f"It is not known whether {what}: {why}. Repeat it with `{command_line(*again)}`: under this id it counts"
+            " once.",
+            reason,
         )
 
     try:
@@ -80,6 +81,11 @@ def _book(
         raise unknown(why, refusal.reason) from None
     except KeyboardInterrupt:
         raise unknown("it was interrupted", Reason.UNAVAILABLE) from None
+
+
+def command_line(*arguments: str) -> str:
+    """A command that does the same on the same folder."""
+    return shlex.join(["legato", *arguments, *_folder_option()])
 
 
 def _folder_option() -> list[str]:

@@ -2,7 +2,7 @@
 
 import click
 
-from services.chassis.money import parse_usd
+from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 
 
 class UsdAmount(click.ParamType[int]):
@@ -12,9 +12,12 @@ class UsdAmount(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            return parse_usd(value)
+            nanos = parse_usd(value)
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
+        if abs(nanos) > LARGEST_BOOKING_NANOS:
+            self.fail("at most a million dollars are booked at once.", param, ctx)
+        return nanos
 
 
 USD = UsdAmount()

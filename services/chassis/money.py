@@ -7,6 +7,8 @@ DECIMALS = 9
 
 # Balances are 64-bit integers.
 LARGEST_NANOS = 2**63 - 1
+# Of one grant or adjustment: a slip in the zeros is noticed, and who means more gives it in parts.
+LARGEST_BOOKING_NANOS = 1_000_000 * NANOS_PER_DOLLAR
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<dollars>[0-9]{0,10})(?:\.(?P<fraction>[0-9]{0,9}))?")
 

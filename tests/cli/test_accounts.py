@@ -91,10 +91,18 @@ def test_an_account_whose_grant_is_refused_is_not_lost() -> None:
         ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
         ("metering", "CreditAdminService.GrantCredits", refusal),
     )
-    result = far_end.run("accounts", "create", "Ada", "--credits", "5")
+    result = far_end.run("accounts", "create", "Ada", "--credits", "5", "--data", "/srv/legato")
     assert result.exit_code == 1
     assert "acct_1 was made, but got no credit (That is too much.)" in result.stderr
-    assert "legato credits grant acct_1 5.00" in result.stderr
+    assert "`legato credits grant acct_1 5.00 --data /srv/legato`" in result.stderr
+
+
+def test_no_account_is_made_where_its_credit_is_more_than_can_be_granted() -> None:
+    far_end = play()
+    result = far_end.run("accounts", "create", "Ada", "--credits", "1000000.01")
+    assert result.exit_code == 2
+    assert result.stderr == "legato: Invalid value for '--credits': at most a million dollars are booked at once.\n"
+    assert far_end.requests == []
 
 
 def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_once(
@@ -210,6 +218,22 @@ def test_groundings_are_switched_one_by_one_and_those_that_are_on_are_shown() ->
     result = far_end.run("accounts", "set", "acct_1", "--search", "off", "--memory", "on", "--json")
     assert json.loads(result.stdout)["grounding"] == ["memory"]
     assert far_end.requests[0] == auth_pb2.UpdateAccountRequest(account_id="acct_1", search=False, memory=True)
+
+
+@pytest.mark.parametrize("arguments", [["suspend"], ["resume"], ["set", "--class", "mezzo"]])
+def test_change_that_was_made_is_not_called_refused_because_the_balance_cannot_be_read(arguments: list[str]) -> None:
+    name = {"suspend": "Suspend", "resume": "Resume", "set": "Update"}[arguments[0]]
+    response = getattr(auth_pb2, f"{name}AccountResponse")(account=account())
+    far_end = play(
+        ("auth", f"AccountAdminService.{name}Account", response),
+        ("metering", "MeteringService.GetBalance", LegatoError(Reason.INTERNAL, "Something failed.")),
+    )
+    command, *options = arguments
+    result = far_end.run("accounts", command, "acct_1", *options, "--json")
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    assert shown["account_id"] == "acct_1"
+    assert (shown["balance_usd"], shown["balance_nanos"], shown["held_nanos"]) == (None, None, None)
 
 
 def test_a_suspended_account_is_shown_as_such_until_it_is_resumed() -> None:

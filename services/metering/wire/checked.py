@@ -14,7 +14,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 def checked_id(given: str, param: str) -> str:
     if not _ID.fullmatch(given):
-        raise invalid("This is not an id.", param)
+        raise invalid("An id has 1 to 64 letters, digits, - and _.", param)
     return given
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
+from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.limits import Limits
 from services.metering.operations import (
     Adjust,
@@ -26,8 +27,6 @@ from services.metering.wire.checked import checked_id, checked_limit, checked_re
 DIGEST_BYTES: Final = 32
 # Edges tell of a thousand at a time.
 MOST_DELIVERIES: Final = 10_000
-# A million dollars at once.
-LARGEST_AMOUNT_NANOS: Final = 10**15
 LONGEST_REASON: Final = 200
 
 BASES: Final[dict["pb.Basis.ValueType", Basis]] = {
@@ -138,7 +137,7 @@ def from_voided(answer: Voided) -> pb.VoidResponse:
 
 
 def to_grant(request: pb.GrantCreditsRequest) -> Grant:
-    if not 0 < request.amount_nanos <= LARGEST_AMOUNT_NANOS:
+    if not 0 < request.amount_nanos <= LARGEST_BOOKING_NANOS:
         raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
     return Grant(
         request_id=checked_id(request.grant_id, "grant_id"),
@@ -148,7 +147,7 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
 
 
 def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
-    if not 0 < abs(request.amount_nanos) <= LARGEST_AMOUNT_NANOS:
+    if not 0 < abs(request.amount_nanos) <= LARGEST_BOOKING_NANOS:
         raise invalid("An adjustment must not be zero, and at most a million dollars.", "amount_nanos")
     reason = request.reason.strip()
     if not 1 <= len(reason) <= LONGEST_REASON or not reason.isprintable():

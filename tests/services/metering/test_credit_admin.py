@@ -29,6 +29,14 @@ async def test_grant_that_is_none_is_refused(admin: Any, amount_nanos: int) -> N
     assert refusal.value.reason is Reason.REQUEST_INVALID
 
 
+@pytest.mark.parametrize("grant_id", ["", "invoice 17", "x" * 65])
+async def test_refusal_of_an_id_says_what_one_looks_like(admin: Any, grant_id: str) -> None:
+    request = pb.GrantCreditsRequest(grant_id=grant_id, account_id=ACCOUNT, amount_nanos=5)
+    with pytest.raises(LegatoError, match="1 to 64 letters, digits, - and _") as refusal, errors_of("Metering"):
+        await admin.GrantCredits(request)
+    assert refusal.value.param == "grant_id"
+
+
 @pytest.mark.parametrize(
     ("amount_nanos", "reason"),
     [(0, "why"), (-(10**15) - 1, "why"), (5, ""), (5, "  "), (5, "x" * 201), (5, "two\nlines"), (-1, "too much")],
