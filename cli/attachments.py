@@ -95,9 +95,9 @@ def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) ->
 
 def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
     with file.open("rb") as opened:
-        # An empty document is one piece, too.
-        # A name that is no UTF-8 is no text: what is none in it is replaced.
+        # A file's name is bytes, and need not be text.
         name = os.fsencode(file.name).decode(errors="replace")
+        # An empty document is one piece, too.
         head = AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
         head.piece = opened.read(PIECE_BYTES)
         yield head

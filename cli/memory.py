@@ -1,5 +1,6 @@
 """`legato memory`: the notes that an account's plain chats are given."""
 
+import io
 import sys
 from typing import Any
 
@@ -27,10 +28,7 @@ def memory() -> None:
 def add(invocation: Invocation, account_id: str, text: str | None) -> None:
     """Keep a note. Without TEXT it is read from stdin, where no list of processes shows it."""
     get_account(invocation.services, account_id)
-    try:
-        request = AddNoteRequest(account_id=account_id, text=sys.stdin.read() if text is None else text)
-    except UnicodeError:
-        raise click.ClickException("the note is not text in UTF-8") from None
+    request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
     invocation.show(_describe(ask(invocation.services.grounding.AddNote, request, repeatable=False).note))
 
 
@@ -53,6 +51,13 @@ def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
     request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
     ask(invocation.services.grounding.RemoveNote, request, repeatable=False)
     invocation.show({"removed": note_id})
+
+
+def _read_stdin() -> str:
+    try:
+        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8").read()
+    except UnicodeDecodeError:
+        raise click.UsageError("a note is text in UTF-8.") from None
 
 
 def _describe(note: Note) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What every command takes: --data and --json, before its arguments or after them, or before the command itself."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,12 +78,22 @@ def shared_options(command: CommandT) -> CommandT:
     return add_data(add_json(command))
 
 
+def _require_text(given: Iterable[object]) -> None:
+    """What is text travels as UTF-8; of a shell's other bytes Python makes characters that cannot. Paths may have
+    them."""
+    try:
+        "".join(value for value in given if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("what is given must be text in UTF-8.") from None
+
+
 def takes_invocation(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives the command its `Invocation` as the first argument, and the shared options."""
 
     @shared_options
     @functools.wraps(command)
-    def with_invocation(*arguments: Any, **options: Any) -> Any:
-        return command(Invocation(click.get_current_context()), *arguments, **options)
+    def with_invocation(**given: Any) -> Any:
+        _require_text(given.values())
+        return command(Invocation(click.get_current_context()), **given)
 
     return with_invocation

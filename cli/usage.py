@@ -1,5 +1,6 @@
 """`legato usage`."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -14,6 +15,9 @@ from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, Usage
 from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
+# Nothing was used before and after; and from here it is far to where the calendar ends.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
 HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
 
@@ -26,13 +30,14 @@ class Moment(click.ParamType[datetime]):
             return value
         try:
             if len(value) == len("2026-11-15"):
-                return datetime.combine(date.fromisoformat(value), time(), UTC)
-            moment = datetime.fromisoformat(value)
+                moment = datetime.combine(date.fromisoformat(value), time(), UTC)
+            else:
+                moment = datetime.fromisoformat(value)
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
             self.fail("give a date, 2026-11-15, or a time with its zone, 2026-11-15T08:00:00Z.", param, ctx)
-        return moment.astimezone(UTC)
+        return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
 
 
 @click.command()
@@ -43,11 +48,20 @@ class Moment(click.ParamType[datetime]):
 @click.option("--to", "end", type=Moment(), help="Up to this time, which is not part of it.  [default: now]")
 @click.option("--by", type=click.Choice(list(BUCKETS)), default="hour", show_default=True, help="A row for each.")
 @click.option(
-    "--group", type=OneOrMoreOf(("key", "class")), default=[], help="Rows of their own for each key or class."
+    "--group",
+    "groups",
+    type=OneOrMoreOf(("key", "class")),
+    multiple=True,
+    help="Rows of their own for each key or class; repeat it for both.",
 )
 @takes_invocation
 def usage(
-    invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None, by: str, group: list[str]
+    invocation: Invocation,
+    account_id: str,
+    start: datetime | None,
+    end: datetime | None,
+    by: str,
+    groups: Sequence[list[str]],
 ) -> None:
     """See what an account has used, oldest first."""
     end = end or datetime.now(UTC)
@@ -55,7 +69,8 @@ def usage(
     if start >= end:
         raise click.UsageError("--from must be before --to.")
     get_account(invocation.services, account_id)
-    rows = [describe(row) for row in list_usage(invocation.services, account_id, start, end, by, group)]
+    names = [name for some in groups for name in some]
+    rows = [describe(row) for row in list_usage(invocation.services, account_id, start, end, by, names)]
     if invocation.json:
         show_json(rows)
     else:

@@ -37,7 +37,7 @@ class GroundingHouse:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    async def run(self, *arguments: str, stdin: str | None = None) -> Result:
+    async def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
         runner = CliRunner(env={"LEGATO_AUTH_ADDRESS": self.address, "LEGATO_ROUTER_ADDRESS": self.address})
         return await asyncio.to_thread(runner.invoke, legato, [*arguments, "--json"], input=stdin)
 

@@ -118,6 +118,20 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["accounts", "create", "caf\udce9"],
+        ["keys", "create", "--account", "acct_1", "--name", "caf\udce9"],
+        ["credits", "adjust", "acct_1", "1", "--reason", "caf\udce9"],
+    ],
+)
+def test_text_that_is_no_utf_8_is_misuse(arguments: list[str]) -> None:
+    """Python hands on bytes of a shell that are none as characters which cannot be sent."""
+    result = CliRunner().invoke(legato, arguments)
+    assert (result.exit_code, result.stderr) == (2, "legato: what is given must be text in UTF-8.\n")
+
+
 def test_a_group_without_a_command_shows_its_help() -> None:
     result = CliRunner().invoke(legato, ["keys"])
     assert result.exit_code == 2

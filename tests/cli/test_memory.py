@@ -24,11 +24,6 @@ async def test_notes_are_added_listed_and_removed(house: GroundingHouse) -> None
     assert json.loads((await house.run("memory", "list", ACCOUNT)).stdout) == [from_stdin]
 
 
-async def test_note_that_is_no_text_is_refused_in_one_line(house: GroundingHouse) -> None:
-    result = await house.run("memory", "add", ACCOUNT, "\udcff")
-    assert (result.exit_code, result.stderr) == (1, "legato: the note is not text in UTF-8\n")
-
-
 async def test_note_that_does_not_open_is_listed_without_its_text(tmp_path: Path, log: Log) -> None:
     async with grounding_house(tmp_path, log) as house:
         await house.run("memory", "add", ACCOUNT, "I drink tea.")
@@ -48,6 +43,18 @@ async def test_note_for_nobody_and_note_that_is_not_there_are_refused(house: Gro
         result = await house.run("memory", *arguments)
         assert result.exit_code == 1
         assert message in result.stderr
+
+
+async def test_note_that_is_no_utf_8_is_misuse(house: GroundingHouse) -> None:
+    # As Python hands on bytes of a shell that are none.
+    for result in (
+        await house.run("memory", "add", ACCOUNT, "caf\udce9"),
+        await house.run("memory", "add", ACCOUNT, stdin=b"caf\xe9"),
+    ):
+        assert result.exit_code == 2
+        assert result.stderr.endswith("text in UTF-8.\n")
+        assert result.stderr.count("\n") == 1
+    assert json.loads((await house.run("memory", "list", ACCOUNT)).stdout) == []
 
 
 async def test_memory_that_is_not_configured_says_which_setting_is_missing(tmp_path: Path, log: Log) -> None:

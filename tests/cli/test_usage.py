@@ -81,6 +81,28 @@ def test_dates_and_times_are_rounded_out_to_whole_hours() -> None:
     assert request.bucket == metering_pb2.USAGE_BUCKET_DAY
 
 
+@pytest.mark.parametrize("groups", [["--group", "key,class"], ["--group", "key", "--group", "class"]])
+def test_groups_may_be_named_together_or_one_after_the_other(groups: list[str]) -> None:
+    far_end = played_rows()
+    assert far_end.run("usage", "--account", "acct_1", *groups).exit_code == 0
+    assert far_end.requests[1].group_by_key
+    assert far_end.requests[1].group_by_class
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        ["--from", "0001-01-01T00:00:00+05:00"],
+        ["--from", "2026-11-01", "--to", "9999-12-31T23:30:00Z"],
+        ["--from", "2026-11-01", "--to", "9999-12-31T23:30:00-05:00"],
+        ["--to", "0001-01-02"],
+        ["--to", "0001-01-02", "--by", "day"],
+    ],
+)
+def test_spans_may_reach_to_where_the_calendar_ends(span: list[str]) -> None:
+    assert played_rows().run("usage", "--account", "acct_1", *span).exit_code == 0
+
+
 def test_people_see_dollars() -> None:
     lines = played_rows(row(7, class_id="forte")).run("usage", "--account", "acct_1").stdout.splitlines()
     assert lines[0].split() == ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
