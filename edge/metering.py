@@ -101,6 +101,14 @@ class Metering:
         if (settlement := self.settlements.under_way.get(request_id)) is not None:
             await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
 
+    async def caught_up(self, account_id: str) -> None:
+        """Wait a little for the account's settlements that are under way: whoever has an answer finds it in the
+        books."""
+        settlements = self.settlements.under_way.values()
+        ends = [settlement.ended for settlement in settlements if settlement.slot.account_id == account_id]
+        if ends:
+            await asyncio.wait(ends, timeout=PATIENCE_S)
+
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
         return await self._read(request.account_id, lambda stub: stub.ListUsage(request, timeout=ASK_TIMEOUT_S))
 

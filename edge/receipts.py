@@ -19,6 +19,7 @@ async def receipt(metering: Metering, principal: Principal, given_id: str) -> di
     request_id = given_id.removeprefix(COMPLETION_PREFIX)
     if not _REQUEST_ID.fullmatch(request_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+    await metering.caught_up(principal.account_id)
     found = await metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=request_id))
     return {
         "object": "usage.request",

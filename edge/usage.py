@@ -79,6 +79,7 @@ async def usage_page(
     metering: Metering, clock: Clock, principal: Principal, parameters: Mapping[str, list[str]]
 ) -> dict[str, Any]:
     query = parse_query(parameters, int(clock.now().timestamp()))
+    await metering.caught_up(principal.account_id)
     rows = await metering.usage(
         pb.ListUsageRequest(
             account_id=principal.account_id,

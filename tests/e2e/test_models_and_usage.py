@@ -106,6 +106,20 @@ def test_one_request_says_what_it_cost_and_how_it_ended(service: Service, client
     assert receipt["cost_nanos"] == usage["data"][-1]["results"][0]["cost_nanos"]
 
 
+def test_answer_that_was_received_is_in_the_books_when_they_are_read(
+    service: Service, client: openai.OpenAI, api_key: str
+) -> None:
+    for number in range(1, 6):
+        answer = client.chat.completions.create(model="mezzo", messages=QUESTION)
+        receipt = ask(service, "GET", f"/v1/usage/requests/{answer.id}", api_key).json
+        assert (receipt["state"], receipt["cost_nanos"]) == ("settled", 2_570)
+        *_, last = client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True)
+        usage = ask(service, "GET", "/v1/usage", api_key).json
+        assert sum(result["requests"] for bucket in usage["data"] for result in bucket["results"]) == 2 * number
+        receipt = ask(service, "GET", f"/v1/usage/requests/{last.id}", api_key).json
+        assert receipt["state"] == "settled"
+
+
 def test_usage_and_a_request_are_told_as_the_page_of_the_api_shows_them(
     service: Service, client: openai.OpenAI, account: str, api_key: str
 ) -> None:
