@@ -5,6 +5,10 @@ So whoever got no answer can repeat it without harm, if they know the id: it is 
 
 import secrets
 import shlex
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import click
@@ -73,7 +77,8 @@ def _book(
         )
 
     try:
-        return ask(method, request, patience_s=PATIENCE_S).balance
+        with _ended_as_if_interrupted():
+            return ask(method, request, patience_s=PATIENCE_S).balance
     except Refused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise
@@ -81,6 +86,20 @@ def _book(
         raise unknown(why, refusal.reason) from None
     except KeyboardInterrupt:
         raise unknown("it was interrupted", Reason.UNAVAILABLE) from None
+
+
+@contextmanager
+def _ended_as_if_interrupted() -> Iterator[None]:
+    """Whoever ends us by SIGTERM, as `timeout` does, needs the id as well. `legato up` hears it by itself."""
+    is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def command_line(*arguments: str) -> str:

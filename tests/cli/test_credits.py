@@ -1,5 +1,6 @@
 import json
 import shlex
+import signal
 from typing import Any
 
 import grpc
@@ -88,6 +89,21 @@ def test_booking_that_is_interrupted_tells_how_to_repeat_it(monkeypatch: pytest.
     result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
     assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr
     assert "`legato credits grant acct_1 5.00 --id invoice-17`" in result.stderr
+
+
+def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `timeout`, who has nobody at a terminal to interrupt it."""
+
+    def end(*_: Any, **__: Any) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "this would end the test"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(bookings, "ask", end)
+    result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
+    assert result.exit_code == 1
+    assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr
+    assert "`legato credits grant acct_1 5.00 --id invoice-17`" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_folder_is_not_told_where_the_same_shell_finds_it_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
