@@ -63,6 +63,9 @@ class Entrance:
         principal = self._principals.recall(scope["headers"])
         if principal is None:
             return self._strangers.rates(scope)
+        if error.reason is Reason.UNAVAILABLE:
+            # That is metering, which was waited for already.
+            return self._metering.last_rates(principal) or []
         try:
             return await self._metering.rates(principal)
         except LegatoError:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from edge.addresses import Addresses
-from edge.asgi import Headers
+from edge.asgi import Headers, HttpScope
 from edge.entrance import Entrance
 from edge.principals import Principal, Scope
 from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
 from edge.strangers import Strangers
-from services.chassis.errors import Reason
+from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.log import Log
 from services.chassis.queueing import LEAST_SAMPLES
 from tests.edge.auth_house import AuthHouse, bearer
@@ -30,9 +30,14 @@ class KnownRates:
     """Of a metering that has been asked about every key, or about none."""
 
     headers: Headers | None = RATES
+    was_asked = False
 
     def last_rates(self, principal: Principal) -> Headers | None:
         return self.headers
+
+    async def rates(self, principal: Principal) -> Headers:
+        self.was_asked = True
+        return RATES
 
 
 class Door:
@@ -104,3 +109,19 @@ async def test_small_key_is_not_sent_away_because_of_a_greedy_one(house: AuthHou
     await house.leased()
 
     assert (door.refusal(greedy), door.refusal(small)) == (Reason.SATURATED, None)
+
+
+@pytest.mark.parametrize("known", [RATES, None])
+async def test_metering_that_is_away_is_not_waited_for_once_more_because_of_headers(
+    house: AuthHouse, clock: FakeClock, known: Headers | None
+) -> None:
+    door = Door(house, clock)
+    api_key, _ = await door.known()
+    await house.leased()
+    door.metering.headers = known
+    scope: HttpScope = {"headers": bearer(api_key)}
+    assert await door.entrance.rates(scope, unavailable("Metering")) == (known or [])
+    assert not door.metering.was_asked
+    # Who is refused by somebody else is told what metering says.
+    assert await door.entrance.rates(scope, LegatoError(Reason.SCOPE_MISSING, "It may not.")) == RATES
+    assert door.metering.was_asked
