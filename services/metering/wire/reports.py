@@ -19,6 +19,8 @@ _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
 }
 _BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
 _ENDS: Final = {word: number for number, word in ENDS.items()}
+# When the year 9999 is over.
+_LATEST_S: Final = 253_402_300_800
 _BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
 
 
@@ -87,4 +89,6 @@ def _microseconds(given: Timestamp) -> int:
     # Not `ToMicroseconds`: it would silently cut off what makes this no full hour.
     if given.nanos % 1000:
         raise invalid("A time must be at a full hour.", "start_time")
+    if abs(given.seconds) > _LATEST_S:
+        raise invalid("A time must lie before the year 10000.", "start_time")
     return given.seconds * 1_000_000 + given.nanos // 1000

@@ -95,8 +95,14 @@ async def test_request_that_is_unknown_or_another_account_s_is_not_found(
         pb.ListUsageRequest(
             account_id=ACCOUNT, start_time=Timestamp(nanos=1), end_time=Timestamp(), bucket=pb.USAGE_BUCKET_DAY
         ),
+        pb.ListUsageRequest(
+            account_id=ACCOUNT,
+            start_time=Timestamp(),
+            end_time=Timestamp(seconds=HOUR_S * 10**15),
+            bucket=pb.USAGE_BUCKET_DAY,
+        ),
     ],
-    ids=["no time", "no bucket", "no full hour"],
+    ids=["no time", "no bucket", "no full hour", "no year"],
 )
 async def test_usage_of_no_time_is_refused(channel: grpc.aio.Channel, request_: pb.ListUsageRequest) -> None:
     stub: Any = MeteringServiceStub(channel)
