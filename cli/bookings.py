@@ -16,7 +16,6 @@ import grpc
 
 from cli.connection import Refused, Services, ask
 from cli.options import Invocation
-from cli.settings import CommandSettings, read_settings
 from protos.metering.v1.metering_pb2 import (
     AdjustCreditsRequest,
     AdjustCreditsResponse,
@@ -108,9 +107,7 @@ def command_line(*arguments: str) -> str:
 
 
 def _folder_option() -> list[str]:
-    """Which folder was meant, unless the same shell would find it by itself."""
+    """Which folder was meant, unless the same shell finds it by itself."""
     context = click.get_current_context(silent=True)
-    if context is None:
-        return []
-    data = Invocation(context).data
-    return [] if data == read_settings(CommandSettings).data else ["--data", str(data)]
+    given_data = None if context is None else Invocation(context).given_data
+    return ["--data", given_data] if given_data else []

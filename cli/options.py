@@ -1,6 +1,7 @@
 """What every command takes: --data and --json, before its arguments or after them, or before the command itself."""
 
 import functools
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,11 +25,13 @@ class Invocation:
     def __init__(self, context: click.Context) -> None:
         self._context = context
         self.json = bool(context.meta.get(_JSON))
+        # By --data, wherever it stood.
+        self.given_data: str | None = context.meta.get(_DATA)
 
     @functools.cached_property
     def data(self) -> Path:
-        if given := self._context.meta.get(_DATA):
-            return Path(given)
+        if self.given_data:
+            return Path(self.given_data)
         from cli.settings import CommandSettings, read_settings
 
         return read_settings(CommandSettings).data
@@ -38,7 +41,10 @@ class Invocation:
         from cli.connection import running_services
 
         # A test hands its own services to the command as the context's object.
-        services: Services = self._context.obj if self._context.obj is not None else running_services(self.data)
+        services: Services | None = self._context.obj
+        if services is None:
+            # A folder that is given is meant, also where the settings say that services are elsewhere.
+            services = running_services(self.data, {} if self.given_data else os.environ)
         self._context.call_on_close(services.close)
         return services
 
@@ -60,6 +66,8 @@ def _for_people(value: Any) -> Any:
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     # Inner contexts share their outer one's meta and are read later: what stands nearest to the command wins.
+    if value == "":
+        raise click.BadParameter("name a folder.")
     if value:
         context.meta[_DATA if parameter.name == "data" else _JSON] = value
 

@@ -97,6 +97,17 @@ def test_the_folder_and_the_addresses_may_be_in_the_settings_file(tmp_path: Path
     assert "not running on given" in runner.invoke(legato, ["status", "--data", "given"]).stderr
 
 
+def test_folder_that_is_given_is_meant_also_where_services_are_elsewhere(tmp_path: Path) -> None:
+    """Else a grant for a trial would be booked where the shell usually works."""
+    elsewhere = {
+        f"LEGATO_{service}_ADDRESS": f"unix:{tmp_path}/run/a.sock" for service in ("AUTH", "METERING", "ROUTER")
+    }
+    for arguments in (["accounts", "list"], ["credits", "grant", "acct_1", "5"], ["routes", "show"]):
+        result = CliRunner(env=elsewhere).invoke(legato, [*arguments, "--data", str(tmp_path / "trial")])
+        assert result.exit_code == 3
+        assert f"not running on {tmp_path / 'trial'}" in result.stderr
+
+
 def test_every_mistake_in_the_settings_is_named_on_a_line_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("data = 1\nauth_address = 2\n")
@@ -110,7 +121,11 @@ def test_the_folder_nearest_to_the_command_wins(tmp_path: Path) -> None:
     assert "not running on inner" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["fly"], ["--fly"], ["up", "--port", "99999"], ["up", "--workers", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    # A folder without a name is one of a variable that is not set.
+    [["fly"], ["--fly"], ["up", "--port", "99999"], ["up", "--workers", "0"], ["status", "--data", ""]],
+)
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(legato, arguments)
     assert result.exit_code == 2
