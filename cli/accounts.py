@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.bookings import OutcomeUnknown, command_line, grant
-from cli.connection import NotRunning, Refused, Services, ask
+from cli.connection import Refused, Services, ask
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
@@ -129,7 +129,7 @@ def show_changed(invocation: Invocation, account: Account) -> None:
     """It was changed, whatever becomes of the question for its balance."""
     try:
         balance = balance_of(invocation.services, account.account_id)
-    except (Refused, NotRunning):
+    except click.ClickException:
         balance = None
     invocation.show(describe(account, balance))
 

@@ -144,7 +144,8 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
     settings = read_settings(CommandSettings, environ)
 
     def find_routers() -> list[str]:
-        return _every_address(settings.router_address) if settings.router_address else [ROUTER]
+        given = settings.address(ROUTER)
+        return _every_address(given) if given else [ROUTER]
 
     def open_secured(address: str, service: str) -> grpc.Channel:
         try:

@@ -27,7 +27,11 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
 
     def address(self, service: str) -> str:
+        """Empty: in the folder, and then so are the others. Half of the services here and half of them elsewhere would
+        book one's credit in the books of another."""
         given: str = getattr(self, f"{service}_address")
+        if not given and (self.auth_address or self.metering_address or self.router_address):
+            raise SettingsWrong(f"LEGATO_{service.upper()}_ADDRESS: missing, though that of another service is set")
         return given
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from cli import data_folder
 from cli.connection import NotRunning, Refused, ask, running_services
+from cli.settings import SettingsWrong
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
@@ -115,6 +116,20 @@ def test_an_address_where_nobody_listens_means_not_running(tmp_path: Path) -> No
         port = taken.getsockname()[1]
     with pytest.raises(NotRunning, match="auth is not running at"):
         name_of(tmp_path, "acct_1", {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{port}"})
+
+
+def test_services_are_not_half_here_and_half_elsewhere(socket_folder: Path) -> None:
+    """Accounts of one service would be granted credit in the books of another."""
+    data_folder.prepare(socket_folder)
+    elsewhere = {"LEGATO_AUTH_ADDRESS": "auth.example:7001"}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(data_folder.socket_of("metering", socket_folder)))
+        listener.listen()
+        services = running_services(socket_folder, elsewhere)
+        with pytest.raises(SettingsWrong, match="LEGATO_METERING_ADDRESS: missing"):
+            _ = services.credits
+        with pytest.raises(SettingsWrong, match="LEGATO_ROUTER_ADDRESS: missing"):
+            _ = services.grounding
 
 
 def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path) -> None:
