@@ -10,6 +10,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.turns import Turns
 from services.router import tokens
 from services.router.character import Character
+from services.router.echoes import without_echoes
 from services.router.json_text import text_slices
 
 # What a chat template puts around a message and before the answer, roughly.
@@ -37,8 +38,17 @@ class _ToolCall(msgspec.Struct, gc=False):
     function: _Function = msgspec.field(default_factory=_Function)
 
 
+class _PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """As most are: nothing in it has to be looked at twice."""
+
+    role: str
+    content: msgspec.Raw = _NULL
+    name: str = ""
+    tool_call_id: str = ""
+
+
 class _Message(msgspec.Struct, gc=False):
-    """Of a message, what is counted."""
+    """Of any other, what is counted."""
 
     role: str
     content: msgspec.Raw = _NULL
@@ -51,6 +61,7 @@ class _Message(msgspec.Struct, gc=False):
 # Lists are read one by one and texts slice by slice, because a prompt may have a hundred thousand messages, or one of
 # some megabytes: others have their turn in between.
 _list = msgspec.json.Decoder(list[msgspec.Raw])
+_plain_message = msgspec.json.Decoder(_PlainMessage)
 _message = msgspec.json.Decoder(_Message)
 _part = msgspec.json.Decoder(_Part)
 _tool_call = msgspec.json.Decoder(_ToolCall)
@@ -78,7 +89,7 @@ async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Cha
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
     if not messages.raw:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
-    if messages.developer_was_renamed:
+    if messages.were_rewritten:
         messages_json = b"[" + b",".join(messages.raw) + b"]"
     first = messages_json.index(b"[") + 1
     prompt_tokens = tokens.count_once(character.text) + counted.tokens
@@ -101,7 +112,7 @@ def insert_guidance(prompt: Prompt, text: str) -> Prompt:
 
 class _Messages(NamedTuple):
     raw: list[msgspec.Raw]
-    developer_was_renamed: bool
+    were_rewritten: bool
 
 
 async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages:
@@ -109,21 +120,29 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
     raw_messages = _list.decode(messages_json)
     if turns.are_due(len(messages_json)):
         await turns.rest()
-    developer_was_renamed = False
+    were_rewritten = False
     for index, raw_message in enumerate(raw_messages):
-        message = _message.decode(raw_message)
+        told = raw_message
+        message: _PlainMessage | _Message
+        try:
+            message = _plain_message.decode(raw_message)
+        except msgspec.ValidationError:
+            message = _message.decode(raw_message)
+            told = await without_echoes(raw_message, turns)
         if turns.are_due(len(memoryview(raw_message))):
             await turns.rest()
         for piece in _texts(message):
             if counted.add(piece):
                 await counted.rest()
         if message.role == "developer":
-            raw_messages[index] = _called_system(raw_message)
-            developer_was_renamed = True
-    return _Messages(raw_messages, developer_was_renamed)
+            told = _called_system(told)
+        if told is not raw_message:
+            raw_messages[index] = told
+            were_rewritten = True
+    return _Messages(raw_messages, were_rewritten)
 
 
-def _texts(message: _Message) -> Iterator[str]:
+def _texts(message: _PlainMessage | _Message) -> Iterator[str]:
     """In slices."""
     # Even where it is empty: reading a message is work.
     yield from tokens.slices_of(message.name or "")
@@ -132,6 +151,8 @@ def _texts(message: _Message) -> Iterator[str]:
             yield from _text(_part.decode(raw_part).text)
     elif message.content != _NULL:
         yield from _text(message.content)
+    if isinstance(message, _PlainMessage):
+        return
     if message.refusal != _NULL:
         yield from _text(message.refusal)
     for raw_call in message.tool_calls or ():

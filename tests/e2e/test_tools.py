@@ -150,6 +150,25 @@ def test_results_go_back_and_the_conversation_goes_on(client: openai.OpenAI, ups
     assert told[3] == messages[2]
 
 
+def test_message_that_the_stream_helper_put_together_is_sent_back_without_what_it_added(
+    client: openai.OpenAI, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=[], tool_calls=DIALECT[:3], finish_reason="tool_calls"))
+    with client.chat.completions.stream(model="mezzo", messages=QUESTION, tools=[WEATHER]) as stream:
+        called = stream.get_final_completion().choices[0].message
+    messages: list[ChatCompletionMessageParam] = [
+        *QUESTION,
+        called,  # type: ignore[list-item]
+        {"role": "tool", "tool_call_id": "call_7f", "content": "clear"},
+    ]
+    client.chat.completions.create(model="mezzo", messages=messages, tools=[WEATHER])
+    assert upstream.requests[1].json["messages"][2] == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{**PARIS, "id": "call_7f"}],
+    }
+
+
 def test_tools_and_choice_go_upstream_byte_for_byte(service: Service, upstream: Upstream, api_key: str) -> None:
     tools = json.dumps([WEATHER], indent=2).encode()
     choice = b'{"function" : {"name":"get_weather"}, "type":"function"}'
