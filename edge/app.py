@@ -144,6 +144,7 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
 
     @app.post("/v1/embeddings")
     @app.post("/v1/completions")
+    @app.post("/v1/responses")
     async def refuse(request: Request) -> Response:
         await identify(request)
         raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")

@@ -90,6 +90,7 @@ def test_not_offered_404(client: openai.OpenAI) -> None:
     for ask in (
         lambda: client.embeddings.create(model="mezzo", input="text"),
         lambda: client.completions.create(model="mezzo", prompt="text"),
+        lambda: client.responses.create(model="mezzo", input="text"),
     ):
         with pytest.raises(openai.NotFoundError) as raised:
             ask()
