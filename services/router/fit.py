@@ -15,8 +15,10 @@ def fit_max_tokens(asked: int | None, prompt_tokens: int, context_tokens: int, m
     if room_tokens < 1:
         raise LegatoError(
             Reason.CONTEXT_EXCEEDED,
-            f"The prompt has {prompt_tokens} tokens, tool definitions and our own guidance included, and the context"
-            f" window of this model has {context_tokens}: there is no room for an answer. Please shorten the messages.",
+            # In OpenAI's words, by which frameworks know that the conversation has to be shortened.
+            f"The prompt has {prompt_tokens} tokens, tool definitions and our own guidance included, and"
+            f" this model's maximum context length is {context_tokens}: there is no room for an answer."
+            " Please shorten the messages.",
             param="messages",
         )
     room_with_margin = max(1, room_tokens - prompt_tokens // MARGIN_PARTS)

@@ -243,6 +243,7 @@ async def test_prompt_the_provider_finds_too_long_is_the_clients_to_shorten(rout
     upstream.replies.append(Reply(status=400, body='{"error":{"code":"context_length_exceeded","message":"canary"}}'))
     refusal = await refusal_of(router)
     assert refusal.reason is Reason.CONTEXT_EXCEEDED
+    assert "this model's maximum context length is" in refusal.message
     assert "canary" not in refusal.message
 
 

@@ -24,6 +24,13 @@ TOKENS = st.integers(1, 2_000_000)
 CHARACTER_TOKENS = count(load_character().text)
 
 
+def test_prompt_that_leaves_no_room_is_told_in_the_words_by_which_frameworks_know_it() -> None:
+    """Some go by the code, and shorten the conversation by themselves; others have no more than the message."""
+    with pytest.raises(LegatoError) as refusal:
+        fit_max_tokens(None, prompt_tokens=9_000, context_tokens=8_192, max_output_tokens=4_096)
+    assert "this model's maximum context length is 8192" in refusal.value.message
+
+
 @given(asked=st.none() | TOKENS, prompt_tokens=TOKENS, context_tokens=TOKENS, max_output_tokens=TOKENS)
 def test_prompt_and_answer_fit_the_window_and_the_answer_is_never_empty(
     asked: int | None, prompt_tokens: int, context_tokens: int, max_output_tokens: int
