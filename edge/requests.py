@@ -142,7 +142,8 @@ def _max_tokens(body: _Body) -> int | None:
 
 
 def _parameters(body: _Body, *, with_tools: bool) -> bytes:
-    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None}
+    # No stops at all may come as an empty list, which some models refuse.
+    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
     response_format = _present(body.response_format)
     if response_format:
         wanted: _ResponseFormat = decode(_response_format_decoder, response_format, "response_format")

@@ -223,6 +223,11 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
     }  # fmt: skip
 
 
+def test_no_stops_in_a_list_are_none() -> None:
+    """Frameworks send the list they have, and some models refuse an empty one."""
+    assert decode(stop=[]) == decode()
+
+
 def test_newer_name_of_the_limit_wins() -> None:
     assert decode(max_tokens=10, max_completion_tokens=20.0).max_tokens == 20
 
