@@ -178,7 +178,8 @@ def _check_messages(messages: list[dict[str, Any]], tool_names: set[str]) -> Non
         first_blocks = [block["type"] for block in blocks[: len(results)]]
         require(first_blocks == ["tool_result"] * len(results), "tool_result blocks must come first")
         for block in blocks:
-            require(block["type"] != "text" or block["text"], "messages: text content blocks must be non-empty")
+            is_blank = block["type"] == "text" and not block["text"].strip()
+            require(not is_blank, "messages: text content blocks must contain non-whitespace text")
         calls = [block for block in blocks if block["type"] == "tool_use"]
         for call in calls:
             require(_NAME.fullmatch(call["id"]), "tool_use.id: String should match pattern")

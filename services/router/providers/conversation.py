@@ -15,7 +15,9 @@ from services.chassis.errors import LegatoError, Reason
 
 # What providers accept as the id of a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_EMPTY = (Raw(), Raw(b"null"), Raw(b'""'))
+_NO_TEXT = (Raw(), Raw(b"null"))
+# Longer ones are hardly ever blank, and are not read for it.
+_LONGEST_BLANK_BYTES = 64
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -97,6 +99,7 @@ class Conversation:
 _messages = msgspec.json.Decoder(list[_Message])
 _parts = msgspec.json.Decoder(list[_Part])
 _arguments = msgspec.json.Decoder(dict[str, Raw])
+_string = msgspec.json.Decoder(str)
 
 
 def read_conversation(messages_json: bytes) -> Conversation:
@@ -183,10 +186,15 @@ def _read_call(call: _ToolCall) -> PastCall:
 
 
 def _texts(content: Raw) -> list[Raw]:
-    """The texts of a message that are not empty."""
+    """The texts of a message that are not blank."""
     is_list = bytes(memoryview(content)[:1]) == b"["
     texts = [part.text for part in _parts.decode(content)] if is_list else [content]
-    return [text for text in texts if text not in _EMPTY]
+    return [text for text in texts if text not in _NO_TEXT and not _is_blank(text)]
+
+
+def _is_blank(text: Raw) -> bool:
+    """Providers refuse such texts. Models give them, as line breaks before a call, and clients send them back."""
+    return len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not _string.decode(text).strip()
 
 
 def _text(content: Raw) -> Raw:

@@ -53,6 +53,26 @@ def test_speakers_take_turns_and_who_says_nothing_takes_none() -> None:
     assert texts(*model.texts) == ["One", "Two"]
 
 
+@pytest.mark.parametrize("blank", [" ", "\n\n", "\t\r\n ", "\u00a0", "\u2003\u3000"])
+def test_blank_text_says_nothing(blank: str) -> None:
+    """Models put line breaks before a call, which clients send back."""
+    conversation = read(
+        {"role": "system", "content": blank},
+        {"role": "user", "content": [{"type": "text", "text": blank}, {"type": "text", "text": " Hi"}]},
+        called(("a", "get_time", "{}")) | {"content": blank},
+        gave("a", blank),
+        {"role": "assistant", "content": blank},
+    )
+    assert conversation.system == []
+    user, model, results = conversation.turns
+    assert isinstance(user, UserTurn)
+    assert texts(*user.texts) == [" Hi"]
+    assert isinstance(model, ModelTurn)
+    assert (model.texts, len(model.calls)) == ([], 1)
+    assert isinstance(results, ResultsTurn)
+    assert texts(results.results[0].text) == [""]
+
+
 def test_model_that_refused_has_said_so() -> None:
     conversation = read(USER, {"role": "assistant", "content": None, "refusal": "I cannot."}, USER)
     assert [type(turn) for turn in conversation.turns] == [UserTurn, ModelTurn, UserTurn]

@@ -39,7 +39,7 @@ async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> No
             {"role": "system", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]},
             {"role": "user", "content": "One"},
             {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "Two \u00e9"}]},
-            {"role": "assistant", "content": ""},
+            {"role": "assistant", "content": "\n\n"},
             {"role": "system", "content": "From now on in French."},
         ),
         parameters_json=b'{"stop":"END","temperature":1.5,"top_p":0.5,"seed":1,"presence_penalty":1}',
