@@ -126,6 +126,7 @@ class _Reader:
             output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
             no_store=table.flag("no_store", default=True),
             short_call_ids=table.flag("short_call_ids", default=False),
+            string_content=table.flag("string_content", default=False),
         )
 
     @staticmethod

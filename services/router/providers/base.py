@@ -40,6 +40,8 @@ class ProviderRoute:
     no_store: bool = True
     # Whether it takes no ids of tool calls but those that Mistral's models give.
     short_call_ids: bool = False
+    # Whether it takes no content but strings.
+    string_content: bool = False
 
 
 @dataclass(frozen=True, slots=True)

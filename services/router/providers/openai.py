@@ -14,6 +14,7 @@ from services.router.providers.openai_answer import SIGNS, CompletionAnswer
 from services.router.providers.origin import read_url
 from services.router.providers.retention import no_store_fields
 from services.router.providers.short_ids import shorten_call_ids
+from services.router.providers.string_content import write_as_strings
 
 
 class OpenAIProvider:
@@ -26,6 +27,7 @@ class OpenAIProvider:
         output_field: str = "max_tokens",
         extra_json: bytes = b"{}",
         short_call_ids: bool = False,
+        string_content: bool = False,
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
@@ -36,6 +38,7 @@ class OpenAIProvider:
         self._output_field = output_field
         self._extra_json = extra_json
         self._short_call_ids = short_call_ids
+        self._string_content = string_content
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._server = Server(origin, timeouts, SIGNS, headers, keep=socket is None)
 
@@ -51,6 +54,7 @@ class OpenAIProvider:
             output_field=route.output_field,
             extra_json=msgspec.json.encode(extra),
             short_call_ids=route.short_call_ids,
+            string_content=route.string_content,
         )
 
     async def warm(self) -> None:
@@ -62,6 +66,8 @@ class OpenAIProvider:
     def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         if self._short_call_ids:
             call = replace(call, messages_json=shorten_call_ids(call.messages_json))
+        if self._string_content:
+            call = replace(call, messages_json=write_as_strings(call.messages_json))
         body = encode_call(call, self._output_field, self._extra_json)
         return self._server.ask(Question(self._path, body, call.stream, call.traceparent), CompletionAnswer())
 

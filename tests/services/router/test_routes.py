@@ -103,9 +103,10 @@ def test_time_must_be_a_number_of_seconds_above_zero(value: str, routes_file: Pa
 
 
 def test_servers_that_are_particular_can_be_named(routes_file: Path) -> None:
-    routes_file.write_text(GOOD.replace("zero_retention", "no_store = false\nshort_call_ids = true\nzero_retention"))
+    particulars = "no_store = false\nshort_call_ids = true\nstring_content = true\n"
+    routes_file.write_text(GOOD.replace("zero_retention", particulars + "zero_retention"))
     host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
-    assert (host.no_store, host.short_call_ids) == (False, True)
+    assert (host.no_store, host.short_call_ids, host.string_content) == (False, True, True)
 
 
 @pytest.mark.parametrize(

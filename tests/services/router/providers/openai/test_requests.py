@@ -57,6 +57,14 @@ async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == short_id("call_a")
 
 
+async def test_route_may_ask_for_content_in_strings(upstream: Upstream) -> None:
+    provider = OpenAIProvider(upstream.base_url, QUICK, string_content=True)
+    messages = msgspec.json.encode([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    await pieces_of(provider, replace(CALL, messages_json=messages))
+    await provider.aclose()
+    assert upstream.requests[0].json["messages"] == [{"role": "user", "content": "Hi"}]
+
+
 async def test_big_prompt_arrives_whole(upstream: Upstream, provider: OpenAIProvider) -> None:
     messages = msgspec.json.encode([{"role": "user", "content": "word " * 800_000}])
     await pieces_of(provider, replace(CALL, messages_json=messages))
