@@ -9,6 +9,7 @@ from edge.settings import EdgeSettings
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason
 from services.router.grants import ANSWER_WITHIN_S, Allowance
+from services.router.tokens import count
 from tests.services.router.harness import Router, read
 from tests.upstream import Reply, Upstream
 from tests.waiting import until
@@ -24,8 +25,8 @@ def grant(output_tokens: int, *, prompt_tokens: int = PROMPT, last: bool = False
     return Grant(prompt_tokens=prompt_tokens, output_tokens=output_tokens, last=last)
 
 
-def words(count: int) -> Reply:
-    return Reply(contents=[WORDS[number % 10] for number in range(count)], event_delay_s=SPACED)
+def words(number: int) -> Reply:
+    return Reply(contents=[WORDS[each % 10] for each in range(number)], event_delay_s=SPACED)
 
 
 async def test_grant_that_covers_everything_is_never_asked_to_grow(router: Router, upstream: Upstream) -> None:
@@ -104,6 +105,20 @@ async def test_refusal_ends_where_its_credit_ends(router: Router, upstream: Upst
     answer = await read(router.open(grant=grant(10)), grant(25, last=True))
     assert len(answer.text.split()) == 25
     assert all(response.refusal for response in answer.responses if response.contents)
+    assert answer.finished.usage.completion_tokens == 25
+    assert answer.finished.finish_reason == "length"
+
+
+async def test_tool_call_ends_where_its_credit_ends_and_what_was_passed_on_is_charged(
+    router: Router, upstream: Upstream
+) -> None:
+    opening = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "note", "arguments": ""}}
+    arguments = [{"index": 0, "function": {"arguments": word}} for word in WORDS * 10]
+    upstream.replies.append(Reply(contents=[], tool_calls=[opening, *arguments], at_once=True))
+    call = router.open(grant=grant(10), tools_json=b'[{"type":"function","function":{"name":"note"}}]')
+    answer = await read(call, grant(25, last=True))
+    [passed_on] = answer.tool_calls
+    assert count(passed_on["name"]) + count(passed_on["arguments"]) == 25
     assert answer.finished.usage.completion_tokens == 25
     assert answer.finished.finish_reason == "length"
 

@@ -1,4 +1,4 @@
-"""What is told of an answer's tokens when it ends."""
+"""What is told of an answer, and of its tokens when it ends."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
 from services.router.tokens import count
 from tests.services.router.harness import Router
 from tests.upstream import Reply, Upstream
@@ -86,6 +87,32 @@ async def test_our_own_count_never_charges_more_than_the_client_asked_for(
     assert answer.text == text
     assert answer.finished.usage.completion_tokens == 3
     assert max(response.output_tokens for response in answer.responses) == 3
+
+
+async def test_start_of_an_answer_is_told_once(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=["It", " rains"], event_delay_s=0.05))
+    answer = await router.ask()
+    assert len(answer.responses) > 1
+    assert [response for response in answer.responses if response.HasField("started")] == [answer.responses[0]]
+
+
+async def test_answer_in_one_piece_says_how_much_it_is_by_the_providers_count(
+    router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(usage={"prompt_tokens": 20, "completion_tokens": 9}))
+    answer = await router.ask(stream=False)
+    assert [response.output_tokens for response in answer.responses] == [9]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_call_of_nothing_in_particular_is_the_models_failure(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    nameless = {"index": 0, "id": "call_a", "type": "function", "function": {"arguments": "{}"}}
+    upstream.replies.append(Reply(contents=[], tool_calls=[nameless], message_tool_calls=[nameless]))
+    with pytest.raises(LegatoError) as failure:
+        await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
+    assert failure.value.reason is Reason.UPSTREAM_FAILED
 
 
 @pytest.mark.parametrize("stream", [True, False])
