@@ -1,10 +1,11 @@
 """Chats that do not come to their end: a key is refused, a router is lost, a mistake is ours, or the process ends."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from edge.bodies import ClientGone
 from edge.chat import Chat
 from edge.hold import Hold
 from edge.requests import ChatBody
@@ -119,6 +120,40 @@ async def test_router_lost_after_its_first_word_ends_in_one_error_event(room: Ro
     assert room.events[-1]["error"]["type"] == "api_error"
     assert script.asked == 1
     assert await charged(room) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_answer_without_an_end_is_the_models_failure_and_what_was_delivered_is_charged(room: Room) -> None:
+    await room.add_routers(saying(piece("Hel", 1)))
+    await room.chat().run()
+    assert room.text == "Hel"
+    assert room.events[-1]["error"]["code"] == "upstream_error"
+    assert await charged(room) == cost(PROMPT_TOKENS, 1)
+    assert (await room.metering.read_hold(7)).end == "upstream_cut"
+
+
+@pytest.mark.parametrize(("said", "delivered_tokens"), [([], 0), ([piece("Hel", 1)], 1)])
+async def test_client_who_leaves_is_charged_for_what_was_delivered(
+    room: Room, said: list[pb.ChatResponse], delivered_tokens: int
+) -> None:
+    begun = asyncio.Event()
+
+    async def speak_and_pause(conversation: Conversing) -> None:
+        await saying(*said)(conversation)
+        begun.set()
+        await silence(conversation)
+
+    await room.add_routers(speak_and_pause)
+    leave: list[Callable[[], None]] = []
+    chatting = asyncio.create_task(room.chat().run_while_heard(leave.append))
+    async with asyncio.timeout(10):
+        await begun.wait()
+        while len(room.text) < len("Hel") * delivered_tokens:
+            await asyncio.sleep(0.01)
+        leave[0]()
+        with pytest.raises(ClientGone):
+            await chatting
+    assert await charged(room) == (cost(PROMPT_TOKENS, 1) if delivered_tokens else 0)
+    assert (await room.metering.read_hold(7)).end == "client_gone"
 
 
 async def test_mistake_of_ours_in_mid_stream_is_told_and_what_was_delivered_is_charged(room: Room) -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeClient
@@ -38,6 +39,18 @@ async def test_question_without_an_answer_gives_up_and_spares_the_others(client:
         await ask(client, "slow", timeout_s=0.05)
     assert failure.value.reason is Reason.UNAVAILABLE
     assert await ask(client, "quick") == "quick"
+
+
+async def test_question_that_cannot_be_read_is_refused_and_spares_the_others(
+    client: ExchangeClient, talker: Talker
+) -> None:
+    other = asyncio.ensure_future(ask(client, "slow"))
+    no_text = metering.IdempotencyClaim(key_digest=b"\xff")
+    with pytest.raises(LegatoError) as refusal:
+        await client.ask("GetBalance", no_text, metering.GetBalanceResponse, 5)
+    assert refusal.value.reason is Reason.REQUEST_INVALID
+    talker.release.set()
+    assert await other == "slow"
 
 
 async def test_stream_arrives_whole_and_in_order(client: ExchangeClient) -> None:
