@@ -35,7 +35,7 @@ async def main() -> None:
         edge = await opened.enter_async_context(assembled(settings, clock, log, registry, tracer))
         operations = serve_operations(settings.edge_operations_listen, registry, log, edge.readiness.missing)
         await opened.enter_async_context(operations)
-        if await _done_before(stop, edge.recover()):
+        if await _done_before(stop, edge.prepare()):
             server = HttpServer(edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Final
 
 from edge.addresses import Addresses
 from edge.app import Edge
@@ -29,6 +30,9 @@ from services.chassis.log import Log
 from services.chassis.metrics import Registry, show_certificate, show_exchanges
 from services.chassis.tracing import Tracer
 
+# Longer than services that live take to answer, and shorter than a client waits to be let in.
+COMPANY_PATIENCE_S: Final = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
@@ -39,9 +43,13 @@ class Assembly:
     _models: Models
     _principals: Principals
 
-    async def recover(self) -> None:
-        """Returns when what an edge before this one left behind is settled."""
+    async def prepare(self) -> None:
+        """Returns when what an edge before this one left behind is settled, and nobody has to be refused because the
+        others are not known yet. Where one is away, its callers are refused sooner than kept waiting."""
         await self._journals.recover(self._metering)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COMPANY_PATIENCE_S):
+                await self.complete()
 
     async def complete(self) -> None:
         """Returns when router and auth have answered for the first time. Metering is waited for by each request."""

@@ -77,6 +77,16 @@ def test_client_whose_connection_was_closed_in_between_does_not_notice(restarted
     assert len(upstream.requests) == 1
 
 
+def test_client_that_waits_while_the_edge_starts_again_is_served(restarted: Service, upstream: Upstream) -> None:
+    api_key = restarted.new_key(restarted.new_account())
+    before = restarted.states()["edge-1"]["restarts"]
+    with restarted.restart_of("edge-1"):
+        restarted.signal("edge-1", signal.SIGKILL)
+        wait_until(lambda: restarted.states()["edge-1"]["restarts"] > before)
+        answer = post_chat(restarted, api_key, {"messages": QUESTION})
+    assert answer.status == 200, answer.body
+
+
 class Traffic:
     """Streams one chat after the other on a few threads, whatever happens to them."""
 
