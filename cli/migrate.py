@@ -9,19 +9,22 @@ from cli.options import Invocation, takes_invocation
 from cli.settings import SettingsWrong, read_settings
 from services.chassis.errors import LegatoError
 from services.chassis.residency import Store, keep_in_canada
-from services.chassis.settings import SettingsError
+from services.chassis.settings import PostgresAddress, SettingsError
 
 SERVICES = Path(__file__).parents[1] / "services"
 
 
 class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
     data_region: str = ""
-    database_url: str = ""
+    database_url: PostgresAddress = ""
     database_region: str = ""
 
     @property
     def stores(self) -> list[Store]:
         return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+
+    def check(self) -> None:
+        keep_in_canada(self.stores)
 
 
 @click.command()
@@ -32,7 +35,6 @@ def migrate(invocation: Invocation) -> None:
 
     try:
         settings = read_settings(MigrateSettings)
-        keep_in_canada(settings.stores)
         migrated = []
         for folder in sorted(SERVICES.glob("*/migrations")):
             service = folder.parent.name

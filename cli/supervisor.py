@@ -43,8 +43,16 @@ class Timing:
     grace_s: float = 10.0
 
 
+# With which our processes end where a setting is wrong; what they say then is a line for each mistake.
+MISUSE = 2
+
+
 class StartFailed(Exception):
     """Says in one line which process did not start, and its last words."""
+
+    def __init__(self, message: str, *, is_misuse: bool = False) -> None:
+        super().__init__(message)
+        self.is_misuse = is_misuse
 
 
 @dataclass(eq=False)
@@ -58,6 +66,10 @@ class _Kept:
     @property
     def pid(self) -> int | None:
         return self.process.pid if self.process is not None and self.process.returncode is None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.returncode if self.process is not None else None
 
 
 @dataclass
@@ -118,7 +130,9 @@ class Supervisor:
             ) from None
         if not serves:
             last_words = kept.log.last_words() or _how_it_ended(kept)
-            raise StartFailed(f"{name} did not start: {last_words} (see {kept.log.path})")
+            raise StartFailed(
+                f"{name} did not start: {last_words} (see {kept.log.path})", is_misuse=kept.exit_code == MISUSE
+            )
         self.say(f"{name} is ready ({time.monotonic() - began_at:.1f} s)")
 
     async def _spawn(self, kept: _Kept) -> None:
@@ -156,7 +170,7 @@ class Supervisor:
             if time.monotonic() - kept.started_at >= self.timing.steady_after_s:
                 delay_s = self.timing.first_delay_s
             kept.restarts += 1
-            self.say(f"{name} ended ({_how_it_ended(kept)}); starting it again in {delay_s:g} s")
+            self.say(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); starting it again in {delay_s:g} s")
             self.log.warning("process.ended", name=name, reason=_how_it_ended(kept), restarts=kept.restarts)
             self._tell_change()
             await asyncio.sleep(delay_s)
@@ -210,12 +224,23 @@ def _send(process: Process, number: signal.Signals) -> None:
 
 
 def _how_it_ended(kept: _Kept) -> str:
-    code = kept.process.returncode if kept.process is not None else None
+    code = kept.exit_code
     if code is None:
         return "could not be started"
     if code < 0:
         return signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
     return f"exit code {code}"
+
+
+def _why(kept: _Kept) -> str:
+    """What is wrong with a setting is said by the process itself; of all else its log may tell."""
+    if kept.exit_code is None or kept.exit_code <= 0:
+        return ""
+    # Whoever has taken the log away must not keep the process from being started again.
+    with suppress(OSError):
+        if kept.exit_code == MISUSE and (last_words := kept.log.last_words()):
+            return f": {last_words}"
+    return f", see {kept.log.path}"
 
 
 async def _all_ended(processes: Sequence[Process]) -> None:

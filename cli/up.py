@@ -14,6 +14,7 @@ import msgspec
 
 from cli import data_folder
 from cli.data_folder import AlreadyLocked, FolderLock
+from cli.mistakes import mistakes_in_files, mistakes_in_settings
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from cli.processes import Installation, process_groups
@@ -22,7 +23,7 @@ from cli.settings import SettingsWrong, read_settings
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import HostAndPort, SecondsOrZero, SettingsError
+from services.chassis.settings import HostAndPort, SecondsOrZero
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -37,9 +38,12 @@ HERE = Path(__file__).resolve().parent.parent
 CLOSING_S = 2.0
 
 
-class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
     routes: Path = HERE / "routes.toml"
     prices: Path = HERE / "prices.toml"
+
+
+class UpSettings(FileSettings, frozen=True, kw_only=True):
     # Without it, made on the first start and kept in the folder.
     key_peppers: str = ""
     # Where one of them is switched on, the key is made like the peppers.
@@ -80,11 +84,14 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
     with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
     """
+    from services.router.routes import load_routes
+
     data = invocation.data.absolute()
+    files = read_settings(FileSettings)
+    routes, prices = (routes or files.routes).absolute(), files.prices.absolute()
+    if mistakes := [*mistakes_in_settings(UpSettings, routes), *mistakes_in_files(routes, prices)]:
+        raise SettingsWrong("\n".join(mistakes))
     settings = read_settings(UpSettings)
-    routes = (routes or settings.routes).absolute()
-    prices = settings.prices.absolute()
-    uses_local_model = check_files(routes, prices)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
     _allow_many_connections()
@@ -93,7 +100,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         data=data,
         routes=routes,
         prices=prices,
-        uses_local_model=uses_local_model,
+        uses_local_model=load_routes(routes).uses_local_model,
         workers=workers,
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(data_folder.key_peppers, data),
@@ -124,29 +131,9 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
         try:
             asyncio.run(_supervise(supervisor, announce, listener.close))
         except StartFailed as error:
-            raise CannotStart(str(error)) from None
+            raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
     processes_lock.release()
     lock.release()
-
-
-def check_files(routes: Path, prices: Path) -> bool:
-    """Whether the local model is used. Names every mistake in both files."""
-    from services.metering.prices import read_prices
-    from services.router.routes import load_routes
-
-    mistakes = []
-    uses_local_model = False
-    try:
-        uses_local_model = load_routes(routes).uses_local_model
-    except SettingsError as error:
-        mistakes.append(str(error))
-    try:
-        read_prices(prices)
-    except SettingsError as error:
-        mistakes.append(str(error))
-    if mistakes:
-        raise SettingsWrong("\n".join(mistakes))
-    return uses_local_model
 
 
 def _allow_many_connections() -> None:

@@ -14,7 +14,6 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
 from services.chassis.operations import serve_operations
-from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import HealthServer, private_listen, stop_asked
 from services.chassis.settings import SettingsError, load
 from services.chassis.tracing import tracing_to
@@ -22,7 +21,6 @@ from services.chassis.tracing import tracing_to
 
 async def main() -> None:
     settings = load(EdgeSettings)
-    keep_in_canada([Store("DATA", settings.data_region)])
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(stop_asked().wait())
     listener = open_listener(settings)

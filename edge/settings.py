@@ -1,11 +1,14 @@
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from edge.addresses import Addresses
 from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
-from services.chassis.settings import HostAndPort, Port, Seconds, SecondsOrZero
+from services.chassis.residency import Store, keep_in_canada
+from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, check_all
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +51,13 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
-    otlp_endpoint: str = ""
+    otlp_endpoint: HttpAddress = ""
     # Which part of the chats is traced.
     trace_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     debug: bool = False
+
+    def check(self) -> None:
+        check_all(partial(keep_in_canada, [Store("DATA", self.data_region)]), partial(Addresses, self.trusted_proxies))
 
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
-
-import msgspec
 
 from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, Auth
+from services.auth.settings import AuthSettings
 from services.chassis import memory, process
 from services.chassis.certificates import open_certificates
 from services.chassis.clock import SystemClock
@@ -17,44 +15,15 @@ from services.chassis.database_clock import DatabaseClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate
 from services.chassis.operations import serve_operations
-from services.chassis.residency import Store, keep_in_canada
 from services.chassis.server import Server, private_listen, stop_asked
-from services.chassis.settings import HostAndPort, SecondsOrZero, load
+from services.chassis.settings import load
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
 STOP_GRACE_S = 3.0
 
 
-class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
-    key_peppers: str
-    data: Path = Path(".legato")
-    # Where the folder and the database lie; what they hold may not lie outside Canada.
-    data_region: str = ""
-    database_url: str = ""
-    database_region: str = ""
-    # Off where `legato migrate` does it, before services of a new version start.
-    migrate_at_start: bool = True
-    auth_listen: str = ""
-    # Where health alone is told, to those without a certificate.
-    auth_health_listen: str = ""
-    # Where metrics are served to Prometheus over HTTP; without it they are not.
-    auth_metrics_listen: HostAndPort = ""
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure_tcp: bool = False
-    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
-    drain_delay_s: SecondsOrZero = 0.0
-    debug: bool = False
-
-    @property
-    def stores(self) -> list[Store]:
-        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
-
-
 async def main() -> None:
     settings = load(AuthSettings)
-    keep_in_canada(settings.stores)
     peppers = parse_peppers(settings.key_peppers)
     log = open_log("auth", debug=settings.debug)
     database = open_database("auth", settings.database_url, settings.data)

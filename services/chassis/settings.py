@@ -8,21 +8,40 @@ Every mistake is named at once, before anything is opened.
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import msgspec
 
 PREFIX = "LEGATO_"
+SETTINGS_VARIABLE = f"{PREFIX}SETTINGS"
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+# A year. Clocks and databases do not count as far as a number may reach.
+LONGEST_S: Final = 365 * 24 * 3600.0
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)]
 # 0: none, or never.
-SecondsOrZero = Annotated[float, msgspec.Meta(ge=0)]
+SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 # 0: any that is free.
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-# Empty: nowhere.
-HostAndPort = Annotated[str, msgspec.Meta(pattern=r"^$|^\S+:[0-9]{1,5}$")]
+
+# Texts of a form of their own say by `description` what they must be: a mistake is told in those words. Empty: nowhere.
+_PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
+HostAndPort = Annotated[
+    str, msgspec.Meta(pattern=rf"^$|^\S+:{_PORT}$", description="HOST:PORT, with a port up to 65535")
+]
+HttpAddress = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^$|^https?://(\[[0-9A-Fa-f:.]+\]|[^][\s/:?#@]+)(:{_PORT})?(/\S*)?$",
+        description="http://HOST:PORT or https://HOST:PORT",
+    ),
+]
+PostgresAddress = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^$|^postgres", description="a PostgreSQL address: SQLite files are kept in LEGATO_DATA"),
+]
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
@@ -34,10 +53,12 @@ class SettingsError(Exception):
 
 
 def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> SettingsT:
-    in_file = _read_file(environ.get(f"{PREFIX}SETTINGS"))
+    """Settings of which more is asked than that each is of its type have a method `check`, which raises."""
+    in_file = read_settings_file(environ)
     given: dict[str, Any] = {}
     mistakes = []
-    for field in msgspec.structs.fields(kind):
+    fields = msgspec.structs.fields(kind)
+    for field in fields:
         variable = PREFIX + field.name.upper()
         try:
             value = read_variable(variable, environ)
@@ -53,10 +74,31 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
             mistakes.append(str(error))
         except msgspec.ValidationError as error:
             # The value itself is not quoted: it may be a secret.
-            mistakes.append(f"{variable}: {error}")
+            described = _description(field.type)
+            mistakes.append(f"{variable} must be {described}" if described else f"{variable}: {error}")
+    if any(field.required and field.name not in given for field in fields):
+        raise SettingsError("\n".join(mistakes))
+    # In place of what is wrong there are the defaults, so that the others are looked at all the same.
+    settings = kind(**given)
+    try:
+        getattr(settings, "check", lambda: None)()
+    except SettingsError as error:
+        mistakes.append(str(error))
     if mistakes:
         raise SettingsError("\n".join(mistakes))
-    return kind(**given)
+    return settings
+
+
+def check_all(*checks: Callable[[], object]) -> None:
+    """Every one of them; what they raise is raised at once."""
+    mistakes = []
+    for check in checks:
+        try:
+            check()
+        except SettingsError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise SettingsError("\n".join(mistakes))
 
 
 def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
@@ -75,13 +117,19 @@ def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
         raise SettingsError(f"{name}_FILE: cannot read {file}: {error.strerror}") from error
 
 
-def _read_file(path: str | None) -> dict[str, Any]:
+def read_settings_file(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The TOML file, where one is named."""
+    path = environ.get(SETTINGS_VARIABLE)
     if not path:
         return {}
     try:
         return tomllib.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{PREFIX}SETTINGS: cannot read {path}: {error}") from error
+        raise SettingsError(f"{SETTINGS_VARIABLE}: cannot read {path}: {error}") from error
+
+
+def _description(kind: Any) -> str:
+    return next((part.description or "" for part in get_args(kind)[1:] if isinstance(part, msgspec.Meta)), "")
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -12,7 +12,6 @@ from services.chassis.database import open_database
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.operations import serve_operations
-from services.chassis.residency import keep_in_canada
 from services.chassis.server import Server, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.tracing import tracing_to
@@ -45,7 +44,6 @@ STOP_GRACE_S = 0.5
 
 async def main() -> None:
     settings = load(MeteringSettings)
-    keep_in_canada(settings.stores)
     wanted_prices = read_prices(settings.prices)
     log = open_log("metering", debug=settings.debug)
     clock = SystemClock()

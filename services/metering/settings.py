@@ -7,8 +7,8 @@ import msgspec
 
 from services.chassis.gcra import Rate
 from services.chassis.limits import LARGEST_LIMITS
-from services.chassis.residency import Store
-from services.chassis.settings import HostAndPort, Seconds, SecondsOrZero
+from services.chassis.residency import Store, keep_in_canada
+from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, Limits, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
@@ -16,6 +16,14 @@ _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
 _TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])]
 _ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["concurrent_requests"])]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+# As its client takes them.
+_ValkeyAddress = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^$|^unix://\S+$|^rediss?://[^\s/?#]*?(:[0-9]{1,5})?([/?]\S*)?$",
+        description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH",
+    ),
+]
 
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +33,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_region: str = ""
     valkey_region: str = ""
     # PostgreSQL; without it, a SQLite file in `data`.
-    database_url: str = ""
+    database_url: PostgresAddress = ""
     # Off where `legato migrate` does it, before services of a new version start.
     migrate_at_start: bool = True
     # Without it, a socket in `data`.
@@ -39,12 +47,12 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
     drain_delay_s: SecondsOrZero = 0.0
     # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
-    otlp_endpoint: str = ""
+    otlp_endpoint: HttpAddress = ""
     debug: bool = False
     # The file in the checkout, wherever the process was started.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
     # Shared limits; without it, each replica keeps its own.
-    valkey_url: str = ""
+    valkey_url: _ValkeyAddress = ""
     # How many replicas there are at least. The shared limits know how many there really are, but not at once.
     metering_replicas: _Replicas = 1
     requests_per_minute: _RequestRate = 3_000
@@ -69,6 +77,9 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
             Store("DATABASE", self.database_region, self.database_url),
             Store("VALKEY", self.valkey_region, self.valkey_url),
         ]
+
+    def check(self) -> None:
+        keep_in_canada(self.stores)
 
     def default_limits(self) -> Limits:
         """Of a key that has none of its own, and whose account has none either."""

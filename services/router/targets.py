@@ -18,11 +18,11 @@ from services.router.providers.base import Call, CannotDo, Failure, ProviderErro
 from services.router.refusals import NotAccepted, Refusals, too_long_for
 from services.router.routes import CLASSES, Target
 from services.router.saturation import Visit
+from services.router.settings import MOST_ATTEMPTS
 from services.router.spans import begin_question, end_question
 from services.router.stations import Station, Stations
 from services.router.upstream import Upstream, begin
 
-MOST_ATTEMPTS: Final = 3
 _NOTHING: Final = nullcontext()
 
 

@@ -43,6 +43,15 @@ while True:
 """
 IGNORES_SIGTERM = SERVES.replace("signal.signal(signal.SIGTERM, end)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
 FAILS = "import sys; print('the weights are missing: install them', file=sys.stderr); sys.exit(2)"
+# Its second run does not begin.
+SERVES_ONCE = f"""
+import sys
+from pathlib import Path
+if Path(sys.argv[3]).exists():
+    print('the routes are wrong', file=sys.stderr)
+    sys.exit(2)
+Path(sys.argv[3]).touch()
+{SERVES}"""
 NEVER_SERVES = "import time; time.sleep(60)"
 
 QUICK = Timing(first_delay_s=0.01, longest_delay_s=0.04, start_timeout_s=20, grace_s=10)
@@ -145,6 +154,17 @@ async def test_a_process_that_dies_is_started_again_and_it_says_so(scene: Scene)
         assert scene.restarts("auth") == 1
     assert "auth ended (SIGKILL); starting it again in 0.01 s" in scene.said
     assert "process.ended" in scene.log.getvalue()
+
+
+async def test_a_process_that_finds_a_setting_wrong_when_it_is_started_again_is_quoted(scene: Scene) -> None:
+    async with scene.running(scene.supervisor([scene.process("router", SERVES_ONCE)])):
+        pid = scene.pid("router")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: scene.restarts("router") >= 2)
+        (scene.folder / "router.log").unlink()
+        await until(lambda: scene.restarts("router") >= 4)
+    assert "router ended (exit code 2: the routes are wrong); starting it again in 0.02 s" in scene.said
 
 
 async def test_a_process_that_keeps_dying_is_started_ever_more_slowly(scene: Scene) -> None:

@@ -179,15 +179,46 @@ def test_every_mistake_in_routes_and_prices_is_named_before_anything_starts(data
     assert not data.exists()
 
 
-def test_a_service_that_cannot_start_is_quoted_on_one_line(data: Path) -> None:
-    service = Up(data, environ={"LEGATO_KEY_PEPPERS": "no pepper at all"})
-    code, said = service.ended()
+def test_wrong_settings_of_all_processes_are_named_before_anything_starts(data: Path) -> None:
+    done = run_up(
+        "--data",
+        str(data),
+        LEGATO_KEY_PEPPERS="no pepper at all",
+        LEGATO_TRACE_RATIO="2",
+        LEGATO_AUDIT_INTERVAL_S="1e18",
+        LEGATO_PRICES="/nowhere",
+    )
+    assert done.returncode == 2
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["legato"] * 4
+    for name in ("LEGATO_KEY_PEPPERS", "LEGATO_TRACE_RATIO", "LEGATO_AUDIT_INTERVAL_S", "LEGATO_PRICES"):
+        assert done.stderr.count(name) == 1
+    assert "no pepper at all" not in done.stderr
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "code", "reason"),
+    [
+        (
+            {"LEGATO_DATABASE_URL": "postgresql://legato@/nowhere?host=/nonexistent"},
+            1,
+            "the database cannot be reached",
+        ),
+        ({"LEGATO_TLS_CA": "/nonexistent"}, 2, "LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY belong together"),
+    ],
+)
+def test_a_service_that_cannot_start_is_quoted_on_one_line(
+    data: Path, environ: dict[str, str], code: int, reason: str
+) -> None:
+    service = Up(data, environ=environ)
+    ended = service.ended()
     service.close()
-    assert code == 1
-    last = said.splitlines()[-1]
-    assert last.startswith("legato: auth did not start: LEGATO_KEY_PEPPERS")
-    assert str(data / "logs" / "auth.log") in last
-    assert "no pepper at all" not in said
+    last = ended[1].splitlines()[-1]
+    assert ended[0] == code
+    assert last.startswith("legato: ")
+    assert " did not start: " in last
+    assert reason in last
+    assert str(data / "logs") in last
 
 
 def test_grounding_key_is_made_only_where_something_is_to_be_kept(tmp_path: Path) -> None:

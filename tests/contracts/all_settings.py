@@ -1,23 +1,9 @@
 """Whatever reads settings."""
 
-from cli.migrate import MigrateSettings
-from cli.settings import CommandSettings
-from cli.up import UpSettings
-from edge.settings import EdgeSettings
-from services.auth.__main__ import AuthSettings
-from services.metering.settings import MeteringSettings
-from services.router.__main__ import RouterSettings
-from services.router.grounding.settings import GroundingSettings
-from services.router.local_model import LocalModelSettings
+import msgspec
 
-ALL_SETTINGS = (
-    AuthSettings,
-    CommandSettings,
-    EdgeSettings,
-    GroundingSettings,
-    LocalModelSettings,
-    MeteringSettings,
-    MigrateSettings,
-    RouterSettings,
-    UpSettings,
-)
+from cli.migrate import MigrateSettings
+from cli.mistakes import kinds_of_settings
+from cli.up import UpSettings
+
+ALL_SETTINGS: tuple[type[msgspec.Struct], ...] = (*kinds_of_settings(), MigrateSettings, UpSettings)

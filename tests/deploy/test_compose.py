@@ -11,12 +11,12 @@ from ruamel.yaml import YAML
 
 from deploy.make_secrets import hand_over, make_secrets
 from edge.settings import EdgeSettings
-from services.auth.__main__ import AuthSettings
+from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX, load
 from services.metering.settings import MeteringSettings
-from services.router.__main__ import RouterSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
+from services.router.settings import RouterSettings
 from tests.deploy.compose import BASES
 from tests.deploy.engine import REGISTRY, STAND_INS, qualified
 from tests.deploy.kustomize import render

@@ -12,12 +12,12 @@ import pytest
 from cli.migrate import MigrateSettings
 from deploy.kubernetes_secrets import SECRETS
 from edge.settings import EdgeSettings
-from services.auth.__main__ import AuthSettings
+from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX
 from services.metering.settings import MeteringSettings
-from services.router.__main__ import RouterSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
+from services.router.settings import RouterSettings
 from tests.deploy.kustomize import Resource, render
 from tests.deploy.policies import abroad, careless, containers, environment, name_of, not_restricted, pod_of, workloads
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.residency import Store
-from services.chassis.settings import Seconds, SettingsError, load
+from services.chassis.settings import PostgresAddress, Seconds, SettingsError
 from services.chassis.versioned_secrets import parse_versioned_secrets
 
 KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
@@ -17,7 +17,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     data_region: str = ""
-    database_url: str = ""
+    database_url: PostgresAddress = ""
     database_region: str = ""
     migrate_at_start: bool = True
     # Whether accounts can keep notes and documents for their chats.
@@ -48,7 +48,6 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
         return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
-        """Before anything is opened."""
         mistakes = [mistake for store in self.stores if (mistake := store.mistake())]
         if self.has_store and not self.grounding_key:
             mistakes.append(f"{KEY_VARIABLE} is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
@@ -61,9 +60,3 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
                 mistakes.append(str(error))
         if mistakes:
             raise SettingsError("\n".join(mistakes))
-
-
-def load_grounding_settings() -> GroundingSettings:
-    settings = load(GroundingSettings)
-    settings.check()
-    return settings

@@ -8,11 +8,11 @@ import pytest
 
 from cli.migrate import MigrateSettings
 from edge.settings import EdgeSettings
-from services.auth.__main__ import AuthSettings
+from services.auth.settings import AuthSettings
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.settings import SettingsError
 from services.metering.settings import MeteringSettings
-from services.router.__main__ import RouterSettings
+from services.router.settings import RouterSettings
 
 ELSEWHERE = "postgresql://legato:hunter2@db.example.com/legato"
 PATIENCE_S = 60

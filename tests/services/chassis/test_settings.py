@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import HostAndPort, HttpAddress, Seconds, SettingsError, load
 
 
 class ExampleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,3 +134,49 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -
         load(ExampleSettings, {"LEGATO_SETTINGS": str(file)})
 
     assert "hunter2" not in str(refused.value)
+
+
+class ListeningSettings(msgspec.Struct, frozen=True, kw_only=True):
+    listen: HostAndPort = ""
+    endpoint: HttpAddress = ""
+    patience_s: Seconds = 1.0
+    debug: bool = False
+
+    def check(self) -> None:
+        if self.listen == self.endpoint == "":
+            raise SettingsError("nobody would be there")
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:65535", "host.test:9090"])
+def test_host_and_port_are_taken(listen: str) -> None:
+    assert load(ListeningSettings, {"LEGATO_LISTEN": listen}).listen == listen
+
+
+@pytest.mark.parametrize("listen", ["9090", "127.0.0.1:65536", "127.0.0.1:99999", ":9090", "host.test:http"])
+def test_port_that_no_machine_has_is_a_mistake_in_words(listen: str) -> None:
+    with pytest.raises(SettingsError, match=r"^LEGATO_LISTEN must be HOST:PORT, with a port up to 65535$"):
+        load(ListeningSettings, {"LEGATO_LISTEN": listen, "LEGATO_ENDPOINT": "http://there.test"})
+
+
+@pytest.mark.parametrize("endpoint", ["http://there.test", "https://there.test:4318/otlp", "http://[::1]:4318"])
+def test_address_of_a_server_is_taken(endpoint: str) -> None:
+    assert load(ListeningSettings, {"LEGATO_ENDPOINT": endpoint}).endpoint == endpoint
+
+
+@pytest.mark.parametrize("endpoint", ["there.test:4318", "http://", "http://there.test:99999", "ftp://there.test"])
+def test_address_of_no_server_is_a_mistake_in_words(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match="LEGATO_ENDPOINT must be http://HOST:PORT or https://HOST:PORT"):
+        load(ListeningSettings, {"LEGATO_ENDPOINT": endpoint})
+
+
+def test_time_that_no_clock_counts_to_is_a_mistake() -> None:
+    with pytest.raises(SettingsError, match="LEGATO_PATIENCE_S"):
+        load(ListeningSettings, {"LEGATO_PATIENCE_S": "1e30", "LEGATO_LISTEN": "127.0.0.1:0"})
+
+
+def test_what_the_settings_say_of_each_other_is_looked_at_beside_what_is_wrong_with_one() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(ListeningSettings, {"LEGATO_DEBUG": "maybe"})
+    first, second = str(refused.value).splitlines()
+    assert first.startswith("LEGATO_DEBUG: ")
+    assert second == "nobody would be there"

@@ -26,8 +26,9 @@ from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
 from services.router.routes import CLASSES, Routes, Target
 from services.router.servicer import RouterServicer, register_router
+from services.router.settings import MOST_ATTEMPTS
 from services.router.stations import Stations
-from services.router.targets import MOST_ATTEMPTS, Targets
+from services.router.targets import Targets
 from tests.upstream import Upstream
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from services.router import health
 from services.router.budget import LEAST_RETRIES, RETRY_SHARE
 from services.router.health import FAILURES_IN_A_ROW
 from services.router.providers.base import Timeouts
-from services.router.targets import MOST_ATTEMPTS
+from services.router.settings import MOST_ATTEMPTS
 from tests.leftovers import nothing_is_left
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
 from tests.upstream import Reply, Upstream

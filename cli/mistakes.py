@@ -1,0 +1,97 @@
+"""What is wrong with what the processes will be told: all of it, before any of them is started."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from cli.processes import SECRETS
+from cli.settings import CommandSettings
+from services.chassis import failpoints, lifeline
+from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
+
+# Stands for a secret that is made, and kept, when the processes are started.
+MADE_LATER = "1:" + "00" * 32
+# Told by whoever starts the process, whatever stands there.
+DECIDED_LATER = ("LEGATO_EDGE_FD",)
+# Of no use to whoever runs the service.
+OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
+
+
+def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
+    """Of all processes, and of the commands that find them."""
+    from edge.settings import EdgeSettings
+    from services.auth.settings import AuthSettings
+    from services.metering.settings import MeteringSettings
+    from services.router.grounding.settings import GroundingSettings
+    from services.router.local_model import LocalModelSettings
+    from services.router.settings import RouterSettings
+
+    return (
+        CommandSettings,
+        AuthSettings,
+        MeteringSettings,
+        RouterSettings,
+        GroundingSettings,
+        EdgeSettings,
+        LocalModelSettings,
+    )
+
+
+def mistakes_in_settings(
+    own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ
+) -> Iterable[str]:
+    """Each once. `own` are the settings of whoever starts the processes; `routes` may name variables of its own."""
+    try:
+        in_file = read_settings_file(environ)
+    except SettingsError as error:
+        return [str(error)]
+    kinds = (own, *kinds_of_settings())
+    told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
+    for secret in SECRETS:
+        if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
+            told[secret] = MADE_LATER
+    mistakes: dict[str, None] = {}
+    for kind in kinds:
+        try:
+            load(kind, told)
+        except SettingsError as error:
+            mistakes |= dict.fromkeys(str(error).splitlines())
+    known = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
+    return [*mistakes, *_unknown(known, environ, in_file, routes)]
+
+
+def _unknown(known: set[str], environ: Mapping[str, str], in_file: Iterable[str], routes: Path) -> Iterable[str]:
+    """A name that is mistyped would leave the default in its place, and nobody would notice."""
+    strange = [name for name in environ if name.startswith(PREFIX) and name not in OUR_OWN]
+    strange = [name for name in strange if not {name, name.removesuffix("_FILE")} & known]
+    if strange:
+        named_by_routes = routes.read_text(errors="replace") if routes.is_file() else ""
+        strange = [name for name in strange if name.removesuffix("_FILE") not in named_by_routes]
+    yield from (f"{name} is no setting{_near(name, known)}" for name in strange)
+    for key in in_file:
+        if PREFIX + key.upper() not in known:
+            yield f"{SETTINGS_VARIABLE}: {key} is no setting{_near(key, map(_field, known))}"
+
+
+def _field(variable: str) -> str:
+    return variable.removeprefix(PREFIX).lower()
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    [near] = get_close_matches(name, list(known), 1) or [""]
+    return f": did you mean {near}?" if near else ""
+
+
+def mistakes_in_files(routes: Path, prices: Path) -> Iterable[str]:
+    from services.metering.prices import read_prices
+    from services.router.routes import load_routes
+
+    for read, path in ((load_routes, routes), (read_prices, prices)):
+        try:
+            read(path)
+        except SettingsError as error:
+            yield from str(error).splitlines()
