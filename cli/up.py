@@ -4,8 +4,8 @@ import asyncio
 import resource
 import shlex
 import signal
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from cli.output import show_json
 from cli.processes import Installation, process_groups
 from cli.public_socket import base_url, listen
 from cli.settings import SettingsWrong, read_settings
+from cli.standard_streams import heard_or_not, open_closed_ones
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import HostAndPort, SecondsOrZero
+from services.chassis.settings import HostAndPort, Port, SecondsOrZero
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
@@ -44,6 +45,9 @@ class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpSettings(FileSettings, frozen=True, kw_only=True):
+    # Where clients come to.
+    edge_host: str = "127.0.0.1"
+    edge_port: Port = 8080
     # Without it, made on the first start and kept in the folder.
     key_peppers: str = ""
     # Where one of them is switched on, the key is made like the peppers.
@@ -64,8 +68,12 @@ class CannotStart(click.ClickException):
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="0 takes a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
+)
+@click.option("--host", help="The address to listen on.  [default: $LEGATO_EDGE_HOST, or 127.0.0.1]")
 @click.option(
     "--routes",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -78,7 +86,9 @@ class CannotStart(click.ClickException):
     "--welcome", "welcomes", is_flag=True, help="On the first start make an account and a key, and show them."
 )
 @takes_invocation
-def up(invocation: Invocation, port: int, host: str, routes: Path | None, workers: int, welcomes: bool) -> None:
+def up(
+    invocation: Invocation, port: int | None, host: str | None, routes: Path | None, workers: int, welcomes: bool
+) -> None:
     """Start the whole service and keep it running.
 
     Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
@@ -86,6 +96,7 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     """
     from services.router.routes import load_routes
 
+    open_closed_ones()
     data = invocation.data.absolute()
     files = read_settings(FileSettings)
     routes, prices = (routes or files.routes).absolute(), files.prices.absolute()
@@ -95,7 +106,8 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
     _allow_many_connections()
-    listener = listen(host, port)
+    host = settings.edge_host if host is None else host
+    listener = listen(host, settings.edge_port if port is None else port)
     installation = Installation(
         data=data,
         routes=routes,
@@ -112,9 +124,10 @@ def up(invocation: Invocation, port: int, host: str, routes: Path | None, worker
     address = base_url(listener, host)
 
     def announce() -> None:
-        show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
-        if welcomes:
-            _greet(invocation, address)
+        with heard_or_not(sys.stdout):
+            show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
+            if welcomes:
+                _greet(invocation, address)
 
     with (data / "logs" / "up.log").open("a") as log_file:
         supervisor = Supervisor(
@@ -144,8 +157,7 @@ def _allow_many_connections() -> None:
 
 
 def _say(text: str) -> None:
-    # A terminal that was closed must not end what runs.
-    with suppress(OSError):
+    with heard_or_not(sys.stderr):
         click.echo(text, err=True)
 
 
@@ -204,17 +216,23 @@ def _greet(invocation: Invocation, address: str) -> None:
 async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
     stop, hurry = asyncio.Event(), asyncio.Event()
 
+    def begin_to_end() -> None:
+        if not stop.is_set():
+            stop.set()
+            # The edges have their own hold on the socket and let go of it when they end.
+            stop_listening()
+            supervisor.say("stopping ...")
+
     def on_signal() -> None:
         if stop.is_set():
             hurry.set()
-            return
-        stop.set()
-        # The edges have their own hold on the socket and let go of it when they end.
-        stop_listening()
-        supervisor.say("stopping ...")
+        begin_to_end()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    # Under `nohup` a terminal may close. Else both the kernel and the shell tell of its end: twice is no haste.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, begin_to_end)
     supervisor.say(f"starting {', '.join(supervisor.names)} ...")
     await supervisor.run(stop, hurry, lambda: asyncio.to_thread(announce))

@@ -15,7 +15,7 @@ import pytest
 
 from cli.data_folder import sockets_folder
 from cli.up import UpSettings, grounding_key_for
-from tests.cli.service import LEGATO, Up, pids_that_live, until
+from tests.cli.service import LEGATO, ROUTES, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
 
@@ -69,6 +69,44 @@ def test_a_process_that_is_killed_comes_back_and_the_service_with_it(up: Up) -> 
     said = "".join(up.stderr)
     assert "edge-1 ended (SIGKILL); starting it again in 0.1 s" in said
     assert "auth ended (SIGKILL); starting it again in 0.1 s" in said
+
+
+def test_its_terminal_is_closed_and_everything_ends_in_order(up: Up, data: Path) -> None:
+    up.ready()
+    pids = [one["pid"] for one in up.processes().values()]
+    # From the kernel and from the shell.
+    up.process.send_signal(signal.SIGHUP)
+    up.process.send_signal(signal.SIGHUP)
+    code, said = up.ended()
+    assert code == 0
+    assert said.endswith("stopping ...\n")
+    assert pids_that_live(pids) == []
+    assert '"event":"service.stopped"' in (data / "logs" / "auth.log").read_text()
+
+
+def test_nobody_reads_what_it_writes_and_it_goes_on(up: Up) -> None:
+    assert up.process.stdout is not None
+    up.process.stdout.close()
+    until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
+    assert up.json("accounts", "create", "Ada")["name"] == "Ada"
+    assert {one["health"] for one in up.processes().values()} == {"serving"}
+    assert up.stop() == 0
+
+
+def test_it_starts_where_nothing_is_open(data: Path) -> None:
+    routes = data.with_name("routes.toml")
+    routes.write_text(ROUTES)
+    command = f"exec {LEGATO} up --data {data} --routes {routes} <&- >&- 2>&-"
+    environ = {**os.environ, "LEGATO_EDGE_PORT": "0"}
+    process = subprocess.Popen(["/bin/sh", "-c", command], env=environ)
+    try:
+        started = (data / "logs" / "edge-1.log", '"event":"edge.serves"')
+        until(lambda: started[0].exists() and started[1] in started[0].read_text())
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_killed_it_leaves_no_orphans_and_the_next_start_takes_over_at_once(up: Up, data: Path) -> None:
