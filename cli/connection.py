@@ -21,7 +21,7 @@ from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.certificates import open_certificates
 from services.chassis.channel import from_rpc_error, open_sync_channel
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.log import Log
 from services.chassis.settings import SettingsError
 
@@ -29,6 +29,7 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 ROUTER = "router"
+THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
 # A service that does not answer is asked again for so long, unless there is more at stake.
@@ -116,21 +117,26 @@ def ask(
             try:
                 return method(request, timeout=timeout_s)
             except grpc.RpcError as error:
-                refusal = from_rpc_error(error, "The service")
+                refusal = from_rpc_error(error, THE_SERVICE)
             waited_s = time.monotonic() - began_at_s
             if refusal.reason is not Reason.UNAVAILABLE:
                 raise _refused(refusal)
             if not repeatable:
                 # It may have been done all the same, and done twice it would be there twice.
-                raise Refused(
-                    "The service gave no answer: see whether it was done before you repeat it.", refusal.reason
-                )
+                raise Refused(f"{_outage(refusal)}: see whether it was done before you repeat it.", refusal.reason)
             if waited_s >= patience_s:
                 raise _refused(refusal)
             bar.show("waiting for the service", round(waited_s), round(patience_s))
             time.sleep(PAUSE_S)
     finally:
         bar.clear()
+
+
+def _outage(error: LegatoError) -> str:
+    """As the service tells it, where it is there to tell: of a database that is away, of a disk that is full."""
+    if error.message == unavailable(THE_SERVICE).message:
+        return f"{THE_SERVICE} gave no answer"
+    return error.message.removesuffix(" Please retry.").rstrip(".")
 
 
 def _refused(error: LegatoError) -> Refused:

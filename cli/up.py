@@ -1,7 +1,6 @@
 """`legato up`: the whole service in one command."""
 
 import asyncio
-import resource
 import shlex
 import signal
 import sys
@@ -28,9 +27,6 @@ from services.chassis.settings import HostAndPort, Port, SecondsOrZero
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
-
-# A connection of a client takes one, and each process has its own count.
-MOST_DESCRIPTORS = 65536
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -105,7 +101,6 @@ def up(
     settings = read_settings(UpSettings)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
-    _allow_many_connections()
     host = settings.edge_host if host is None else host
     listener = listen(host, settings.edge_port if port is None else port)
     installation = Installation(
@@ -147,13 +142,6 @@ def up(
             raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
     processes_lock.release()
     lock.release()
-
-
-def _allow_many_connections() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _say(text: str) -> None:

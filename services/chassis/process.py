@@ -1,9 +1,10 @@
 """The beginning and the end of a process."""
 
 import os
+import resource
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -11,11 +12,15 @@ from services.chassis import failpoints, lifeline, memory
 from services.chassis.errors import LegatoError
 from services.chassis.settings import SettingsError
 
+# A connection of a client takes one, and so does one to a provider.
+MOST_DESCRIPTORS: Final = 65536
+
 
 def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Exits with 2 if the settings are wrong, every mistake on a line; with 1 if it cannot start for another reason."""
     memory.keep_from_disk()
     lifeline.hold()
+    allow_many_connections()
     failpoints.watch(os.environ.get(failpoints.VARIABLE))
     try:
         uvloop.run(main())
@@ -24,3 +29,11 @@ def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         sys.exit(2)
     except LegatoError as error:
         sys.exit(f"{name}: {error.message}")
+
+
+def allow_many_connections() -> None:
+    """Systems begin with 1,024, for programs that can count no further; a process that can may ask for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

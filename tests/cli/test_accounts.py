@@ -11,6 +11,7 @@ from cli.connection import NotRunning, Services
 from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
+from services.chassis.database import DatabaseAway
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 
@@ -83,6 +84,15 @@ def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
     assert result.exit_code == 1
     assert result.stderr == "legato: The service gave no answer: see whether it was done before you repeat it.\n"
     assert len(far_end.requests) == 1
+
+
+def test_service_that_answers_that_its_database_is_away_is_not_said_to_be_silent() -> None:
+    far_end = play(("auth", "AccountAdminService.CreateAccount", DatabaseAway()))
+    result = far_end.run("accounts", "create", "Ada")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "legato: The database is not available right now: see whether it was done before you repeat it.\n"
+    )
 
 
 def test_an_account_whose_grant_is_refused_is_not_lost() -> None:

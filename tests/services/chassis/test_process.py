@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 
 import pytest
@@ -51,3 +52,21 @@ def test_crash_leaves_nothing_of_what_was_in_memory() -> None:
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert not os.WCOREDUMP(status)
+
+
+TELLS_ITS_LIMIT = """
+import resource
+from services.chassis import process
+
+async def main():
+    print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+
+process.run("test", main)
+"""
+
+
+def test_process_takes_as_many_connections_as_it_may_wherever_it_was_started() -> None:
+    """In a container nobody has asked for more than systems give at first."""
+    limited = ["/bin/sh", "-c", 'ulimit -Sn 128 && ulimit -Hn 512 && exec "$@"', "sh"]
+    done = subprocess.run([*limited, sys.executable, "-c", TELLS_ITS_LIMIT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["512", "512"]
