@@ -226,7 +226,7 @@ class Chat:
         else:
             first_piece_s, ended_at_s = self._first_piece_at_s - laps.began_s, laps.end(surroundings.metrics.relay)
         took_s = ended_at_s - laps.began_s
-        surroundings.metrics.ended(self._class_id, end, took_s, first_piece_s, counted)
+        surroundings.metrics.ended(self._class_id, end, took_s, first_piece_s, self._hold.charged)
         surroundings.log.info(
             "chat.ended",
             request_id=self._request_id,

@@ -48,6 +48,8 @@ class Hold:
         self._asked_again = False
         # The account could not hold what was needed.
         self.spent = False
+        # Nothing until it is settled.
+        self.charged = NOTHING
 
     async def reserve(
         self,
@@ -144,6 +146,7 @@ class Hold:
         """What was used is charged, once; later words about the same chat do not count."""
         if self._slot is not None and not self.is_resolved:
             self._slot.seal(usage, basis, end)
+            self.charged = usage
             failpoints.hit("edge.sealed")
             self._metering.resolve(self._slot)
 

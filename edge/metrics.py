@@ -102,7 +102,12 @@ class ChatMetrics:
         self._refusals[reason,].value += 1
 
     def ended(
-        self, class_id: str, end: "metering_pb.End.ValueType", took_s: float, first_token_s: float | None, usage: Usage
+        self,
+        class_id: str,
+        end: "metering_pb.End.ValueType",
+        took_s: float,
+        first_token_s: float | None,
+        charged: Usage,
     ) -> None:
         """`first_token_s`, too, is counted from the arrival; None if it never came."""
         self._chats[class_id, OUTCOMES[end]].value += 1
@@ -110,12 +115,12 @@ class ChatMetrics:
             return
         metrics = self._by_class.get(class_id) or self._of_class(class_id)
         metrics.first_tokens_s.observe(first_token_s)
-        metrics.prompt_tokens.value += usage.prompt_tokens
-        metrics.completion_tokens.value += usage.completion_tokens
+        metrics.prompt_tokens.value += charged.prompt_tokens
+        metrics.completion_tokens.value += charged.completion_tokens
         if end in SERVED:
             metrics.durations_s.observe(took_s)
-            if usage.completion_tokens > 1:
-                metrics.output_tokens_s.observe((took_s - first_token_s) / (usage.completion_tokens - 1))
+            if charged.completion_tokens > 1:
+                metrics.output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
 
     def _of_class(self, class_id: str) -> _ClassMetrics:
         labels = (OPERATION, PROVIDER, class_id)

@@ -141,6 +141,24 @@ def test_figures_of_a_chat_are_told_by_whoever_had_to_do_with_it(
     assert value_of(service, "edge", "legato_exchange_message_items_count", exchange="metering") > 0
 
 
+def test_tokens_that_are_counted_are_those_that_are_charged(
+    service: Service, client: openai.OpenAI, account: str, upstream: Upstream
+) -> None:
+    def tokens() -> list[float]:
+        kinds = ("input", "output")
+        return [value_of(service, "edge", "legato_tokens_total", gen_ai_token_type=kind) for kind in kinds]
+
+    before = tokens()
+    # An empty answer costs nothing, whatever its prompt was.
+    upstream.replies.append(Reply(contents=[], usage={"prompt_tokens": 11, "completion_tokens": 0, "total_tokens": 11}))
+    for _ in range(2):
+        client.chat.completions.create(model="mezzo", messages=QUESTION)
+    service.settled_balance_nanos(account)
+    [row] = service.usage(account)
+    charged = [row.usage.prompt_tokens, row.usage.completion_tokens]
+    assert [after - then for after, then in zip(tokens(), before, strict=True)] == charged == [11, 7]
+
+
 def test_refusals_are_counted_by_their_reason(service: Service, api_key: str) -> None:
     def refusals(reason: str) -> float:
         return value_of(service, "edge", "legato_refusals_total", reason=reason)
