@@ -96,7 +96,7 @@ class Supervisor:
         return [kept.spec.name for kept in self._all]
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event, on_ready: Callable[[], Awaitable[None]]) -> None:
-        """Returns when `stop` is set and every process has ended; `hurry` cuts the grace short."""
+        """Returns when `stop` is set and every process has ended; `hurry` leaves them time for a farewell alone."""
         keepers: list[asyncio.Task[None]] = []
         try:
             if await _done_before(stop, asyncio.create_task(self._start_all())):
@@ -195,6 +195,10 @@ class Supervisor:
             hurried = asyncio.create_task(_is_set(hurry))
             await asyncio.wait([ends, hurried], timeout=self.timing.grace_s, return_when=asyncio.FIRST_COMPLETED)
             await _cancel([hurried])
+            if hurry.is_set():
+                for process in running:
+                    _send(process, signal.SIGTERM)
+                await asyncio.wait([ends], timeout=lifeline.FAREWELL_S)
             for process in running:
                 _send(process, signal.SIGKILL)
             await ends

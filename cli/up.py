@@ -26,7 +26,7 @@ from services.chassis.log import Log
 from services.chassis.settings import HostAndPort, Port, SecondsOrZero
 
 # What the processes of a supervisor that was killed need to end, and some.
-LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + 5
+LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
 
 HERE = Path(__file__).resolve().parent.parent
 

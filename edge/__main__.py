@@ -14,7 +14,7 @@ from services.chassis.clock import SystemClock
 from services.chassis.log import open_log
 from services.chassis.metrics import new_registry
 from services.chassis.operations import serve_operations
-from services.chassis.server import HealthServer, private_listen, stop_asked
+from services.chassis.server import HealthServer, on_second_signal, private_listen, stop_asked
 from services.chassis.settings import SettingsError, load
 from services.chassis.tracing import tracing_to
 
@@ -43,6 +43,7 @@ async def main() -> None:
                 log.info("edge.serves", address=f"{host}:{port}")
                 memory.settle()
             await stop
+            on_second_signal(server.break_off)
             edge.readiness.is_leaving = True
             await health.leave()
             server.leave()

@@ -11,8 +11,10 @@ import time
 
 VARIABLE = "LEGATO_LIFELINE_FD"
 
-# How long a process may take for an orderly end before it is ended where it stands.
-GRACE_S = 5.0
+# How long a process may take for an orderly end before it is asked again, not to wait any longer for what runs.
+GRACE_S = 4.0
+# How long it may then take to tell those whom it still serves, before it is ended where it stands.
+FAREWELL_S = 1.0
 
 
 def hold() -> None:
@@ -28,6 +30,7 @@ def hold() -> None:
 def _end_with(lifeline: int) -> None:
     while os.read(lifeline, 1):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_S)
+    for patience_s in (GRACE_S, FAREWELL_S):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience_s)
     os._exit(1)

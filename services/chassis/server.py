@@ -137,7 +137,16 @@ def stop_asked() -> asyncio.Event:
     """Set when the process is asked to end. Called before the process serves: who is served must be let go in order,
     also when the end is asked for at once."""
     asked = asyncio.Event()
+    _on_signal(asked.set)
+    return asked
+
+
+def on_second_signal(hurry: Callable[[], None]) -> None:
+    """Called once the end was asked for: whoever asks again does not want to wait."""
+    _on_signal(hurry)
+
+
+def _on_signal(act: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
-    return asked
+        loop.add_signal_handler(number, act)

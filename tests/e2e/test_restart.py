@@ -1,5 +1,6 @@
 """Stopping, starting, and processes that are killed."""
 
+import os
 import signal
 import threading
 import time
@@ -65,6 +66,20 @@ def test_answer_that_outlasts_the_end_of_its_edge_is_told_so(restarted: Service,
     [row] = restarted.usage(account)
     assert row.usage.completion_tokens == 2
     assert restarted.audit() == []
+
+
+def test_answer_is_told_that_it_ends_when_the_edge_is_asked_to_end_a_second_time(shared_upstream: Upstream) -> None:
+    shared_upstream.replies.append(Reply(contents=["It", " rains"], stall_after=3))
+    with Service(shared_upstream, {"LEGATO_DRAIN_S": "3600"}) as service:
+        account = service.new_account()
+        chat = OpenChat(service, service.new_key(account), {"model": "mezzo", "messages": QUESTION, "stream": True})
+        chat.read_until(b'" rains"')
+        os.kill(service.supervisor_id, signal.SIGTERM)
+        wait_until(lambda: "stopping ..." in service.output_text())
+        service.stop()
+        chat.read_until(b'data: {"error"')
+        assert b"[DONE]" not in chat.received
+        chat.leave()
 
 
 def test_client_whose_connection_was_closed_in_between_does_not_notice(restarted: Service, upstream: Upstream) -> None:
