@@ -20,9 +20,9 @@ from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
 
-# PostgreSQL's words for it (SQLSTATE).
+# PostgreSQL's words for it (SQLSTATE); of a transaction that it ended, because it stood still or took too long.
 READ_ONLY = "25006"
-IDLE_IN_TRANSACTION = "25P03"
+ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 
 
 class DatabaseAway(LegatoError):
@@ -121,9 +121,8 @@ class Database:
             raise DatabaseAway from error
         except (sa.exc.InternalError, driver.InternalError) as error:
             state = getattr(getattr(error, "orig", error), "sqlstate", None)
-            # A server that takes no writes is a standby, which has not been told yet that it is to stand in. One that
-            # waited for us for too long has let go of what we had locked.
-            if state == IDLE_IN_TRANSACTION or (writes and state == READ_ONLY):
+            # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
+            if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
                 raise DatabaseAway from error
             raise
 

@@ -250,6 +250,21 @@ async def test_connection_that_is_lost_half_way_is_unavailable_and_replaced(
     database.close()
 
 
+async def test_transaction_that_the_server_ends_is_unavailable(postgres_url: str, migrations: Path) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+
+    def take_too_long(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL transaction_timeout = 1")
+        connection.exec_driver_sql("SELECT pg_sleep(20)")
+
+    for run in (database.read, database.write):
+        with pytest.raises(DatabaseAway):
+            await run(take_too_long)
+        assert await run(note_ids) == [1]
+    database.close()
+
+
 async def test_replica_that_stands_still_keeps_no_other_from_what_it_locked(
     postgres_url: str, migrations: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
