@@ -34,11 +34,16 @@ class DatabaseAway(LegatoError):
 
 @contextmanager
 def _told_to_the_operator() -> Iterator[None]:
-    """Whoever starts the process can do something about a database that is away."""
+    """Whoever starts the process can do something about a database that is away, or that refuses what is needed."""
     try:
         yield
-    except DatabaseAway:
-        raise DatabaseAway("the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)") from None
+    except (DatabaseAway, sa.exc.ProgrammingError) as error:
+        told = error.__cause__ if isinstance(error, DatabaseAway) else error
+        # In the driver's own words, which have no password in them; further lines are advice.
+        reason = str(getattr(told, "orig", told)).partition("\n")[0]
+        raise DatabaseAway(
+            f"the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): {reason}"
+        ) from None
 
 
 class Database:
@@ -160,7 +165,9 @@ class Database:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
-                connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+                if not sa.inspect(connection).has_schema(self.schema):
+                    # Where it was prepared, we need not be allowed to.
+                    connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
             if _is_behind(connection, folder):
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")

@@ -1,5 +1,6 @@
 """How a database is reached, and for how long nobody waits in vain: neither we for a server, nor it for us."""
 
+import contextlib
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -17,11 +18,7 @@ LOG_MOST_BYTES: Final = 16 * 1024 * 1024
 
 
 def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        # The second tells of a port that is none, and quotes what stands there: it may be of a password.
-        raise SettingsError("LEGATO_DATABASE_URL is not a database's address") from None
+    parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         engine = sa.create_engine(parsed, connect_args={"timeout": 10, "check_same_thread": False})
         sa.event.listen(engine, "connect", _prepare_sqlite)
@@ -45,6 +42,15 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
             pool_pre_ping=True,
         )
     raise SettingsError("LEGATO_DATABASE_URL must start with sqlite: or postgresql:")
+
+
+def _parse(url: str | sa.URL) -> sa.URL:
+    # Not quoted, here or later: where a `@` in a password is not escaped, what follows it is taken for the host.
+    with contextlib.suppress(sa.exc.ArgumentError, ValueError):
+        parsed = sa.make_url(url)
+        if "@" not in (parsed.host or ""):
+            return parsed
+    raise SettingsError("LEGATO_DATABASE_URL is not a database's address")
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

@@ -161,12 +161,22 @@ async def test_sqlite_syncs_every_commit_to_the_disk(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("url", ["mysql://host/name", "sqlite:///elsewhere.db", "hunter2", "postgresql://me:hunter2"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://host/name",
+        "sqlite:///elsewhere.db",
+        "hunter2",
+        "postgresql://me:hunter2",
+        "postgresql://me:a@hunter2@h/d",
+    ],
+)
 def test_an_address_that_is_not_postgresql_is_refused_and_not_quoted(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="LEGATO_DATABASE_URL") as refused:
         open_database("auth", url, tmp_path)
 
     assert url not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_nothing_is_told_to_a_database_without_tls_where_its_address_asks_for_it(tmp_path: Path) -> None:
@@ -226,7 +236,7 @@ async def test_database_that_cannot_be_reached_is_unavailable() -> None:
     with pytest.raises(DatabaseAway) as caught:
         await absent.read(lambda connection: None)
     assert caught.value.reason is Reason.UNAVAILABLE
-    with pytest.raises(DatabaseAway, match="LEGATO_DATABASE_URL"):
+    with pytest.raises(DatabaseAway, match=r"LEGATO_DATABASE_URL.*No such file"):
         absent.migrate(Path())
     absent.close()
 

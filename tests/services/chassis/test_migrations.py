@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from services.chassis.database import Database, DatabaseAway, open_database
 from tests.services.chassis.notes import MIGRATION, note_ids
@@ -110,6 +111,26 @@ def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migr
     with database.transaction(writes=False) as connection:
         assert note_ids(connection) == [1]
     database.close()
+
+
+def test_a_schema_that_was_prepared_is_used_by_whoever_may_not_make_one(postgres_url: str, migrations: Path) -> None:
+    role = f"of_{sa.make_url(postgres_url).database}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+    database = Database(sa.make_url(postgres_url).set(username=role), "example")
+    with pytest.raises(DatabaseAway, match="permission denied"):
+        database.migrate(migrations)
+
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE SCHEMA example AUTHORIZATION {role}".encode())
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"DROP OWNED BY {role}".encode())
+        owner.execute(f"DROP ROLE {role}".encode())
 
 
 async def test_a_later_version_may_come_while_one_waits_for_its_turn(postgres_url: str, migrations: Path) -> None:
