@@ -59,12 +59,17 @@ class Log:
         self._write("warning", event, fields)
 
     def failure(self, event: str, error: BaseException, **fields: Value) -> None:
-        """Something broke that should not have. The exception's text is left out; where it was raised is not."""
+        """Something broke that should not have. The exception's text is left out; what it came from, and where it was
+        raised, is not."""
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         at = f" at {where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
-        self._write("error", event, {**fields, "error": type(error).__name__ + at})
+        kinds = [type(error).__name__]
+        while (cause := error.__cause__) is not None:
+            kinds.append(type(cause).__name__)
+            error = cause
+        self._write("error", event, {**fields, "error": " from ".join(kinds) + at})
 
     def flush(self) -> None:
         """Write what was gathered."""

@@ -63,6 +63,19 @@ def test_a_failure_says_kind_and_place_but_not_the_text(log: Log, log_text: Call
     assert CANARY not in log_text()
 
 
+def test_a_failure_says_what_it_came_from(log: Log, log_text: Callable[[], str]) -> None:
+    try:
+        try:
+            raise KeyError(CANARY)
+        except KeyError as error:
+            raise RuntimeError(CANARY) from error
+    except RuntimeError as error:
+        log.failure("batch.failed", error)
+
+    assert "RuntimeError from KeyError at " in log_text()
+    assert CANARY not in log_text()
+
+
 def test_a_failure_that_was_never_raised_has_a_kind_only(log: Log, log_text: Callable[[], str]) -> None:
     log.failure("chat.failed", KeyError(CANARY))
 
