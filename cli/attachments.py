@@ -27,6 +27,8 @@ from protos.router.v1.grounding_pb2 import (
 from services.chassis.channel import from_rpc_error
 
 PIECE_BYTES = 64 * 1024
+# The largest documents have some hundred thousand words to take out of the index, one by one.
+REMOVAL_TIMEOUT_S = 600.0
 COLUMNS = ["attachment_id", "name", "kind", "size_bytes", "pages", "passages", "created_at"]
 # What is done so far; and how far all that is, in percent, when a stage begins and ends.
 STAGES = {
@@ -75,7 +77,8 @@ def list_(invocation: Invocation, account_id: str) -> None:
 def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
     """Delete a document. Nothing is left of it when the command returns."""
     request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
-    ask(invocation.services.grounding.RemoveAttachment, request, repeatable=False)
+    remove_from = invocation.services.grounding.RemoveAttachment
+    ask(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
     invocation.show({"removed": attachment_id})
 
 

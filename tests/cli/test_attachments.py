@@ -1,10 +1,15 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from protos.router.v1 import grounding_pb2_grpc
+from protos.router.v1.grounding_pb2 import RemoveAttachmentResponse
 from services.chassis.log import Log
+from services.chassis.server import Server
+from services.router.grounding.servicer import register_grounding_admin
 from tests.cli.grounding_house import ACCOUNT, GroundingHouse, grounding_house
 from tests.pdfs import make_pdf
 
@@ -52,6 +57,26 @@ async def test_document_whose_name_is_no_text_is_kept_all_the_same(house: Ground
     file.write_text("Tea and coffee.")
     added = json.loads((await house.run("attachments", "add", ACCOUNT, str(file))).stdout)
     assert added["name"] == "caf\ufffd.txt"
+
+
+class Patient(grounding_pb2_grpc.GroundingAdminServiceServicer):
+    """Notes how long the caller is ready to wait."""
+
+    waits_s = 0.0
+
+    async def RemoveAttachment(self, request: Any, context: Any) -> RemoveAttachmentResponse:
+        self.waits_s = context.time_remaining()
+        return RemoveAttachmentResponse()
+
+
+async def test_removal_is_waited_for_as_long_as_the_largest_document_takes(log: Log) -> None:
+    patient = Patient()  # type: ignore[abstract]
+    server = Server("127.0.0.1:0", [register_grounding_admin(patient)], log, insecure_tcp=True)  # type: ignore[arg-type]
+    await server.start()
+    removed = await GroundingHouse(f"127.0.0.1:{server.port}").run("attachments", "remove", ACCOUNT, "att_1")
+    await server.stop(0)
+    assert removed.exit_code == 0
+    assert patient.waits_s > 300
 
 
 async def test_file_that_is_not_there_is_misuse(house: GroundingHouse, tmp_path: Path) -> None:
