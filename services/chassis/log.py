@@ -2,7 +2,8 @@
 
 A line is an event's name and fields from the list below, and nothing else: a field that is not listed is an error in
 the code, not a line in the log. Libraries log by way of `logging`; of theirs we keep the logger's name, the level and
-the kind of an exception, never the text, since it may quote a message.
+the kind of an exception, never the text, since it may quote a message. So it is with warnings, and with exceptions that
+nobody catches, in a thread or where an object ends, which Python would write with all they say.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import atexit
 import contextlib
 import logging
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from typing import IO, Final
@@ -140,4 +142,11 @@ def open_log(service: str, *, debug: bool = False) -> Log:
     log = Log(service, debug=debug, gathers=True)
     atexit.register(log.flush)
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)
+    logging.captureWarnings(capture=True)
+    threading.excepthook = sys.unraisablehook = lambda raised: _tell_uncaught(log, raised.exc_value)
     return log
+
+
+def _tell_uncaught(log: Log, error: BaseException | None) -> None:
+    if error is not None:
+        log.failure("exception.uncaught", error)

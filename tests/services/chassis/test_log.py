@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,10 @@ def root_logger() -> Iterator[None]:
     """Puts the process's logging back as it was."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    hooks = threading.excepthook, sys.unraisablehook
     yield
+    threading.excepthook, sys.unraisablehook = hooks
+    logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -123,6 +127,37 @@ def test_what_libraries_log_is_kept_without_its_text(capsys: pytest.CaptureFixtu
     assert [(line["event"], line["logger"]) for line in lines(text)] == [("library.said", "some.library")] * 2
     assert [line["error"].partition(" ")[0] for line in lines(text)] == ["WARNING", "OSError"]
     assert CANARY not in text
+
+
+UNCAUGHT = """
+import threading, warnings
+from services.chassis.log import open_log
+
+class Ending:
+    def __del__(self):
+        raise ValueError("what-somebody-said")
+
+def fail():
+    raise KeyError("what-somebody-said")
+
+open_log("test")
+Ending()
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+warnings.warn("what-somebody-said")
+"""
+
+
+def test_what_nobody_catches_or_warns_of_is_told_without_its_text() -> None:
+    ended = subprocess.run([sys.executable, "-c", UNCAUGHT], capture_output=True, text=True, check=True)
+    told = [(line["event"], line["error"].partition(" ")[0]) for line in lines(ended.stderr)]
+    assert told == [
+        ("exception.uncaught", "ValueError"),
+        ("exception.uncaught", "KeyError"),
+        ("library.said", "WARNING"),
+    ]
+    assert CANARY not in ended.stderr
 
 
 async def test_lines_that_gather_are_written_soon_and_in_order() -> None:
