@@ -144,6 +144,28 @@ def _send_nonsense(service: Service, api_key: str, canary: Canaries) -> None:
         assert b"canary" not in answer.body
 
 
+def _send_oddities(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
+    """What stands beside a body, and a model's own word for the end of its answer."""
+    names = (
+        "X-Request-Id",
+        "User-Agent",
+        "Cookie",
+        "Referer",
+        "traceparent",
+        "tracestate",
+        "baggage",
+    )
+    headers = {name: canary(f"header {name}") for name in (*names, "X-Forwarded-For", "OpenAI-Organization")}
+    headers["Origin"] = f"https://{canary('origin')}.test"
+    for stream in (False, True):
+        upstream.replies.append(Reply(finish_reason=canary(f"finish reason {stream}")))
+        chat = {"model": "mezzo", "messages": QUESTION, "stream": stream}
+        named = {**headers, "Idempotency-Key": canary(f"name of the request {stream}")}
+        path = f"{CHAT}?{canary(f'query {stream}')}"
+        answer = ask(service, "POST", path, api_key, json.dumps(chat).encode(), named)
+        assert answer.status == 200
+
+
 def _leave(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
     said = canary("answer to someone who left")
     upstream.replies.append(Reply(contents=[said, "more"], stall_after=2))
@@ -161,6 +183,7 @@ def test_no_word_is_written_anywhere(
     _succeed(service, upstream, made.api_key, canary)
     _fail_upstream(service, upstream, made.api_key, canary)
     _send_nonsense(service, made.api_key, canary)
+    _send_oddities(service, upstream, made.api_key, canary)
     _leave(service, upstream, made.api_key, canary)
     service.settled_balance_nanos(account)
 

@@ -114,10 +114,11 @@ class Rounds:
         chat = ChatOpen()
         chat.CopyFrom(self._parts.chat)
         if chat.HasField("max_tokens"):
-            chat.max_tokens -= self._relay.output_tokens
-            if chat.max_tokens < 1:
+            left_tokens = chat.max_tokens - self._used_output_tokens()
+            if left_tokens < 1:
                 await self._relay.cut_short()
                 return None
+            chat.max_tokens = left_tokens
         try:
             return await self._parts.open_upstream(chat, self._prompt)
         except LegatoError as error:
@@ -125,6 +126,11 @@ class Rounds:
                 raise
             await self._relay.cut_short()
             return None
+
+    def _used_output_tokens(self) -> int:
+        """Thoughts that a provider keeps to itself are in its own count alone."""
+        told = _sum(self._usages)
+        return max(self._relay.output_tokens, (told.completion_tokens if told is not None else None) or 0)
 
 
 class _Round:

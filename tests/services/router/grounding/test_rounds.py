@@ -223,6 +223,17 @@ async def test_clients_limit_is_for_all_rounds_together(house: House) -> None:
     assert answer.finished.finish_reason == "length"
 
 
+async def test_thoughts_that_only_the_provider_counts_are_part_of_the_clients_limit(house: House) -> None:
+    thinking = searching("pump", usage={"prompt_tokens": 100, "completion_tokens": 90})
+    house.upstream.replies.extend([thinking, answering("Blue.")])
+    answer = await house.ask("Which?", max_tokens=100)
+    assert [request.json["max_tokens"] for request in house.upstream.requests] == [100, 10]
+    assert answer.finished.usage.completion_tokens <= 100
+    house.upstream.replies.append(searching("pump", usage={"prompt_tokens": 100, "completion_tokens": 100}))
+    answer = await house.ask("Which?", max_tokens=100)
+    assert (answer.finished.finish_reason, len(house.upstream.requests)) == ("length", 3)
+
+
 async def test_model_that_fails_in_a_later_round_is_told_as_such(house: House) -> None:
     house.upstream.replies.extend([searching("pump"), Reply(contents=["Bl", "ue"], cut_after=2)])
     with pytest.raises(LegatoError) as refusal:
