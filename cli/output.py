@@ -1,6 +1,7 @@
 """What commands print: one JSON value, or a table for people."""
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,11 @@ def show_json(value: Any) -> None:
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns that hold numbers only stand on the right."""
     cells = [[_printable(value) for value in row] for row in rows]
-    widths = [max(len(text) for text in column) for column in zip(headers, *cells, strict=True)]
+    widths = [max(_width(text) for text in column) for column in zip(headers, *cells, strict=True)]
     numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(headers))]
     for line in [list(headers), *cells]:
         padded = [
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
+            _pad(text, width, on_the_left=right) for text, width, right in zip(line, widths, numeric, strict=True)
         ]
         click.echo("  ".join(padded).rstrip())
 
@@ -33,6 +33,19 @@ def show_fields(fields: dict[str, object]) -> None:
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         click.echo(f"{name.ljust(width)}  {_printable(value)}".rstrip())
+
+
+def _pad(text: str, width: int, *, on_the_left: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if on_the_left else text + space
+
+
+def _width(text: str) -> int:
+    """In columns of a terminal: some letters take two, and what is put onto another letter none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
 
 
 def _printable(value: object) -> str:
