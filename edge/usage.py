@@ -50,7 +50,8 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     unknown = parameters.keys() - PARAMETERS
     if unknown:
         raise _invalid(f"Usage takes {', '.join(sorted(PARAMETERS - {'group_by[]'}))}, and nothing else.", None)
-    width = WIDTHS.get(_single(parameters, "bucket_width") or "1h")
+    given_width = _single(parameters, "bucket_width")
+    width = WIDTHS.get("1h" if given_width is None else given_width)
     if width is None:
         raise _invalid("bucket_width is 1h or 1d.", "bucket_width")
     given_start_s = _integer(parameters, "start_time", 0, LATEST_S)

@@ -42,6 +42,7 @@ def test_groups_are_taken_in_every_form(parameters: dict[str, list[str]]) -> Non
         ({"start_time": ["9" * 30]}, "start_time"),
         ({"start_time": [str(NOON_S)], "end_time": [str(NOON_S)]}, "start_time"),
         ({"bucket_width": ["1m"]}, "bucket_width"),
+        ({"bucket_width": [""]}, "bucket_width"),
         ({"group_by": ["city"]}, "group_by"),
         ({"limit": ["0"]}, "limit"),
         ({"limit": ["169"]}, "limit"),
