@@ -6,24 +6,27 @@ WIDTH = 30
 
 
 class Bar:
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_shown = stream.isatty()
+    def __init__(self, stream: TextIO | None) -> None:
+        """None stands for a stderr that was closed before the program began."""
+        self._terminal = stream if stream is not None and stream.isatty() else None
         self._shown = ""
 
     def show(self, what: str, done: int, total: int) -> None:
-        if not self._is_shown:
+        if self._terminal is None:
             return
         part = min(1.0, done / total) if total else 1.0
         filled = round(WIDTH * part)
         text = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {round(100 * part):3}% {what}"
         if text != self._shown:
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
-            self._shown = text
+            self._write(text)
 
     def clear(self) -> None:
         if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-            self._shown = ""
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        """In place of what stands there."""
+        if self._terminal is not None:
+            self._terminal.write(f"\r\x1b[K{text}")
+            self._terminal.flush()
+            self._shown = text

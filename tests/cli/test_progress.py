@@ -20,6 +20,12 @@ def test_bar_grows_and_leaves_nothing_behind() -> None:
     assert shown[-1] == ""
 
 
+def test_stderr_that_was_closed_is_no_reason_to_fail() -> None:
+    bar = Bar(None)
+    bar.show("reading", 1, 2)
+    bar.clear()
+
+
 def test_nothing_is_written_where_nobody_looks() -> None:
     pipe = io.StringIO()
     bar = Bar(pipe)
