@@ -21,8 +21,10 @@ def decode(decoder: msgspec.json.Decoder[Any], given: bytes | Raw, name: str) ->
 
 
 _PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
-# Of msgspec's sentences, those that speak of types and names of ours alone.
-_SAFE = re.compile(r"(Expected `[^`]+`(, got `[^`]+`)?|Object missing required field `[a-z_]+`)$")
+# Of msgspec's sentences, those that speak of types, bounds and names of ours alone.
+_SAFE = re.compile(
+    r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
+)
 
 
 def _mistake(sentence: str, name: str) -> LegatoError:

@@ -175,6 +175,25 @@ def test_wrong_fields_are_refused_by_name(fields: dict[str, Any], param: str) ->
     assert refusal_of(**fields).param == param
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"temperature": 2.5}, "temperature: Expected 'float' <= 2.0."),
+        ({"presence_penalty": -3}, "presence_penalty: Expected 'float' >= -2.0."),
+        ({"stop": ["1", "2", "3", "4", "5"]}, "stop: Expected 'array' of length <= 4."),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content: Expected 'array' of length >= 1."),
+        (
+            {"messages": [{"role": "tool", "content": "21", "tool_call_id": ""}]},
+            "messages[0].tool_call_id: Expected 'str' of length >= 1.",
+        ),
+        ({"stream": "yes"}, "stream: Expected 'bool | null', got 'str'."),
+        ({"tools": [{"type": "retrieval"}]}, "tools[0].type: This value is not one of those accepted here."),
+    ],
+)
+def test_refusals_say_what_is_accepted(fields: dict[str, Any], message: str) -> None:
+    assert refusal_of(**fields).message == message
+
+
 @given(st.text(min_size=8))
 def test_refusals_never_quote_what_was_sent(secret: str) -> None:
     secret = f"canary-{secret}"
