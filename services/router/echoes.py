@@ -5,18 +5,27 @@ what they read out of its text. OpenAI passes over that; others refuse a message
 with it the rest of the conversation.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Raw
 
 from services.chassis.turns import Turns
 
+_BRACKET = ord("[")
 _NOTHING = (Raw(b"null"), Raw(b"[]"))
-# For who reads an answer: our citations, and what OpenAI's clients add to a message and to its calls.
+# For who reads an answer: our citations, and what OpenAI's clients add to a message, its parts and its calls.
 _OF_MESSAGES = frozenset(("annotations", "parsed"))
+_OF_PARTS = frozenset(("annotations", "role"))
 _OF_CALLS = frozenset(("index",))
 _OF_FUNCTIONS = frozenset(("parsed_arguments",))
+
+
+class _PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """As most are, like the calls below: nothing of it is left out."""
+
+    type: str
+    text: Raw
 
 
 class _PlainFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -25,34 +34,51 @@ class _PlainFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _PlainCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """As most are: nothing of it is left out."""
-
     id: str
     type: str
     function: _PlainFunction
 
 
 _Fields = dict[str, Raw]
+_plain_part = msgspec.json.Decoder(_PlainPart)
 _plain_call = msgspec.json.Decoder(_PlainCall)
 _fields = msgspec.json.Decoder(_Fields)
 _list = msgspec.json.Decoder(list[Raw])
+
+
+def is_list(content: Raw) -> bool:
+    return memoryview(content)[0] == _BRACKET
 
 
 async def without_echoes(raw_message: Raw, turns: Turns) -> Raw:
     """The very same, where nothing is left out. Null content stays, as that of one who only calls."""
     message = _fields.decode(raw_message)
     told = _without(message, _OF_MESSAGES)
-    if "tool_calls" in told:
-        calls = _list.decode(told["tool_calls"])
-        were_rewritten = False
-        for index, raw_call in enumerate(calls):
-            calls[index] = _call_without_echoes(raw_call)
-            were_rewritten |= calls[index] is not raw_call
-            if turns.are_due(len(memoryview(raw_call))):
-                await turns.rest()
-        if were_rewritten:
-            told = {**told, "tool_calls": _encoded(calls)}
+    for name, tell in (("content", _part_without_echoes), ("tool_calls", _call_without_echoes)):
+        if name in told and is_list(told[name]):
+            told_list = await _each_without_echoes(told[name], tell, turns)
+            if told_list is not told[name]:
+                told = {**told, name: told_list}
     return raw_message if told is message else _encoded(told)
+
+
+async def _each_without_echoes(raw_list: Raw, tell: Callable[[Raw], Raw], turns: Turns) -> Raw:
+    items = _list.decode(raw_list)
+    were_rewritten = False
+    for index, raw_item in enumerate(items):
+        items[index] = tell(raw_item)
+        were_rewritten |= items[index] is not raw_item
+        if turns.are_due(len(memoryview(raw_item))):
+            await turns.rest()
+    return _encoded(items) if were_rewritten else raw_list
+
+
+def _part_without_echoes(raw_part: Raw) -> Raw:
+    try:
+        _plain_part.decode(raw_part)
+    except msgspec.ValidationError:
+        return _encoded(_without(_fields.decode(raw_part), _OF_PARTS))
+    return raw_part
 
 
 def _call_without_echoes(raw_call: Raw) -> Raw:

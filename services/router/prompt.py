@@ -10,7 +10,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.turns import Turns
 from services.router import tokens
 from services.router.character import Character
-from services.router.echoes import without_echoes
+from services.router.echoes import is_list, without_echoes
 from services.router.json_text import text_slices
 
 # What a chat template puts around a message and before the answer, roughly.
@@ -22,7 +22,7 @@ SLICE_BYTES = 256 * 1024
 
 
 _NULL = msgspec.Raw(b"null")
-_QUOTE, _BRACKET = b'"['
+_QUOTE = ord('"')
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -122,13 +122,14 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
         await turns.rest()
     were_rewritten = False
     for index, raw_message in enumerate(raw_messages):
-        told = raw_message
         message: _PlainMessage | _Message
         try:
             message = _plain_message.decode(raw_message)
+            may_echo = message.role == "assistant" and is_list(message.content)
         except msgspec.ValidationError:
             message = _message.decode(raw_message)
-            told = await without_echoes(raw_message, turns)
+            may_echo = True
+        told = await without_echoes(raw_message, turns) if may_echo else raw_message
         if turns.are_due(len(memoryview(raw_message))):
             await turns.rest()
         for piece in _texts(message):
@@ -146,7 +147,7 @@ def _texts(message: _PlainMessage | _Message) -> Iterator[str]:
     """In slices."""
     # Even where it is empty: reading a message is work.
     yield from tokens.slices_of(message.name or "")
-    if memoryview(message.content)[0] == _BRACKET:
+    if is_list(message.content):
         for raw_part in _list.decode(message.content):
             yield from _text(_part.decode(raw_part).text)
     elif message.content != _NULL:

@@ -14,6 +14,7 @@ FUNCTION = {"name": "get_weather", "arguments": '{"city":"Paris"}'}
 CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 ANSWER = {"role": "assistant", "content": "It rains."}
+PART = {"type": "text", "text": "It rains."}
 
 
 async def told(message: dict[str, Any]) -> Any:
@@ -31,6 +32,8 @@ async def told(message: dict[str, Any]) -> Any:
         ({**ANSWER, "annotations": []}, ANSWER),
         ({**ANSWER, "annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]}, ANSWER),
         ({**ANSWER, "parsed": {"sky": "grey"}}, ANSWER),
+        ({**ANSWER, "content": [{**PART, "role": "assistant", "refusal": None}]}, {**ANSWER, "content": [PART]}),
+        ({**ANSWER, "content": [{**PART, "annotations": []}], "refusal": None}, {**ANSWER, "content": [PART]}),
         ({**CALLS, "refusal": None, "reasoning": None, "tool_call_id": None}, CALLS),
         ({**CALLS, "tool_calls": [{**CALL, "index": 0}]}, CALLS),
         ({**CALLS, "tool_calls": [{**CALL, "function": {**FUNCTION, "parsed_arguments": {"city": "Paris"}}}]}, CALLS),
@@ -51,6 +54,7 @@ async def test_what_is_no_part_of_the_conversation_is_left_out(
         CALLS,
         {**ANSWER, "refusal": "I would rather not."},
         {**ANSWER, "reasoning_content": "Clouds, so rain."},
+        {**ANSWER, "content": [PART, {**PART, "cache_control": {"type": "ephemeral"}}]},
         {**CALLS, "tool_calls": [{**CALL, "extra_content": {"google": {"thought_signature": "c2ln"}}}]},
         {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "rain"}], "name": "w"},
     ],
