@@ -32,6 +32,9 @@ VERSIONS = (VERSION_2026, VERSION_2023)
 LONGEST_WHOLE_ANSWER_TOKENS = 21_333
 HIGHEST_TEMPERATURE = 1.0
 
+# What the user says where the model spoke first, as with a greeting: as little as can be said.
+_OPENING = Raw(b'"."')
+
 _NO_THINKING = {"type": "disabled"}
 _SAMPLING = {"temperature", "top_p"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
@@ -107,8 +110,10 @@ def _request(call: Call, version: str) -> dict[str, Any]:
 
 
 def _messages(turns: list[Turn]) -> list[dict[str, Any]]:
-    """What the tools gave, and what the user says after that, are one turn here."""
+    """What the tools gave, and what the user says after that, are one turn here; and the first turn is the user's."""
     messages: list[dict[str, Any]] = []
+    if isinstance(turns[0], ModelTurn):
+        turns = [UserTurn([_OPENING]), *turns]
     for turn in turns:
         role = "assistant" if isinstance(turn, ModelTurn) else "user"
         if not messages or messages[-1]["role"] != role:

@@ -67,6 +67,16 @@ async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> No
     }
 
 
+async def test_conversation_that_the_model_began_is_one_that_the_user_opened(upstream: AnthropicUpstream) -> None:
+    """Pages greet whoever comes, and histories are cut anywhere."""
+    greeted = conversation({"role": "assistant", "content": "How can I help?"}, {"role": "user", "content": "Hi"})
+    assert (await asked(upstream, greeted))["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "How can I help?"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    ]
+
+
 async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUpstream) -> None:
     call = replace(CALL, parameters_json=b'{"temperature":1.5,"top_p":0.5,"stop":["a","b"]}')
     request = await asked(upstream, call, VERSION_2023)
