@@ -39,38 +39,37 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
     )
 
 
-def mistakes_in_settings(
-    own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ
-) -> Iterable[str]:
-    """Each once. `own` are the settings of whoever starts the processes; `routes` may name variables of its own."""
+def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] = os.environ) -> Iterable[str]:
+    """Each once. `own` are the settings of whoever starts the processes."""
     try:
         in_file = read_settings_file(environ)
     except SettingsError as error:
         return [str(error)]
-    kinds = (own, *kinds_of_settings())
     told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
     for secret in SECRETS:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
             told[secret] = MADE_LATER
     mistakes: dict[str, None] = {}
-    for kind in kinds:
+    for kind in (own, *kinds_of_settings()):
         try:
             load(kind, told)
         except SettingsError as error:
             mistakes |= dict.fromkeys(str(error).splitlines())
+    return mistakes
+
+
+def strange_names(own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ) -> Iterable[str]:
+    """Of a name that is mistyped the default would stand in the place, and nobody would notice. No mistake for certain:
+    people keep their own variables under our name, `routes` may name some, and a later version knows more of them."""
+    kinds = (own, *kinds_of_settings())
     known = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
-    return [*mistakes, *_unknown(known, environ, in_file, routes)]
-
-
-def _unknown(known: set[str], environ: Mapping[str, str], in_file: Iterable[str], routes: Path) -> Iterable[str]:
-    """A name that is mistyped would leave the default in its place, and nobody would notice."""
     strange = [name for name in environ if name.startswith(PREFIX) and name not in OUR_OWN]
     strange = [name for name in strange if not {name, name.removesuffix("_FILE")} & known]
     if strange:
         named_by_routes = routes.read_text(errors="replace") if routes.is_file() else ""
         strange = [name for name in strange if name.removesuffix("_FILE") not in named_by_routes]
     yield from (f"{name} is no setting{_near(name, known)}" for name in strange)
-    for key in in_file:
+    for key in read_settings_file(environ):
         if PREFIX + key.upper() not in known:
             yield f"{SETTINGS_VARIABLE}: {key} is no setting{_near(key, map(_field, known))}"
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cli import data_folder
 from cli.data_folder import AlreadyLocked, FolderLock
-from cli.mistakes import mistakes_in_files, mistakes_in_settings
+from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from cli.processes import Installation, process_groups
@@ -96,8 +96,10 @@ def up(
     data = invocation.data.absolute()
     files = read_settings(FileSettings)
     routes, prices = (routes or files.routes).absolute(), files.prices.absolute()
-    if mistakes := [*mistakes_in_settings(UpSettings, routes), *mistakes_in_files(routes, prices)]:
+    if mistakes := [*mistakes_in_settings(UpSettings), *mistakes_in_files(routes, prices)]:
         raise SettingsWrong("\n".join(mistakes))
+    for strange in strange_names(UpSettings, routes):
+        _say(strange)
     settings = read_settings(UpSettings)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)

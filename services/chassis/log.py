@@ -143,7 +143,8 @@ def open_log(service: str, *, debug: bool = False) -> Log:
     atexit.register(log.flush)
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)
     logging.captureWarnings(capture=True)
-    threading.excepthook = sys.unraisablehook = lambda raised: _tell_uncaught(log, raised.exc_value)
+    threading.excepthook = lambda raised: _tell_uncaught(log, raised.exc_value)
+    sys.unraisablehook = lambda raised: _tell_uncaught(log, raised.exc_value)
     return log
 
 

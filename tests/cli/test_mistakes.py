@@ -2,12 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from cli.mistakes import mistakes_in_settings
+from cli.mistakes import mistakes_in_settings, strange_names
 from cli.up import UpSettings
 
 
-def mistakes(routes: Path = Path("/nowhere"), **environ: str) -> list[str]:
-    return list(mistakes_in_settings(UpSettings, routes, environ))
+def mistakes(**environ: str) -> list[str]:
+    return list(mistakes_in_settings(UpSettings, environ))
+
+
+def strange(environ: dict[str, str], routes: Path = Path("/nowhere")) -> list[str]:
+    return list(strange_names(UpSettings, routes, environ))
 
 
 def test_nothing_has_to_be_set() -> None:
@@ -48,19 +52,27 @@ def test_wrong_settings_of_every_process_are_named_at_once_and_each_of_them_once
     ]
 
 
-def test_name_that_is_none_is_a_mistake_wherever_it_stands(tmp_path: Path) -> None:
+def test_name_that_is_none_is_told_wherever_it_stands(tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text("debug = true\ndrian_s = 3\n")
-    assert mistakes(LEGATO_DRIAN_S="5", LEGATO_SETTINGS=str(settings), LEGATO_DRAIN_S_FILE="") == [
+    environ = {"LEGATO_DRIAN_S": "5", "LEGATO_SETTINGS": str(settings), "LEGATO_DRAIN_S_FILE": ""}
+    assert strange(environ) == [
         "LEGATO_DRIAN_S is no setting: did you mean LEGATO_DRAIN_S?",
         "LEGATO_SETTINGS: drian_s is no setting: did you mean drain_s?",
     ]
+    assert mistakes(**environ) == []
+
+
+def test_variable_of_the_operators_own_keeps_nothing_from_starting() -> None:
+    [told] = strange({"LEGATO_API_KEY": "sk-legato-1"})
+    assert told.startswith("LEGATO_API_KEY is no setting")
+    assert mistakes(LEGATO_API_KEY="sk-legato-1") == []
 
 
 def test_variable_that_the_routes_name_is_theirs(tmp_path: Path) -> None:
     routes = tmp_path / "routes.toml"
     routes.write_text('[providers.a]\napi_key_env = "LEGATO_KEY_AT_A"\n')
-    assert mistakes(routes, LEGATO_KEY_AT_A="secret", LEGATO_KEY_AT_A_FILE="") == []
+    assert strange({"LEGATO_KEY_AT_A": "secret", "LEGATO_KEY_AT_A_FILE": ""}, routes) == []
 
 
 @pytest.mark.parametrize("text", ["debug =", "\0"])
