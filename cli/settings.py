@@ -27,12 +27,17 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
 
     def address(self, service: str) -> str:
-        """Empty: in the folder, and then so are the others. Half of the services here and half of them elsewhere would
-        book one's credit in the books of another."""
+        """Empty: in the folder, and then none is on another machine. Half of the services here and half of them
+        elsewhere would book one's credit in the books of another."""
         given: str = getattr(self, f"{service}_address")
-        if not given and (self.auth_address or self.metering_address or self.router_address):
-            raise SettingsWrong(f"LEGATO_{service.upper()}_ADDRESS: missing, though that of another service is set")
+        if not given and self._is_elsewhere:
+            raise SettingsWrong(f"LEGATO_{service.upper()}_ADDRESS: missing, though another service is on TCP")
         return given
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        addresses = f"{self.auth_address},{self.metering_address},{self.router_address}".split(",")
+        return any(address.strip() and not address.strip().startswith("unix:") for address in addresses)
 
 
 class SettingsWrong(click.ClickException):
