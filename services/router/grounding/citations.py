@@ -7,6 +7,7 @@ Sources are numbered, and the model is asked to cite them by their numbers, as i
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Citation
@@ -42,7 +43,7 @@ class Sources:
 
     def cited_in(self, text: str) -> list[Citation]:
         """In the order of the text."""
-        cited = list(self._marked(text))
+        cited = list(islice(self._marked(text), CITATIONS_MOST))
         if not any(source.is_from_search for source, _, _ in cited):
             cited += [(source, len(text), len(text)) for source in self._sources if source.is_from_search]
         return [

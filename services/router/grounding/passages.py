@@ -35,10 +35,14 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    while len(sentence) > LONGEST_CHARACTERS:
-        at = sentence.rfind(" ", 0, LONGEST_CHARACTERS)
-        at = LONGEST_CHARACTERS if at <= 0 else at
-        yield sentence[:at]
-        sentence = sentence[at:].lstrip()
-    if sentence:
-        yield sentence
+    """By places in it: to cut off part after part would copy a text that is one long sentence thousands of times."""
+    begin, end = 0, len(sentence)
+    while end - begin > LONGEST_CHARACTERS:
+        at = sentence.rfind(" ", begin, begin + LONGEST_CHARACTERS)
+        at = begin + LONGEST_CHARACTERS if at <= begin else at
+        yield sentence[begin:at]
+        begin = at
+        while begin < end and sentence[begin].isspace():
+            begin += 1
+    if begin < end:
+        yield sentence[begin:]
