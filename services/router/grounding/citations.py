@@ -33,13 +33,17 @@ class Sources:
     def __init__(self) -> None:
         self._sources: list[Source] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._sources)
-
     def add(self, title: str, url: str, *, is_from_search: bool = False) -> Source:
         source = Source(len(self._sources) + 1, title, url, is_from_search)
         self._sources.append(source)
         return source
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def keep_first(self, count: int) -> None:
+        """For the others were not read."""
+        del self._sources[count:]
 
     def cited_in(self, text: str) -> list[Citation]:
         """In the order of the text."""

@@ -116,7 +116,7 @@ class Rounds:
         if chat.HasField("max_tokens"):
             left_tokens = chat.max_tokens - self._used_output_tokens()
             if left_tokens < 1:
-                await self._relay.cut_short()
+                await self._end_unread()
                 return None
             chat.max_tokens = left_tokens
         try:
@@ -124,8 +124,12 @@ class Rounds:
         except LegatoError as error:
             if error.reason is not Reason.CREDITS_EXHAUSTED or not self._has_spoken:
                 raise
-            await self._relay.cut_short()
+            await self._end_unread()
             return None
+
+    async def _end_unread(self) -> None:
+        self._parts.tool.take_back()
+        await self._relay.cut_short()
 
     def _used_output_tokens(self) -> int:
         """Thoughts that a provider keeps to itself are in its own count alone."""

@@ -81,12 +81,18 @@ class SearchTool:
         self._budget_tokens = budget_tokens
         self._on_failure = on_failure
         self._is_away = False
+        self._sources_before = len(sources)
 
     async def answer(self, calls: Sequence[Call]) -> Answers:
+        self._sources_before = len(self._sources)
         found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
         texts = [answer if isinstance(answer, str) else self._tell(answer) for answer in found]
         texts += [_TOO_MANY] * (len(calls) - len(texts))
         return Answers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
+
+    def take_back(self) -> None:
+        """What was answered last: the model was not asked again, and has not read it."""
+        self._sources.keep_first(self._sources_before)
 
     async def _find(self, call: Call) -> list[Result] | str:
         if call.name != NAME:

@@ -195,6 +195,8 @@ async def test_credit_that_does_not_reach_for_another_round_ends_the_answer(hous
     call = house.router.open(QUESTION, grant=Grant(prompt_tokens=300, output_tokens=1000), **SWITCHES)
     answer = await read(call, Grant(prompt_tokens=310, output_tokens=0, last=True))
     assert (answer.text, answer.finished.finish_reason) == ("Let me look.", "length")
+    # What was found the model has never read.
+    assert not answer.finished.citations
     house.upstream.replies.append(searching("pump"))
     call = house.router.open(QUESTION, grant=Grant(prompt_tokens=300, output_tokens=1000), **SWITCHES)
     with pytest.raises(LegatoError) as refusal:
@@ -221,6 +223,7 @@ async def test_clients_limit_is_for_all_rounds_together(house: House) -> None:
     house.upstream.replies.append(searching("pump", said="Let me look."))
     answer = await house.ask("Which?", max_tokens=4)
     assert answer.finished.finish_reason == "length"
+    assert not answer.finished.citations
 
 
 async def test_thoughts_that_only_the_provider_counts_are_part_of_the_clients_limit(house: House) -> None:
