@@ -152,6 +152,17 @@ async def test_router_that_sends_ever_more_than_is_held_has_the_hold_doubled(
     assert await charged(room) == cost(PROMPT_TOKENS, most_tokens)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_last_piece_is_passed_on_and_charged_though_it_is_more_than_was_held(room: Room, stream: bool) -> None:
+    tokens = FIRST_SLICE_TOKENS + 100
+    all_at_once = piece("Hello", tokens)
+    all_at_once.MergeFrom(end(tokens))
+    await room.add_routers(saying(all_at_once))
+    await room.chat(stream=stream).run()
+    assert (room.status, b"Hello" in room.received, b'"stop"' in room.received) == (200, True, True)
+    assert await charged(room) == cost(PROMPT_TOKENS, tokens)
+
+
 @pytest.mark.parametrize(("stream", "delivered_tokens"), [(True, 1), (False, 0)])
 async def test_hold_that_grows_is_told_what_its_client_has_and_nothing_of_a_whole_answer(
     room: Room, monkeypatch: pytest.MonkeyPatch, stream: bool, delivered_tokens: int

@@ -25,6 +25,8 @@ async def test_refusal_arrives_with_its_reason_and_retry_delay(client: ExchangeC
         "account",
         1.5,
     )
+    # Nothing is kept of it, nor does it count against this replica when the least loaded is chosen.
+    assert client.load == 0
 
 
 async def test_bug_behind_a_question_is_told_without_its_text(client: ExchangeClient) -> None:
