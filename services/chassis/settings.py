@@ -75,7 +75,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
         except msgspec.ValidationError as error:
             # The value itself is not quoted: it may be a secret.
             described = _description(field.type)
-            mistakes.append(f"{variable} must be {described}" if described else f"{variable}: {error}")
+            mistakes.append(f"{variable}: must be {described}" if described else f"{variable}: {error}")
     if any(field.required and field.name not in given for field in fields):
         raise SettingsError("\n".join(mistakes))
     # In place of what is wrong there are the defaults, so that the others are looked at all the same.

@@ -127,7 +127,7 @@ def test_socket_is_for_its_owner_alone(socket_folder: Path) -> None:
         ({"LEGATO_AUTH_LISTEN": "127.0.0.1:0"}, "LEGATO_INSECURE_TCP=1"),
         (
             {"LEGATO_DATABASE_URL": "mysql://x", "LEGATO_DATABASE_REGION": "local"},
-            "LEGATO_DATABASE_URL must be a PostgreSQL address",
+            "LEGATO_DATABASE_URL: must be a PostgreSQL address",
         ),
     ],
 )

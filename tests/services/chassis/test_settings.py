@@ -154,7 +154,7 @@ def test_host_and_port_are_taken(listen: str) -> None:
 
 @pytest.mark.parametrize("listen", ["9090", "127.0.0.1:65536", "127.0.0.1:99999", ":9090", "host.test:http"])
 def test_port_that_no_machine_has_is_a_mistake_in_words(listen: str) -> None:
-    with pytest.raises(SettingsError, match=r"^LEGATO_LISTEN must be HOST:PORT, with a port up to 65535$"):
+    with pytest.raises(SettingsError, match=r"^LEGATO_LISTEN: must be HOST:PORT, with a port up to 65535$"):
         load(ListeningSettings, {"LEGATO_LISTEN": listen, "LEGATO_ENDPOINT": "http://there.test"})
 
 
@@ -165,7 +165,7 @@ def test_address_of_a_server_is_taken(endpoint: str) -> None:
 
 @pytest.mark.parametrize("endpoint", ["there.test:4318", "http://", "http://there.test:99999", "ftp://there.test"])
 def test_address_of_no_server_is_a_mistake_in_words(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match="LEGATO_ENDPOINT must be http://HOST:PORT or https://HOST:PORT"):
+    with pytest.raises(SettingsError, match="LEGATO_ENDPOINT: must be http://HOST:PORT or https://HOST:PORT"):
         load(ListeningSettings, {"LEGATO_ENDPOINT": endpoint})
 
 
