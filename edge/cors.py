@@ -4,9 +4,14 @@ Keys travel in a header that the page sets itself and never in a cookie, so ther
 page could borrow: every origin may ask, unless the settings name some.
 """
 
+import re
+
 from edge.asgi import Headers, HttpScope
+from services.chassis.settings import SettingsError
 
 ANY_ORIGIN = "*"
+# As browsers name one: in small letters, without a path, not even a slash.
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+")
 # How long a browser may remember the answer to its question.
 REMEMBERED_S = 86_400
 
@@ -22,7 +27,12 @@ EXPOSED = (
 class Cors:
     def __init__(self, origins: str = ANY_ORIGIN) -> None:
         """`origins` has commas between them; `*` is all of them, and nothing is none."""
-        self._origins = frozenset(origin.strip().encode() for origin in origins.split(",") if origin.strip())
+        given = [origin.strip() for origin in origins.split(",") if origin.strip()]
+        if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
+            raise SettingsError(
+                f"LEGATO_CORS_ORIGINS: no browser names {', '.join(wrong)} so, but as in https://app.example"
+            )
+        self._origins = frozenset(origin.encode() for origin in given)
         self._any = ANY_ORIGIN.encode() in self._origins
 
     def headers(self, scope: HttpScope) -> Headers:

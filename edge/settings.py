@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from edge.addresses import Addresses
+from edge.cors import Cors
 from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
 from services.chassis.residency import Store, keep_in_canada
@@ -57,7 +58,11 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool = False
 
     def check(self) -> None:
-        check_all(partial(keep_in_canada, [Store("DATA", self.data_region)]), partial(Addresses, self.trusted_proxies))
+        check_all(
+            partial(keep_in_canada, [Store("DATA", self.data_region)]),
+            partial(Addresses, self.trusted_proxies),
+            partial(Cors, self.cors_origins),
+        )
 
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")

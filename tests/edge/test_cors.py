@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from edge.cors import Cors
+from services.chassis.settings import SettingsError
 
 PAGE = b"https://app.example"
 
@@ -42,3 +45,18 @@ def test_only_the_origins_in_the_settings_are_let_in() -> None:
 
 def test_empty_setting_lets_no_page_in() -> None:
     assert Cors("").headers(scope()) == []
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://app.example/", "app.example", "https://app.example/page", "https://App.test"]
+)
+def test_origin_that_no_browser_would_name_is_a_mistake(origin: str) -> None:
+    with pytest.raises(SettingsError, match=f"LEGATO_CORS_ORIGINS: no browser names {origin} so"):
+        Cors(f"https://other.example,{origin}")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3000", "http://[::1]:3000", "chrome-extension://abc", "null", "*"]
+)
+def test_origin_that_a_browser_names_is_taken(origin: str) -> None:
+    assert Cors(origin).headers(scope(origin=origin.encode()))
