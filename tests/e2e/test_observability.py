@@ -145,8 +145,8 @@ def test_tokens_that_are_counted_are_those_that_are_charged(
     service: Service, client: openai.OpenAI, account: str, upstream: Upstream
 ) -> None:
     def tokens() -> list[float]:
-        kinds = ("input", "output")
-        return [value_of(service, "edge", "legato_tokens_total", gen_ai_token_type=kind) for kind in kinds]
+        kinds = [{"class": "mezzo", "gen_ai_token_type": kind} for kind in ("input", "output")]
+        return [value_of(service, "edge", "legato_tokens_total", **kind) for kind in kinds]
 
     before = tokens()
     # An empty answer costs nothing, whatever its prompt was.
