@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.turns import Turns
+from services.router.json_text import is_list
 
-_BRACKET = ord("[")
 _NOTHING = (Raw(b"null"), Raw(b"[]"))
 # For who reads an answer: our citations, and what OpenAI's clients add to a message, its parts and its calls.
 _OF_MESSAGES = frozenset(("annotations", "parsed"))
@@ -44,10 +44,6 @@ _plain_part = msgspec.json.Decoder(_PlainPart)
 _plain_call = msgspec.json.Decoder(_PlainCall)
 _fields = msgspec.json.Decoder(_Fields)
 _list = msgspec.json.Decoder(list[Raw])
-
-
-def is_list(content: Raw) -> bool:
-    return memoryview(content)[0] == _BRACKET
 
 
 async def without_echoes(raw_message: Raw, turns: Turns) -> Raw:

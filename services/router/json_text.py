@@ -1,4 +1,5 @@
-"""The text of a JSON string, in slices: to decode megabytes in one go would hold up every other chat."""
+"""What stands as JSON in a message: a list or not, and the text of a string, in slices, for to decode megabytes in one
+go would hold up every other chat."""
 
 import re
 from collections.abc import Iterator
@@ -13,6 +14,11 @@ _string = msgspec.json.Decoder(str)
 _WHOLE_CHARACTERS = re.compile(
     rb"(?:[^\"\\\x80-\xff]{1,256}+|[\xc0-\xff][\x80-\xbf]*+|\\u[dD][89abAB]..\\u....|\\u....|\\[^u]){1,64}+", re.DOTALL
 )
+
+
+def is_list(content: msgspec.Raw) -> bool:
+    """Of a value that was read out of JSON; an empty one stands for none."""
+    return bytes(memoryview(content)[:1]) == b"["
 
 
 def text_slices(string_json: msgspec.Raw) -> Iterator[str]:

@@ -10,8 +10,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.turns import Turns
 from services.router import tokens
 from services.router.character import Character
-from services.router.echoes import is_list, without_echoes
-from services.router.json_text import text_slices
+from services.router.echoes import without_echoes
+from services.router.json_text import is_list, text_slices
 
 # What a chat template puts around a message and before the answer, roughly.
 TOKENS_PER_MESSAGE = 4

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
+from services.router.json_text import is_list
 
 # What providers accept as the id of a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -187,8 +188,7 @@ def _read_call(call: _ToolCall) -> PastCall:
 
 def _texts(content: Raw) -> list[Raw]:
     """The texts of a message that are not blank."""
-    is_list = bytes(memoryview(content)[:1]) == b"["
-    texts = [part.text for part in _parts.decode(content)] if is_list else [content]
+    texts = [part.text for part in _parts.decode(content)] if is_list(content) else [content]
     return [text for text in texts if text not in _NO_TEXT and not _is_blank(text)]
 
 

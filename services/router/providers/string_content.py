@@ -6,9 +6,10 @@ The client may send either form, and many frameworks send lists wherever they ca
 import msgspec
 from msgspec import Raw
 
+from services.router.json_text import is_list
+
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
 _text = msgspec.json.Decoder(str)
-_BRACKET = ord("[")
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -22,18 +23,13 @@ def write_as_strings(messages_json: bytes) -> bytes:
     """The same messages, and the very same bytes where no content is a list; all other fields stay as they are."""
     try:
         messages = _messages.decode(messages_json)
-        in_parts = [message for message in messages if _is_list(message.get("content", Raw()))]
+        in_parts = [message for message in messages if is_list(message.get("content", Raw()))]
         for message in in_parts:
             message["content"] = _joined(message["content"])
     except (msgspec.DecodeError, RecursionError):
         # What has another form than messages have is for the provider to judge.
         return messages_json
     return msgspec.json.encode(messages) if in_parts else messages_json
-
-
-def _is_list(content: Raw) -> bool:
-    first = memoryview(content)[:1]
-    return len(first) == 1 and first[0] == _BRACKET
 
 
 def _joined(content: Raw) -> Raw:
