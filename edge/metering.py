@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 # A metering that is being restarted is waited for this long before anybody is refused.
-PATIENCE_S = 2.0
+PATIENCE_S = 5.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
 DELIVERIES_AT_ONCE = 1_000

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edge.auth import Auth, AuthReplica
+from edge.auth import ANSWERS, NAME, Auth, AuthReplica
 from edge.remembered import Remembered
 from edge.standing import Standing, Standings
 from edge.watch import Watch
@@ -22,7 +22,9 @@ from services.chassis.log import Log
 from services.chassis.metrics import Registry, gauge
 from services.chassis.replicas import Replicas
 
-VERIFY_ATTEMPTS = 3
+# A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
+VERIFY_ATTEMPTS = 6
+VERIFY_AGAIN_AFTER_S = 0.2
 # Longer than any key of ours; more is not worth a look.
 LONGEST_KEY = 200
 
@@ -123,17 +125,21 @@ class Principals:
             task.exception()
 
     async def _verify(self, api_key: bytes, digest: bytes) -> Principal:
-        for _ in range(VERIFY_ATTEMPTS):
+        for attempt in range(VERIFY_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(VERIFY_AGAIN_AFTER_S)
             asked_at_s = self._clock.elapsed_s()
             try:
                 answer = await self._auth.verify(api_key.decode("ascii"))
             except LegatoError as error:
-                # Every key that is not good is refused in the same words, whoever found out.
-                raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
-            principal = _principal(answer.principal)
-            if self._remembered.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
-                return principal
-        raise unavailable("Authentication")
+                if error.reason in ANSWERS:
+                    # Every key that is not good is refused in the same words, whoever found out.
+                    raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
+            else:
+                principal = _principal(answer.principal)
+                if self._remembered.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
+                    return principal
+        raise unavailable(NAME)
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:

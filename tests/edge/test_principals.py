@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from edge.auth import Auth
+from edge.auth import NAME, Auth, AuthReplica
 from edge.principals import Scope
 from edge.remembered import LEASE_S
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys import Peppers
 from services.chassis.clock import SystemClock
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.log import Log
 from tests.edge.auth_house import PATIENCE_S, PEPPER, AuthHouse, bearer
 from tests.fakes import FakeClock
@@ -226,3 +226,20 @@ async def test_age_of_what_is_known_about_keys_is_told_to_prometheus(house: Auth
     await house.shut()
     clock.advance(7)
     assert house.registry.value("auth_revocation_lag_seconds") == 7
+
+
+async def test_key_is_verified_though_auth_is_silent_for_a_while(
+    house: AuthHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await house.new_key()
+    verify, asked = AuthReplica.verify, 0
+
+    async def fail_twice(replica: AuthReplica, api_key: str) -> pb.VerifyResponse:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            raise unavailable(NAME)
+        return await verify(replica, api_key)
+
+    monkeypatch.setattr(AuthReplica, "verify", fail_twice)
+    assert (await house.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
