@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 OURS = ("edge.", "services.", "protos.")
 # What is merely under way will have come to its end by then.
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 @asynccontextmanager

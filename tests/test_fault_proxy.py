@@ -10,7 +10,7 @@ import pytest
 from tests.fault_proxy import CUT, STALL, Delay, FaultProxy
 
 # Far longer than anything takes that comes at all.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 # Long enough for what is on its way to arrive: what has not come by then was swallowed.
 SILENCE_S = 0.3
 

@@ -24,7 +24,7 @@ from services.chassis.replicas import Replicas
 from services.chassis.server import Server
 from tests.fault_proxy import FaultProxy
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 PEPPER = b"a pepper for tests, 32 bytes long"
 
 

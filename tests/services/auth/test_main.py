@@ -19,7 +19,7 @@ from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.chassis.channel import open_sync_channel
 
 PEPPER = "5e" * 32
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def start(data: Path, **settings: str) -> subprocess.Popen[str]:

@@ -20,7 +20,7 @@ from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.channel import open_sync_channel
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 30
+PATIENCE_S = 60.0
 
 
 def start(data: Path, **settings: str) -> "subprocess.Popen[str]":

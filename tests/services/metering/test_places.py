@@ -19,7 +19,7 @@ from services.metering.places import reach
 from tests.services.metering.samples import reserve, settle
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 30
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
