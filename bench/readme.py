@@ -57,13 +57,15 @@ def replace_marked(document: str, name: str, text: str) -> str:
 
 
 def summary(figures: Figures) -> str:
-    """A line for each cost, a column for each target."""
+    """Gives the headline figures: a line for each cost, a column for each target."""
     found = {(row.measurement, row.case): row.figures for row in figures.rows}
     targets = list(
         dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
     )
     lines = [["", *targets, "Aim"]]
     for promise in PROMISES:
+        if not promise.is_headline:
+            continue
         seen = [found.get((promise.measurement, target), {}).get(promise.figure) for target in targets]
         bound = f"≤ {promise.most:g}" + (" + a disk sync" if promise.beside_disk_sync else "")
         lines.append([_heading(promise), *map(_figure, seen), bound])
