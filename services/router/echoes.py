@@ -13,6 +13,9 @@ from msgspec import Raw
 from services.chassis.turns import Turns
 from services.router.json_text import is_list
 
+# What it takes to look at a part or a call, however short, as if it were bytes to read.
+BYTES_PER_ITEM = 256
+
 _NOTHING = (Raw(b"null"), Raw(b"[]"))
 
 # Beside OpenAI's own fields: what models thought, which some want back with their calls, and that the last message is
@@ -70,7 +73,7 @@ async def with_known_fields(raw_message: Raw, turns: Turns) -> Raw:
     return raw_message if is_all else _encoded(message)
 
 
-def is_all_of(raw_object: Raw, *fields: tuple[str, int]) -> bool:
+def _is_all_of(raw_object: Raw, *fields: tuple[str, int]) -> bool:
     """Whether an object has nothing beside these fields, of which each is given by its name and the bytes of its value.
     A field may stand in it twice, and servers differ in which of the two they read."""
     known_bytes = sum(len(name) + value_bytes + _BYTES_PER_FIELD for name, value_bytes in fields)
@@ -83,7 +86,7 @@ async def _each(raw_list: Raw, tell: Callable[[Raw], Raw], turns: Turns) -> Raw:
     for index, raw_item in enumerate(items):
         items[index] = tell(raw_item)
         were_rewritten |= items[index] is not raw_item
-        if turns.are_due(len(memoryview(raw_item))):
+        if turns.are_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
             await turns.rest()
     return _encoded(items) if were_rewritten else raw_list
 
@@ -94,7 +97,7 @@ def _known_part(raw_part: Raw) -> Raw:
     except msgspec.ValidationError:
         pass
     else:
-        if is_all_of(raw_part, ("type", _bytes(part.type)), ("text", _bytes(part.text))):
+        if _is_all_of(raw_part, ("type", _bytes(part.type)), ("text", _bytes(part.text))):
             return raw_part
     told, is_all = _known(raw_part, _OF_PARTS)
     return raw_part if is_all else _encoded(told)
@@ -108,7 +111,7 @@ def _known_call(raw_call: Raw) -> Raw:
     else:
         function = call.function
         fields = ("name", _bytes(function.name)), ("arguments", _bytes(function.arguments)), ("function", 2)
-        if is_all_of(raw_call, ("id", _bytes(call.id)), ("type", _bytes(call.type)), *fields):
+        if _is_all_of(raw_call, ("id", _bytes(call.id)), ("type", _bytes(call.type)), *fields):
             return raw_call
     told, _ = _known(raw_call, _OF_CALLS)
     if "function" in told:
@@ -122,7 +125,7 @@ def _known(raw_object: Raw, names: Collection[str]) -> tuple[_Fields, bool]:
     known = {
         name: value for name, value in fields.items() if name in names and (name == "content" or value not in _NOTHING)
     }
-    is_all = len(known) == len(fields) and is_all_of(raw_object, *((name, _bytes(known[name])) for name in known))
+    is_all = len(known) == len(fields) and _is_all_of(raw_object, *((name, _bytes(known[name])) for name in known))
     return known, is_all
 
 

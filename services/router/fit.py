@@ -14,8 +14,8 @@ from services.router.providers.base import Figures
 # and from then on.
 MARGIN_PARTS: Final = 16
 CALIBRATED_MARGIN_PARTS: Final = 64
-# No model takes a prompt for less than this part of our count of it.
-LEAST_RATIO: Final = 0.5
+# No vocabulary in use takes a prompt for less than this part of our count of it.
+LEAST_RATIO: Final = 0.6
 # Of the window, what is asked for where the prompt seems to leave no room: enough for an answer if it is accepted, and
 # if not, the model says how much there is.
 DOUBTFUL_PARTS: Final = 16

@@ -16,7 +16,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.router.calibration import Ratios
 from services.router.character import load_character
-from services.router.fit import fit_max_tokens, refit_max_tokens
+from services.router.fit import LEAST_RATIO, fit_max_tokens, refit_max_tokens
 from services.router.providers.base import Figures
 from services.router.tokens import count
 from tests.services.router.harness import as_json, running_router, target
@@ -37,7 +37,7 @@ def test_prompt_that_leaves_no_room_is_told_in_the_words_by_which_frameworks_kno
 def test_prompt_and_answer_fit_the_window_and_the_answer_is_never_empty(
     asked: int | None, prompt_tokens: int, context_tokens: int, max_output_tokens: int
 ) -> None:
-    if prompt_tokens >= 2 * context_tokens:
+    if LEAST_RATIO * prompt_tokens >= context_tokens:
         with pytest.raises(LegatoError) as refusal:
             fit_max_tokens(asked, prompt_tokens, context_tokens, max_output_tokens)
         assert refusal.value.reason is Reason.CONTEXT_EXCEEDED
@@ -87,7 +87,7 @@ def test_answer_has_the_room_that_the_models_own_count_leaves(
 
 def test_prompt_that_seems_to_fill_the_window_is_left_to_the_model_to_judge() -> None:
     assert fit_max_tokens(None, 1000, 1000, 500) == (1000 // 16, True)
-    assert fit_max_tokens(7, 1999, 1000, 500) == (7, True)
+    assert fit_max_tokens(7, 1600, 1000, 500) == (7, True)
     assert fit_max_tokens(None, 600, 1000, 500, Ratios(1.8, 1.8)) == (1000 // 16, True)
 
 
@@ -207,7 +207,7 @@ def test_whatever_is_asked_with_tools_or_without_a_model_server_gets_what_its_wi
     if isinstance(fitted, LegatoError):
         assert (fitted.reason, fitted.param) == (Reason.CONTEXT_EXCEEDED, "messages")
         prompt_tokens, window_tokens = map(int, re.findall(r"\d+", fitted.message))
-        assert 2 * window_tokens == 2 * context_tokens <= prompt_tokens
+        assert window_tokens == context_tokens <= LEAST_RATIO * prompt_tokens
         assert prompt_tokens >= asked.least_tokens
     else:
         assert fitted.prompt_tokens >= asked.least_tokens

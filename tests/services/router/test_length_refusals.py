@@ -130,9 +130,9 @@ async def test_prompt_that_fills_the_window_is_the_clients_to_shorten(
         assert len(upstream.requests) == asked
 
 
-async def test_prompt_of_twice_the_window_by_our_count_is_not_sent(socket_folder: Path, log: Log) -> None:
+async def test_prompt_that_no_vocabulary_makes_fit_is_not_sent(socket_folder: Path, log: Log) -> None:
     async with CountingUpstream(1.0) as upstream, router_before(socket_folder, log, upstream) as router:
-        refusal = await refusal_of(router, **upstream.prompt_of(2.1, tools=False))
+        refusal = await refusal_of(router, **upstream.prompt_of(1.7, tools=False))
         assert refusal.reason is Reason.CONTEXT_EXCEEDED
         assert upstream.requests == []
 
