@@ -165,7 +165,7 @@ class Completions:
 
     async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> Upstream:
         """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
-        again = replace(story.attempts, count=0)
+        again = replace(story.attempts, count=0, refits=0)
         try:
             return await self._targets.open(story.class_id, chat, prompt, allowance, again)
         finally:

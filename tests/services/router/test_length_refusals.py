@@ -17,6 +17,8 @@ from services.router.routes import Target
 from services.router.tokens import count
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
 from tests.upstream import Recorded, Reply, Upstream
+from tests.upstreams import anthropic
+from tests.upstreams.anthropic import AnthropicUpstream
 
 WINDOW_TOKENS = 4_000
 MAX_OUTPUT_TOKENS = 2_000
@@ -198,3 +200,39 @@ async def test_refusal_for_length_is_not_held_against_the_model(socket_folder: P
         for _ in range(10):
             await refusal_of(router, **upstream.prompt_of(1.01, tools=True))
         assert (await router.ask()).text == "Hello, world!"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(
+    ("upstream", "refusal"),
+    [
+        (
+            AnthropicUpstream(),
+            anthropic.error(
+                400, "invalid_request_error", "input length and `max_tokens` exceed context limit: 3900 + 2000 > 4000"
+            ),
+        ),
+        (
+            Upstream(),
+            Reply(status=400, body='{"error":{"message":"maximum context length is 4000 and has 3900 input tokens"}}'),
+        ),
+        (
+            # In place of an answer, under a status that promised one.
+            Upstream(),
+            Reply(body='{"error":{"code":400,"message":"maximum context length is 4000, 3900 input tokens"}}'),
+        ),
+    ],
+    ids=["anthropic", "openai", "openai, with status 200"],
+)
+async def test_every_kind_of_provider_is_asked_again_with_the_room_it_names(
+    upstream: Upstream,
+    refusal: Reply,
+    stream: bool,
+    socket_folder: Path,
+    log: Log,
+) -> None:
+    upstream.requests.clear()
+    upstream.replies.append(refusal)
+    async with upstream, router_before(socket_folder, log, upstream) as router:
+        assert (await router.ask(stream=stream)).text == "Hello, world!"
+        assert [request.json["max_tokens"] for request in upstream.requests] == [MAX_OUTPUT_TOKENS, 99]
