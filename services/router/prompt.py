@@ -187,7 +187,7 @@ def _texts_among(parameters_json: bytes) -> list[bytes]:
         return []
     try:
         values = _raw_fields.decode(parameters_json).values()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None
     return [given for value in values if (given := bytes(value))[0] in b'"[{' or len(given) > LONGEST_NUMBER_BYTES]
 

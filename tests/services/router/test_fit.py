@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
-from services.router.calibration import Ratios
+from services.router.calibration import Calibration, CountedPrompt, Ratios
 from services.router.character import load_character
 from services.router.fit import LEAST_RATIO, fit_max_tokens, refit_max_tokens
 from services.router.providers.base import Figures
@@ -110,6 +110,18 @@ def test_prompt_that_seems_to_fill_the_window_is_left_to_the_model_to_judge() ->
 )
 def test_refused_limit_becomes_the_room_that_the_models_figures_leave(figures: Figures, max_tokens: int | None) -> None:
     assert refit_max_tokens(400, 1000, figures) == max_tokens
+
+
+def test_tools_that_a_model_counts_nearly_twice_leave_room_for_a_long_answer() -> None:
+    ours, theirs, window_tokens, max_output_tokens = 525_000, 900_000, 1_000_000, 131_072
+    refused_tokens = fit_max_tokens(None, ours, window_tokens, max_output_tokens).max_tokens
+    assert refused_tokens == max_output_tokens
+    figures = Figures(context_tokens=window_tokens, total_tokens=theirs + refused_tokens)
+    assert refit_max_tokens(refused_tokens, window_tokens, figures) == window_tokens - theirs - 1
+    calibration = Calibration()
+    calibration.note(CountedPrompt(ours, has_tools=True, account_id=""), theirs)
+    ratios = calibration.ratios(CountedPrompt(ours, has_tools=True, account_id=""))
+    assert 80_000 < fit_max_tokens(None, ours, window_tokens, max_output_tokens, ratios).max_tokens < 100_000
 
 
 @given(
