@@ -193,14 +193,14 @@ class _Opening:
             end_question(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            self._note(error, station, visit, max_tokens)
+            self._note(error, target, visit)
             forget_origin(error)
+            self._refit_tokens = self._refit(error, station, max_tokens)
             return None
         station.line.hold()
         return Upstream(station, visit, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
 
-    def _note(self, error: ProviderError, station: Station, visit: Visit, max_tokens: int) -> None:
-        target = station.target
+    def _note(self, error: ProviderError, target: Target, visit: Visit) -> None:
         if isinstance(error, CannotDo):
             # Nothing was sent for it.
             self._attempts.count -= 1
@@ -214,13 +214,17 @@ class _Opening:
             self.refusals.is_for_now = True
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = too_long_for(target)
-            if error.figures is not None:
-                self._refit_tokens = refit_max_tokens(max_tokens, target.context_tokens, error.figures)
-                model_tokens = model_prompt_tokens(max_tokens, error.figures)
-                if model_tokens is not None:
-                    station.calibration.note(self._counted, model_tokens)
         if error.failure is Failure.BUSY:
             self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
+
+    def _refit(self, error: ProviderError, station: Station, max_tokens: int) -> int | None:
+        """A limit that may fit, where this one was refused for length."""
+        if error.figures is None:
+            return None
+        model_tokens = model_prompt_tokens(max_tokens, error.figures)
+        if model_tokens is not None:
+            station.calibration.note(self._counted, model_tokens)
+        return refit_max_tokens(max_tokens, station.target.context_tokens, error.figures)
 
     def _tell(self, event: str, target: Target, **fields: str | int | None) -> None:
         self._log.debug(

@@ -39,10 +39,10 @@ class Upstream:
             self.attempt.failed()
         if self.finished is not None:
             usage = self.finished.usage
-            self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
             # A count that is not ours can only be the model's, whoever counted the rest.
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
                 self.station.calibration.note(self.prompt, usage.prompt_tokens)
+            self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
         end_question(self.span, error, self.finished)
         self.visit.leave()
         self.station.line.let_go()

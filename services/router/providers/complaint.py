@@ -5,15 +5,13 @@ Its codes are its own words. Its message may quote the client's, and so may what
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from services.router.providers.answer import UNREADABLE
-from services.router.providers.base import Figures
 from services.router.providers.counts import as_object
-from services.router.providers.figures import read_figures
 
 # Where providers have their codes: beside the message, and in tables and lists of tables of these names.
 _CODES = ("code", "type", "status")
@@ -33,8 +31,6 @@ class Complaint:
     codes: frozenset[str] = frozenset()
     message: str = ""
     retry_after_s: float | None = None
-    # Of use where it complains of the length.
-    figures: Figures = field(default_factory=Figures)
 
 
 def read_complaint(said: bytes) -> Complaint:
@@ -43,18 +39,15 @@ def read_complaint(said: bytes) -> Complaint:
         error = _error_in(msgspec.json.decode(said))
     except UNREADABLE:
         # A sentence, a page, or the beginning of something: there is nothing else to go by.
-        error = said.decode(errors="replace")
+        return Complaint(message=said.decode(errors="replace").lower())
     if isinstance(error, str):
-        message = error.lower()
-        return Complaint(message=message, figures=read_figures(message, {}))
+        return Complaint(message=error.lower())
     error = as_object(error)
-    said_message = error.get("message")
-    message = said_message.lower() if isinstance(said_message, str) else ""
+    message = error.get("message")
     return Complaint(
         frozenset(code.lower() for code in _codes(error) if isinstance(code, str)),
-        message,
+        message.lower() if isinstance(message, str) else "",
         _retry_after_s(error),
-        read_figures(message, error),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from services.router.providers.base import Failure, Figures, ProviderError
 from services.router.providers.complaint import Complaint, read_complaint
+from services.router.providers.figures import read_figures
 from services.router.providers.retry_after import read_retry_after
 
 _REFUSED_STATUSES = (400, 422)
@@ -41,7 +42,7 @@ def read_failure(status: int, headers: Mapping[str, str], said: bytes, signs: Si
     what = f"answered with status {status}"
     complaint = read_complaint(said)
     failure, retry_after_s = _meaning(status, headers, complaint, signs)
-    return ProviderError(what, failure, status, retry_after_s, _figures(failure, complaint, signs))
+    return ProviderError(what, failure, status, retry_after_s, _figures(failure, complaint, signs, said))
 
 
 def read_failure_in_answer(status: int, said: bytes, signs: Signs) -> ProviderError:
@@ -50,13 +51,15 @@ def read_failure_in_answer(status: int, said: bytes, signs: Signs) -> ProviderEr
     if signs.context.is_in(complaint):
         status = _TOO_LARGE
     failure, retry_after_s = _meaning(status, {}, complaint, signs)
-    figures = _figures(failure, complaint, signs)
+    figures = _figures(failure, complaint, signs, said)
     return ProviderError("reported an error in place of an answer", failure, None, retry_after_s, figures)
 
 
-def _figures(failure: Failure, complaint: Complaint, signs: Signs) -> Figures | None:
+def _figures(failure: Failure, complaint: Complaint, signs: Signs, said: bytes) -> Figures | None:
     """A body that is too large, of which nothing but the status tells, is so whatever the limit on its answer."""
-    return complaint.figures if failure is Failure.CONTEXT and signs.context.is_in(complaint) else None
+    if failure is not Failure.CONTEXT or not signs.context.is_in(complaint):
+        return None
+    return read_figures(complaint.message, said)
 
 
 def _meaning(

@@ -5,8 +5,11 @@ uses a figure has to bear that it is wrong.
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Figures
 from services.router.providers.counts import as_count
 
@@ -53,12 +56,33 @@ _PROMPT = _any_of(
 _TOTAL = _any_of(r"requested (?:about |a total of )?N tokens")
 
 
-def read_figures(message: str, error: dict[str, Any]) -> Figures:
-    """`message` in small letters; `error` is the object it stands in, in which llama.cpp has them as numbers."""
+class _Counts(msgspec.Struct, gc=False):
+    """As llama.cpp has them, beside its sentence."""
+
+    n_ctx: int | None = None
+    n_prompt_tokens: int | None = None
+
+
+class _Body(_Counts, gc=False):
+    """In a stream they stand at the top."""
+
+    error: _Counts | None = None
+
+
+_bodies = msgspec.json.Decoder(_Body)
+
+
+def read_figures(message: str, said: bytes) -> Figures:
+    """`message` in small letters, `said` is the body that it stands in."""
     start = message[:MOST_CHARACTERS]
+    try:
+        body = _bodies.decode(said)
+        counts = body.error or body
+    except UNREADABLE:
+        counts = _Counts()
     return Figures(
-        as_count(error.get("n_ctx")) or _first(_CONTEXT, start),
-        as_count(error.get("n_prompt_tokens")) or _first(_PROMPT, start),
+        as_count(counts.n_ctx) or _first(_CONTEXT, start),
+        as_count(counts.n_prompt_tokens) or _first(_PROMPT, start),
         _first(_TOTAL, start),
     )
 

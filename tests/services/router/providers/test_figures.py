@@ -3,7 +3,6 @@
 import pytest
 
 from services.router.providers.base import Figures
-from services.router.providers.complaint import read_complaint
 from services.router.providers.figures import MOST_CHARACTERS, read_figures
 
 SENTENCES = {
@@ -98,12 +97,13 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("sentence", "figures"), SENTENCES.values(), ids=list(SENTENCES))
 def test_figures_are_found_in_each_providers_sentence(sentence: str, figures: Figures) -> None:
-    assert read_figures(sentence.lower(), {}) == figures
+    assert read_figures(sentence.lower(), b"") == figures
 
 
 def test_figures_that_come_as_numbers_are_taken_as_they_are() -> None:
     said = b'{"error":{"code":400,"message":"no","n_prompt_tokens":9000,"n_ctx":8192}}'
-    assert read_complaint(said).figures == Figures(8_192, 9_000)
+    assert read_figures("no", said) == Figures(8_192, 9_000)
+    assert read_figures("no", b'{"code":400,"n_prompt_tokens":9000,"n_ctx":8192}') == Figures(8_192, 9_000)
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,13 @@ def test_figures_that_come_as_numbers_are_taken_as_they_are() -> None:
     ],
 )
 def test_what_is_no_figure_is_none(message: str) -> None:
-    assert read_figures(message, {"n_ctx": "10", "n_prompt_tokens": True}) == Figures()
+    for said in (
+        b"",
+        b"[",
+        b"7",
+        b'{"error":"no"}',
+        b'{"error":{"n_ctx":"10"}}',
+        b'{"error":{"n_ctx":-1}}',
+        b"[" * 10_000,
+    ):
+        assert read_figures(message, said) == Figures()
