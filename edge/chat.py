@@ -149,7 +149,10 @@ class Chat:
             response = await self._next_response(call)
 
     async def _reserve(self) -> router.Grant:
-        prompt_tokens = guess_prompt_tokens(self._body.messages_json, self._body.tools_json)
+        body = self._body
+        prompt_tokens = guess_prompt_tokens(
+            body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
+        )
         grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim, whole=not self._body.stream)
         held_at_s = self._visit.laps.end(self._surroundings.metrics.reserve)
         self._surroundings.saturation.note_reserve(held_at_s - self._began_at_s)

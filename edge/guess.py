@@ -14,8 +14,9 @@ SAMPLE_BYTES = 64 * 1024
 _ESCAPE_BYTES, _LETTER_BYTES = 6, 2
 
 
-def guess_prompt_tokens(messages_json: bytes, tools_json: bytes) -> int:
-    return (_plain_bytes(messages_json) + _plain_bytes(tools_json)) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
+def guess_prompt_tokens(*sent_json: bytes) -> int:
+    """All that goes upstream: messages, tools, and what the answer is to be like."""
+    return sum(map(_plain_bytes, sent_json)) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
 
 
 def _plain_bytes(text_json: bytes) -> int:

@@ -21,6 +21,11 @@ import msgspec
 from aiohttp import web
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+# The body of a refusal that no shorter answer helps.
+TOO_LONG = (
+    '{"error":{"code":"context_length_exceeded","message":"This model\'s maximum context length is 10 tokens. However,'
+    ' your messages resulted in 72 tokens."}}'
+)
 
 
 class Reply(msgspec.Struct, kw_only=True):

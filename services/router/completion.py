@@ -97,7 +97,13 @@ class Completions:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
         character = self._stations.characters[story.class_id]
         story.character_version = character.version
-        prompt = await compose_prompt(chat.messages_json, chat.tools_json, character)
+        prompt = await compose_prompt(
+            chat.messages_json,
+            chat.tools_json,
+            character,
+            tool_choice_json=chat.tool_choice_json,
+            parameters_json=chat.parameters_json,
+        )
         if self._grounding is not None and not chat.tools_json:
             targets = [station.target for station in self._stations.by_class[story.class_id]]
             grounded = await self._grounding.ground(chat, prompt, targets, conversation)
@@ -159,7 +165,7 @@ class Completions:
 
     async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> Upstream:
         """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
-        again = replace(story.attempts, count=0)
+        again = replace(story.attempts, count=0, refits=0)
         try:
             return await self._targets.open(story.class_id, chat, prompt, allowance, again)
         finally:

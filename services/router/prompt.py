@@ -10,16 +10,24 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.turns import Turns
 from services.router import tokens
 from services.router.character import Character
-from services.router.echoes import without_echoes
+from services.router.echoes import with_known_fields
 from services.router.json_text import is_list, text_slices
 
 # What a chat template puts around a message and before the answer, roughly.
 TOKENS_PER_MESSAGE = 4
 TOKENS_BEFORE_ANSWER = 3
 
+# A parameter that is longer than this is no number of a setting.
+LONGEST_NUMBER_BYTES = 32
+
 # To find the places of the texts in this much JSON takes a fraction of a millisecond.
 SLICE_BYTES = 256 * 1024
 
+
+# What stands in a message beside the values of its fields, if it is written with a space after each colon and comma.
+PLAIN_BYTES = len('{"role": "", "content": }') + len(", ")
+NAME_BYTES = len(', "name": ""')
+CALL_ID_BYTES = len(', "tool_call_id": ""')
 
 _NULL = msgspec.Raw(b"null")
 _QUOTE = ord('"')
@@ -27,6 +35,7 @@ _QUOTE = ord('"')
 
 class _Part(msgspec.Struct, gc=False):
     text: msgspec.Raw = msgspec.Raw(b'""')
+    cache_control: msgspec.Raw = _NULL
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -35,6 +44,8 @@ class _Function(msgspec.Struct, gc=False):
 
 
 class _ToolCall(msgspec.Struct, gc=False):
+    id: str = ""
+    extra_content: msgspec.Raw = _NULL
     function: _Function = msgspec.field(default_factory=_Function)
 
 
@@ -48,14 +59,19 @@ class _PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Message(msgspec.Struct, gc=False):
-    """Of any other, what is counted."""
+    """Any other: all that goes upstream of it (see `echoes.py`), and is counted."""
 
     role: str
     content: msgspec.Raw = _NULL
     # What the model said in place of an answer.
     refusal: msgspec.Raw = _NULL
     name: str | None = None
+    tool_call_id: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
+    reasoning_content: msgspec.Raw = _NULL
+    reasoning: msgspec.Raw = _NULL
+    prefix: msgspec.Raw = _NULL
+    partial: msgspec.Raw = _NULL
 
 
 # Lists are read one by one and texts slice by slice, because a prompt may have a hundred thousand messages, or one of
@@ -77,10 +93,18 @@ class Prompt:
     offered_tool_choice_json: bytes = b""
 
 
-async def compose_prompt(messages_json: bytes, tools_json: bytes, character: Character) -> Prompt:
+async def compose_prompt(
+    messages_json: bytes,
+    tools_json: bytes,
+    character: Character,
+    *,
+    tool_choice_json: bytes = b"",
+    parameters_json: bytes = b"",
+) -> Prompt:
+    """All that goes upstream is counted, wherever the client has put it."""
     counted = tokens.PatientCount()
-    if tools_json:
-        for piece in tokens.slices_of(tools_json.decode(errors="replace")):
+    for given_json in (tools_json, tool_choice_json, *_texts_among(parameters_json)):
+        for piece in tokens.slices_of(given_json.decode(errors="replace")) if given_json else ():
             if counted.add(piece):
                 await counted.rest()
     try:
@@ -122,14 +146,11 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
         await turns.rest()
     were_rewritten = False
     for index, raw_message in enumerate(raw_messages):
-        message: _PlainMessage | _Message
-        try:
-            message = _plain_message.decode(raw_message)
-            may_echo = message.role == "assistant" and is_list(message.content)
-        except msgspec.ValidationError:
-            message = _message.decode(raw_message)
-            may_echo = True
-        told = await without_echoes(raw_message, turns) if may_echo else raw_message
+        told = raw_message
+        message: _PlainMessage | _Message | None = _read_plain(raw_message)
+        if message is None:
+            told = await with_known_fields(raw_message, turns)
+            message = _message.decode(told)
         if turns.are_due(len(memoryview(raw_message))):
             await turns.rest()
         for piece in _texts(message):
@@ -143,29 +164,74 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
     return _Messages(raw_messages, were_rewritten)
 
 
+def _read_plain(raw_message: msgspec.Raw) -> _PlainMessage | None:
+    """None: it has parts, fields that are not known, or one of them twice (see `echoes.py`)."""
+    try:
+        message = _plain_message.decode(raw_message)
+    except msgspec.ValidationError:
+        return None
+    if is_list(message.content):
+        return None
+    # Written out, because most prompts consist of such messages.
+    known_bytes = PLAIN_BYTES + len(message.role) + len(memoryview(message.content))
+    if message.name:
+        known_bytes += NAME_BYTES + len(message.name)
+    if message.tool_call_id:
+        known_bytes += CALL_ID_BYTES + len(message.tool_call_id)
+    return message if len(memoryview(raw_message)) <= known_bytes else None
+
+
+def _texts_among(parameters_json: bytes) -> list[bytes]:
+    """Formats and stops, which a model may be shown, and whatever else is longer than a number."""
+    if not parameters_json:
+        return []
+    try:
+        values = _raw_fields.decode(parameters_json).values()
+    except (msgspec.DecodeError, RecursionError):
+        raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None
+    return [given for value in values if (given := bytes(value))[0] in b'"[{' or len(given) > LONGEST_NUMBER_BYTES]
+
+
 def _texts(message: _PlainMessage | _Message) -> Iterator[str]:
     """In slices."""
     # Even where it is empty: reading a message is work.
     yield from tokens.slices_of(message.name or "")
+    if message.tool_call_id:
+        yield from tokens.slices_of(message.tool_call_id)
     if is_list(message.content):
         for raw_part in _list.decode(message.content):
-            yield from _text(_part.decode(raw_part).text)
+            part = _part.decode(raw_part)
+            yield from _text(part.text)
+            yield from _any_text(part.cache_control)
     elif message.content != _NULL:
         yield from _text(message.content)
     if isinstance(message, _PlainMessage):
         return
     if message.refusal != _NULL:
         yield from _text(message.refusal)
+    for given in (message.reasoning_content, message.reasoning, message.prefix, message.partial):
+        yield from _any_text(given)
     for raw_call in message.tool_calls or ():
-        function = _tool_call.decode(raw_call).function
-        yield from tokens.slices_of(function.name)
-        yield from _text(function.arguments)
+        call = _tool_call.decode(raw_call)
+        yield from tokens.slices_of(call.id)
+        yield from tokens.slices_of(call.function.name)
+        yield from _text(call.function.arguments)
+        yield from _any_text(call.extra_content)
 
 
 def _text(string_json: msgspec.Raw) -> Iterator[str]:
     if memoryview(string_json)[0] != _QUOTE:
         raise msgspec.ValidationError("Expected a string")
     return text_slices(string_json)
+
+
+def _any_text(given: msgspec.Raw) -> Iterator[str]:
+    """What is no string is counted as the JSON it is."""
+    if given == _NULL:
+        return iter(())
+    if memoryview(given)[0] == _QUOTE:
+        return text_slices(given)
+    return tokens.slices_of(bytes(given).decode(errors="replace"))
 
 
 def _called_system(raw_message: msgspec.Raw) -> msgspec.Raw:

@@ -1,11 +1,12 @@
 """The models that the routes lead to, as they are served: where each is, how busy it is and how well it does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from services.chassis.clock import Clock
 from services.chassis.log import Log
+from services.router.calibration import Calibration
 from services.router.character import Character
 from services.router.health import Health, State
 from services.router.lines import Line, LineKey, Lines
@@ -22,6 +23,7 @@ class Station:
     line: Line
     saturation: Saturation
     health: Health
+    calibration: Calibration = field(default_factory=Calibration)
 
 
 class Stations:

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.log import Log
 from services.router.budget import RetryBudget
-from services.router.fit import fit_max_tokens
+from services.router.calibration import CountedPrompt
+from services.router.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.grants import Allowance
 from services.router.health import State
 from services.router.prompt import Prompt
@@ -33,6 +34,8 @@ class Attempts:
     count: int = 0
     target: Target | None = None
     http_status: int | None = None
+    # How many of them were of a model that had been asked for a longer answer before.
+    refits: int = 0
     first_asked_at_s: float | None = None
 
 
@@ -53,9 +56,9 @@ class Targets:
         budget = self._budgets[class_id]
         opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
         with budget.waiting, self._stations.held(class_id) as stations:
-            opening.has_choice = len(stations) > 1
+            opening.stations = stations
             for station in _in_turn(stations):
-                if attempts.count >= self._most_attempts:
+                if attempts.count - attempts.refits >= self._most_attempts:
                     break
                 if opening.refusals.are_for_want_of_room and not station.health.may_be_asked():
                     # It would let the client wait, most likely for nothing, who may as well come back.
@@ -68,6 +71,10 @@ class Targets:
                     continue
                 with budget.retry if is_retry else _NOTHING:
                     upstream = await opening.ask(station)
+                if upstream is not None:
+                    return upstream
+            for put_off in opening.put_off:
+                upstream = await opening.ask_at_last(put_off)
                 if upstream is not None:
                     return upstream
         raise opening.refusals.to_tell()
@@ -85,6 +92,13 @@ def _in_turn(stations: Sequence[Station]) -> Iterator[Station]:
     yield from passed_over
 
 
+class _PutOff(NamedTuple):
+    station: Station
+    max_tokens: int
+    # It has refused a longer answer.
+    is_refit: bool
+
+
 class _Opening:
     """One chat that looks for a model."""
 
@@ -97,21 +111,59 @@ class _Opening:
         self._prompt = prompt
         self._allowance = allowance
         self._attempts = attempts
-        # Whether there is more than one model to ask.
-        self.has_choice = False
+        self._counted = CountedPrompt(prompt.tokens, bool(chat.tools_json), chat.account_id)
+        # All that may be asked.
+        self.stations: Sequence[Station] = ()
+        # Those to come back to: others have a larger window, and so more room.
+        self.put_off: list[_PutOff] = []
         self.refusals = Refusals()
+        # After a model has refused for length: a limit that may fit.
+        self._refit_tokens: int | None = None
 
     async def ask(self, station: Station) -> Upstream | None:
         """None if another model may do better."""
-        target, chat, prompt = station.target, self._chat, self._prompt
+        target, chat = station.target, self._chat
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
+        ratios = station.calibration.ratios(self._counted)
         try:
-            max_tokens = fit_max_tokens(asked_tokens, prompt.tokens, target.context_tokens, target.max_output_tokens)
+            fit = fit_max_tokens(
+                asked_tokens, self._prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
+            )
         except LegatoError as error:
             # The next one may have a larger window.
             self.refusals.no_room = error
             forget_origin(error)
             return None
+        if fit.is_doubtful and self._has_larger_window_elsewhere(target):
+            self.put_off.append(_PutOff(station, fit.max_tokens, is_refit=False))
+            return None
+        upstream = await self._ask(station, fit.max_tokens)
+        if self._refit_tokens is None:
+            return upstream
+        if self._has_larger_window_elsewhere(target):
+            self.put_off.append(_PutOff(station, self._refit_tokens, is_refit=True))
+            return None
+        return await self._ask_again(station, self._refit_tokens)
+
+    async def ask_at_last(self, put_off: "_PutOff") -> Upstream | None:
+        if put_off.is_refit:
+            return await self._ask_again(put_off.station, put_off.max_tokens)
+        upstream = await self._ask(put_off.station, put_off.max_tokens)
+        if self._refit_tokens is None:
+            return upstream
+        return await self._ask_again(put_off.station, self._refit_tokens)
+
+    async def _ask_again(self, station: Station, max_tokens: int) -> Upstream | None:
+        """For a shorter answer, since the model refused the longer one."""
+        self._attempts.refits += 1
+        return await self._ask(station, max_tokens)
+
+    def _has_larger_window_elsewhere(self, target: Target) -> bool:
+        return any(station.target.context_tokens > target.context_tokens for station in self.stations)
+
+    async def _ask(self, station: Station, max_tokens: int) -> Upstream | None:
+        target, chat, prompt = station.target, self._chat, self._prompt
+        self._refit_tokens = None
         await self._allowance.cover_prompt(prompt.tokens)
         max_tokens = self._allowance.fit(max_tokens)
         is_whole = not chat.stream and self._allowance.covers_whole(max_tokens)
@@ -133,7 +185,7 @@ class _Opening:
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
         # A whole answer takes as long as it is: for that nobody knows a limit.
-        may_move_on = attempt.is_trial and self.has_choice and not is_whole
+        may_move_on = attempt.is_trial and len(self.stations) > 1 and not is_whole
         patience_s = station.health.trial_patience_s if may_move_on else None
         try:
             first, pieces = await begin(station.line.provider, call, visit, attempt, patience_s)
@@ -143,9 +195,10 @@ class _Opening:
                 raise
             self._note(error, target, visit)
             forget_origin(error)
+            self._refit_tokens = self._refit(error, station, max_tokens)
             return None
         station.line.hold()
-        return Upstream(station, visit, attempt, first, pieces, max_tokens, is_whole, span)
+        return Upstream(station, visit, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
 
     def _note(self, error: ProviderError, target: Target, visit: Visit) -> None:
         if isinstance(error, CannotDo):
@@ -163,6 +216,15 @@ class _Opening:
             self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
             self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
+
+    def _refit(self, error: ProviderError, station: Station, max_tokens: int) -> int | None:
+        """A limit that may fit, where this one was refused for length."""
+        if error.figures is None:
+            return None
+        model_tokens = model_prompt_tokens(max_tokens, error.figures)
+        if model_tokens is not None:
+            station.calibration.note(self._counted, model_tokens)
+        return refit_max_tokens(max_tokens, station.target.context_tokens, error.figures)
 
     def _tell(self, event: str, target: Target, **fields: str | int | None) -> None:
         self._log.debug(

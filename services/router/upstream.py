@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from types import TracebackType
 
-from protos.router.v1.router_pb2 import Finished
+from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.tracing import Span
+from services.router.calibration import CountedPrompt
 from services.router.health import Attempt
 from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
 from services.router.saturation import Visit
@@ -23,6 +24,7 @@ class Upstream:
     attempt: Attempt
     first: Piece
     rest: AsyncGenerator[Piece, None]
+    prompt: CountedPrompt
     max_tokens: int
     is_whole: bool
     span: Span | None = None
@@ -37,6 +39,9 @@ class Upstream:
             self.attempt.failed()
         if self.finished is not None:
             usage = self.finished.usage
+            # A count that is not ours can only be the model's, whoever counted the rest.
+            if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
+                self.station.calibration.note(self.prompt, usage.prompt_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
         end_question(self.span, error, self.finished)
         self.visit.leave()

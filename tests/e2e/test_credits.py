@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import openai
 import pytest
@@ -166,3 +167,61 @@ def test_of_500_at_once_as_many_are_served_as_the_credit_affords_litellm_26672(
     assert [entry.loss_nanos for entry in service.entries(account)] == [0] * afforded
     assert {hold.amount_nanos for hold in service.holds(account) if hold.state == "settled"} == {cost_nanos}
     assert service.audit() == []
+
+
+WORDS = 300_000
+MANY_WORDS = "a b " * (WORDS // 2)
+CALLED = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+TOOLS = [{"type": "function", "function": {"name": "look"}}]
+# Wherever a client may put them so that they are sent to a model.
+PLACES: dict[str, dict[str, Any]] = {
+    "response_format": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"title": MANY_WORDS}}}
+    },
+    "stop": {"stop": [MANY_WORDS]},
+    "tools": {"tools": [{"type": "function", "function": {"name": "look", "description": MANY_WORDS}}]},
+    "tool_choice": {
+        "tools": TOOLS,
+        "tool_choice": {"type": "function", "function": {"name": "look", "x": MANY_WORDS}},
+    },
+    "name": {"messages": [{"role": "user", "content": "Hi", "name": MANY_WORDS}]},
+    "reasoning_content": {
+        "messages": [*QUESTION, {"role": "assistant", "content": "", "reasoning_content": MANY_WORDS}]
+    },
+    "ids": {
+        "messages": [
+            *QUESTION,
+            {"role": "assistant", "content": None, "tool_calls": [{**CALLED, "id": MANY_WORDS}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": ""},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_sent_is_charged_to_a_client_that_leaves_early(
+    service: Service, upstream: Upstream, account: str, api_key: str, place: str
+) -> None:
+    upstream.replies.append(Reply(contents=["It", " rains"], stall_after=3))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True, **PLACES[place]})
+    chat.read_until(b'" rains"')
+    chat.leave()
+    assert MANY_WORDS.encode() in upstream.requests[0].body
+    charged_nanos = 5 * DOLLAR_NANOS - service.settled_balance_nanos(account)
+    assert charged_nanos >= WORDS * PRICES["mezzo"][0]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_the_credit_does_not_cover_is_not_sent(service: Service, upstream: Upstream, place: str) -> None:
+    account = service.new_account(credits="0.01")
+    api_key = service.new_key(account)
+    refused = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": True, **PLACES[place]})
+    assert (refused.status, refused.error["type"]) == (402, "insufficient_quota")
+    assert upstream.requests == []
+    assert service.settled_balance_nanos(account) == 0.01 * DOLLAR_NANOS
+
+
+def test_what_nobody_has_counted_is_not_sent(service: Service, upstream: Upstream, api_key: str) -> None:
+    messages = [{**QUESTION[0], "x": "canary", "audio": {"data": "canary"}}]
+    assert post_chat(service, api_key, {"model": "mezzo", "messages": messages, "x": "canary"}).status == 200
+    assert b"canary" not in upstream.requests[0].body

@@ -11,7 +11,7 @@ from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE, WHOLE_CHAT
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
 from tests.e2e.rules import NONE, Rule, check_books, read_rules, usage_to_charge
 from tests.service import Service, wait_for_requests, wait_until
-from tests.upstream import Reply, Upstream
+from tests.upstream import TOO_LONG, Reply, Upstream
 
 RULES = read_rules("What happened")
 
@@ -61,7 +61,7 @@ CASES = {
     "Upstream garbage in mid-stream": Case(Reply(events=[BEGINNING, "{{{"])),
     "Upstream error in mid-stream": Case(Reply(events=[BEGINNING, '{"error":{"message":"out of order"}}'])),
     "Upstream cut in a whole answer": Case(Reply(contents=RAIN, cut_after=3), chat=WHOLE_CHAT),
-    "Prompt too long for the model": Case(Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}')),
+    "Prompt too long for the model": Case(Reply(status=400, body=TOO_LONG)),
     "Credit spent by the answer": Case(Reply(contents=[" rain"], repeat=2_000, event_delay_s=0.001), credits=LITTLE),
     "Time of an answer over": Case(
         Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), asked="short_lived_service"

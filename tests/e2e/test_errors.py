@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.chats import CHAT, QUESTION
 from tests.e2e.raw_http import post_chat
 from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.upstream import TOO_LONG, Reply, Upstream
 
 
 def _check(
@@ -50,7 +50,7 @@ def test_what_is_not_offered_400(client: openai.OpenAI, param: str, ask: Callabl
 
 
 def test_too_long_a_prompt_400(client: openai.OpenAI, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}'))
+    upstream.replies.append(Reply(status=400, body=TOO_LONG))
     with pytest.raises(openai.BadRequestError) as raised:
         client.chat.completions.create(model="mezzo", messages=QUESTION)
     _check(raised.value, 400, "invalid_request_error", code="context_length_exceeded", param="messages")

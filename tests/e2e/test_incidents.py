@@ -16,7 +16,7 @@ from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE
 from tests.e2e.house import CREDIT_NANOS, House
 from tests.e2e.raw_http import OpenChat, ask, post_chat
 from tests.service import Service, wait_for_requests, wait_until
-from tests.upstream import Reply, Upstream
+from tests.upstream import TOO_LONG, Reply, Upstream
 
 CHAT_NANOS = 11 * 100 + 7 * 210
 COMPLAINT = "The server is overloaded, please ask its operator about your plan. " * 40
@@ -140,7 +140,7 @@ def test_attempts_of_a_client_that_retries_are_charged_once_macprovider_762(
 FAILURES: dict[str, Reply] = {
     "an error": Reply(status=500),
     "a refusal": Reply(status=422),
-    "too long": Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}'),
+    "too long": Reply(status=400, body=TOO_LONG),
     "cut": Reply(cut_after=1),
     "garbage": Reply(events=["{{{"]),
 }

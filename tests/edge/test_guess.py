@@ -15,6 +15,7 @@ def spelled(text: str, *, escaped: bool) -> bytes:
 
 def test_prompt_has_a_token_for_every_four_bytes_and_what_the_router_adds() -> None:
     assert guess_prompt_tokens(b"x" * 400, b"y" * 200) == 150 + UNSEEN_PROMPT_TOKENS
+    assert guess_prompt_tokens(b"x" * 400, b"y" * 200, b"z" * 40, b"w" * 80) == 180 + UNSEEN_PROMPT_TOKENS
     assert guess_prompt_tokens(b"", b"") == UNSEEN_PROMPT_TOKENS
 
 

@@ -106,8 +106,18 @@ class Failure(Enum):
     BUSY = "busy"
     # The provider understood the request and refused it; another would do the same.
     REFUSED = "refused"
-    # The provider counted more tokens than we did.
+    # By the provider's count, the prompt and the longest answer exceed its window.
     CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a provider said about the length of a prompt, by its own count; None: it did not say."""
+
+    context_tokens: int | None = None
+    prompt_tokens: int | None = None
+    # The prompt and the limit on output that was asked for.
+    total_tokens: int | None = None
 
 
 class ProviderError(Exception):
@@ -119,6 +129,7 @@ class ProviderError(Exception):
         failure: Failure = Failure.PROVIDER,
         http_status: int | None = None,
         retry_after_s: float | None = None,
+        figures: Figures | None = None,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -126,6 +137,8 @@ class ProviderError(Exception):
         self.http_status = http_status
         # As it asked for itself.
         self.retry_after_s = retry_after_s
+        # With Failure.CONTEXT: a shorter answer may fit, and this is what the provider said of it. None: it would not.
+        self.figures = figures
 
 
 class CannotDo(ProviderError):

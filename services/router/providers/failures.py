@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.router.providers.base import Failure, ProviderError
+from services.router.providers.base import Failure, Figures, ProviderError
 from services.router.providers.complaint import Complaint, read_complaint
+from services.router.providers.figures import read_figures
 from services.router.providers.retry_after import read_retry_after
 
 _REFUSED_STATUSES = (400, 422)
@@ -39,8 +40,9 @@ class Signs:
 def read_failure(status: int, headers: Mapping[str, str], said: bytes, signs: Signs) -> ProviderError:
     """`said` is what came with one of the telling statuses. It may quote the conversation, so it goes no further."""
     what = f"answered with status {status}"
-    failure, retry_after_s = _meaning(status, headers, read_complaint(said), signs)
-    return ProviderError(what, failure, status, retry_after_s)
+    complaint = read_complaint(said)
+    failure, retry_after_s = _meaning(status, headers, complaint, signs)
+    return ProviderError(what, failure, status, retry_after_s, _figures(failure, complaint, signs, said))
 
 
 def read_failure_in_answer(status: int, said: bytes, signs: Signs) -> ProviderError:
@@ -49,7 +51,15 @@ def read_failure_in_answer(status: int, said: bytes, signs: Signs) -> ProviderEr
     if signs.context.is_in(complaint):
         status = _TOO_LARGE
     failure, retry_after_s = _meaning(status, {}, complaint, signs)
-    return ProviderError("reported an error in place of an answer", failure, None, retry_after_s)
+    figures = _figures(failure, complaint, signs, said)
+    return ProviderError("reported an error in place of an answer", failure, None, retry_after_s, figures)
+
+
+def _figures(failure: Failure, complaint: Complaint, signs: Signs, said: bytes) -> Figures | None:
+    """A body that is too large, of which nothing but the status tells, is so whatever the limit on its answer."""
+    if failure is not Failure.CONTEXT or not signs.context.is_in(complaint):
+        return None
+    return read_figures(complaint.message, said)
 
 
 def _meaning(

@@ -20,7 +20,8 @@ SIGNS = Signs(
     context=Sign(
         frozenset(("context_length_exceeded", "exceed_context_size_error")),
         re.compile(
-            r"maximum context length"
+            r"maximum context length|model's context length is only|maximum prompt length is"
+            r"|exceeds the available context size"
             r"|longer than the model's context length"
             r"|longer than the maximum model length of"
             r"|tokens \+ `max_new_tokens` must be"

@@ -240,7 +240,8 @@ async def test_tool_definitions_take_their_room(router: Router, upstream: Upstre
 
 
 async def test_prompt_the_provider_finds_too_long_is_the_clients_to_shorten(router: Router, upstream: Upstream) -> None:
-    upstream.replies.append(Reply(status=400, body='{"error":{"code":"context_length_exceeded","message":"canary"}}'))
+    too_long = Reply(status=400, body='{"error":{"code":"context_length_exceeded","message":"canary"}}')
+    upstream.replies += [too_long, too_long]
     refusal = await refusal_of(router)
     assert refusal.reason is Reason.CONTEXT_EXCEEDED
     assert "this model's maximum context length is" in refusal.message

@@ -67,7 +67,7 @@ async def test_message_with_nothing_to_leave_out_keeps_its_bytes() -> None:
     messages = (
         b'[{"role":"assistant", "content" : null,"tool_calls":[ {"id":"call_1","type":"function",'
         b'"function":{"arguments":"null \\u007b\\u007d","name":"get_weather"}}]},'
-        b' {"role":"user","content":"null, [] and \\"annotations\\"", "x":1.0} ]'
+        b' {"role":"user","content":"null, [] and \\"annotations\\"", "name":"n"} ]'
     )
     prompt = await compose_prompt(messages, b"", CHARACTER)
     assert prompt.messages_json.endswith(messages[1:])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from services.router.providers.base import Failure
+from services.router.providers.base import Failure, Figures
 from services.router.providers.failures import Sign, Signs, read_failure, read_failure_in_answer
 
 SIGNS = Signs(
@@ -65,3 +65,20 @@ def test_time_to_come_back_is_in_the_header_or_in_the_body(
 def test_error_in_place_of_an_answer_has_no_status_to_report(status: int, said: bytes, failure: Failure) -> None:
     error = read_failure_in_answer(status, said, SIGNS)
     assert (error.failure, error.http_status) == (failure, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "figures"),
+    [
+        (400, b"too long: maximum context length is 10", Figures(10)),
+        (400, b'{"error":{"code":"length"}}', Figures()),
+        (413, b"too long", Figures()),
+        # A body that is too large, and what is not about length at all: no shorter answer helps.
+        (413, b"maximum context length is 10", None),
+        (400, b"maximum context length is 10", None),
+    ],
+)
+def test_figures_are_told_where_a_shorter_answer_may_fit(status: int, said: bytes, figures: Figures | None) -> None:
+    assert read_failure(status, {}, said, SIGNS).figures == figures
+    assert read_failure_in_answer(status, said, SIGNS).figures == figures
+    assert read_failure(429, {}, said, SIGNS).figures is None
