@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import msgspec
 
 from bench.children import printed_address
-from bench.compiled import program
+from bench.compiled import TOKENS_A_CHUNK, program
 from bench.progress import Progress
 from tests.child import start_child
 from tests.service import wait_until
@@ -105,7 +105,7 @@ def encode_request(case: Case, api_key: str, model: str, path: str, headers: Map
             {"role": "system", "content": _INSTRUCTION},
             {"role": "user", "content": f"{wish} {_QUESTION}"},
         ],
-        "max_tokens": max(256, case.chunks),
+        "max_tokens": max(256, TOKENS_A_CHUNK * case.chunks),
     }
     if case.chunks:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}

@@ -13,6 +13,9 @@ from typing import Final
 SOURCES: Final = Path(__file__).with_name("wire")
 FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror")
 
+# A chunk of the played provider is one token to it; by our count its five characters are more, though never that many.
+TOKENS_A_CHUNK: Final = 5
+
 
 class CompilerMissing(Exception):
     def __init__(self, compiler: str) -> None:

@@ -131,7 +131,9 @@ class Chat:
         grant = await self._reserve()
         if self._body.stream:
             self._keepalive.start()
-        call, response = await self._route(chat_opening(self._body, self._visit.principal, self._request_id, grant))
+        opening = chat_opening(self._body, self._visit.principal, self._request_id, grant)
+        opening.tells_acceptance = self._hold.tells_acceptance
+        call, response = await self._route(opening)
         self._first_piece_at_s = self._visit.laps.end(self._surroundings.metrics.first_piece)
         self._keepalive.stop()
         standing, hold, growth = self._visit.standing, self._hold, self._growth
@@ -174,6 +176,8 @@ class Chat:
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
                 self._growth.answer(call, response.need)
+            if response.accepted:
+                self._delivery.accept(response.prompt_tokens)
             if response.HasField("started"):
                 self._delivery.tell(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):

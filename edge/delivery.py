@@ -17,6 +17,8 @@ class Delivery:
         self._reply = reply
         # Of what the client was given, or will be in one piece: counted by the router.
         self.counted = Usage()
+        # What a provider has been asked, as far as that is told.
+        self._accepted_prompt_tokens = 0
 
     @property
     def is_open(self) -> bool:
@@ -32,6 +34,10 @@ class Delivery:
 
     def tell(self, started: Started) -> None:
         self._reply.tell(started)
+
+    def accept(self, prompt_tokens: int) -> None:
+        """A provider has the prompt."""
+        self._accepted_prompt_tokens = prompt_tokens
 
     async def add(self, response: ChatResponse) -> None:
         self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
@@ -80,4 +86,4 @@ class Delivery:
         if self._reply.delivered:
             self._hold.settle(self.counted, pb.BASIS_COUNTED, end)
         else:
-            self._hold.void(end)
+            self._hold.void(end, self._accepted_prompt_tokens)

@@ -1,5 +1,6 @@
 """The credit that one chat holds, from before it is asked for until it is settled."""
 
+from edge.guess import UNSEEN_PROMPT_TOKENS
 from edge.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.metering import Metering
 from edge.principals import Principal
@@ -16,6 +17,9 @@ FIRST_SLICE_TOKENS = 4096
 LONGEST_OUTPUT_TOKENS = 131_072
 # Where output costs next to nothing: more than any answer has.
 MOST_OUTPUT_TOKENS = 10**9
+
+# Below that, nobody is asked whether a provider has read a prompt, unless leaving is a habit of the account.
+NOTABLE_PROMPT_TOKENS = 2048
 
 REFUSALS = frozenset(
     {
@@ -44,6 +48,9 @@ class Hold:
         self._held_nanos = 0
         # All that the account has; known where it could not hold what was needed.
         self._balance_nanos = 0
+        # What the client asked, as it was guessed; nothing until credit is held.
+        self._asked_tokens = 0
+        self._tells_acceptance = False
         self._slot: Slot | None = None
         self._asked_again = False
         # The account could not hold what was needed.
@@ -91,6 +98,8 @@ class Hold:
         self._input_nanos = reserved.price.input_nanos_per_million
         self._output_nanos = reserved.price.output_nanos_per_million
         self._held_nanos = reserved.held_nanos
+        self._asked_tokens = max(0, prompt_tokens - UNSEEN_PROMPT_TOKENS)
+        self._tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
         return self.grant(prompt_tokens)
 
     def _note_repeat(self) -> None:
@@ -126,6 +135,11 @@ class Hold:
         return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
 
     @property
+    def tells_acceptance(self) -> bool:
+        """Whether it matters, should the client leave, that a provider has the prompt by then."""
+        return self._tells_acceptance
+
+    @property
     def is_resolved(self) -> bool:
         """Whether there is nothing to settle: it is settled, or was refused, or was never asked for."""
         return self._slot is None or self._slot.kind != OPEN
@@ -150,8 +164,12 @@ class Hold:
             failpoints.hit("edge.sealed")
             self._metering.resolve(self._slot)
 
-    def void(self, end: "pb.End.ValueType") -> None:
-        """Nothing was delivered, so nothing is charged."""
+    def void(self, end: "pb.End.ValueType", accepted_prompt_tokens: int = 0) -> None:
+        """Nothing was delivered, so nothing is charged; unless clients of this account make a habit of leaving, and a
+        provider has accepted the prompt. Metering knows."""
+        if self._slot is not None and not self.is_resolved and end == pb.END_CLIENT_GONE:
+            self._slot.unpaid_prompt_tokens = self._asked_tokens
+            self._slot.accepted_prompt_tokens = accepted_prompt_tokens
         self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
 
     def _open_slot(self) -> Slot:

@@ -64,8 +64,9 @@ class Slot:
     and this one writes nothing any more."""
 
     __slots__ = (
-        "_generation", "_journal", "_owner", "account_id", "basis", "cached_tokens", "completion_tokens", "end",
-        "index", "kind", "marked", "prompt_tokens", "request_id", "start",
+        "_generation", "_journal", "_owner", "accepted_prompt_tokens", "account_id", "basis", "cached_tokens",
+        "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id", "start",
+        "unpaid_prompt_tokens",
     )  # fmt: skip
 
     def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
@@ -85,6 +86,10 @@ class Slot:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
+        # Where the client left before anything was delivered: what it had asked, and what a provider has read.
+        # Not written: a restart forgives it.
+        self.unpaid_prompt_tokens = 0
+        self.accepted_prompt_tokens = 0
 
     @property
     def usage(self) -> Usage:

@@ -125,7 +125,14 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
     """Without a basis nothing is charged; what may have been delivered all the same is our loss."""
     request_id, account_id, end = slot.request_id, slot.account_id, slot.end
     if not slot.basis:
-        void = pb.VoidRequest(request_id=request_id, account_id=account_id, end=end, lost=slot.usage)
+        void = pb.VoidRequest(
+            request_id=request_id,
+            account_id=account_id,
+            end=end,
+            lost=slot.usage,
+            unpaid_prompt_tokens=slot.unpaid_prompt_tokens,
+            accepted_prompt_tokens=slot.accepted_prompt_tokens,
+        )
         return "Void", void, pb.VoidResponse
     settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
     return "Settle", settle, pb.SettleResponse

@@ -129,7 +129,7 @@ class _Clients:
         if self._dice.random() < 0.1:
             request = request[: self._dice.randrange(len(request))]
         elif not kind.is_refused:
-            self.outcome.wished_tokens += kind.completion_tokens
+            self.outcome.wished_tokens += kind.max_tokens
         reads, resets = self._dice.random() < 0.8, self._dice.random() < 0.5
         stays_s = self._dice.uniform(0, 1.3 * kind.lasts_s)
         reader, writer = await asyncio.open_connection(self._order.host, self._order.port)

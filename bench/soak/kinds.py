@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from bench.books import CLASS
+from bench.compiled import TOKENS_A_CHUNK
 
 # One whose first model is away, so that every chat may need the second.
 UNSTEADY_CLASS: Final = "mezzo"
@@ -50,6 +51,11 @@ class Kind(NamedTuple):
     def completion_tokens(self) -> int:
         return self.chunks or WHOLE_ANSWER_TOKENS
 
+    @property
+    def max_tokens(self) -> int:
+        """Who leaves is charged by our own count, and never for more than this."""
+        return TOKENS_A_CHUNK * self.completion_tokens
+
 
 KINDS: Final = (
     Kind("whole", 30),
@@ -86,8 +92,7 @@ def _chat(kind: Kind) -> dict[str, Any]:
     chat: dict[str, Any] = {
         "model": kind.class_id,
         "messages": [{"role": "user", "content": question}],
-        # Who leaves is charged by our own count, and never for more than this.
-        "max_tokens": kind.completion_tokens,
+        "max_tokens": kind.max_tokens,
     }
     if kind.chunks:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}

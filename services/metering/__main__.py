@@ -29,6 +29,7 @@ from services.metering.servicer import (
 from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
 from services.metering.sweeper import Sweeper
+from services.metering.unpaid import UnpaidPrompts
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -68,7 +69,8 @@ async def main() -> None:
             await shared.start()
             show_shared_limits(shared, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "metering", clock, log, registry))
-        metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer)
+        unpaid_prompts = UnpaidPrompts(settings.habit, clock)
+        metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer, unpaid_prompts)
         show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)
         registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]

@@ -146,6 +146,10 @@ def void(operation: Void, scene: Scene) -> Effect[Voided]:
         return Effect(Voided(), hold=hold)
     if hold.state not in ("held", "swept") or hold.booked_nanos:
         return Effect(Voided())
+    if hold.state == "held" and operation.due.prompt_tokens:
+        settlement = Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end)
+        effect = settle(settlement, scene)
+        return Effect(Voided(), effect.account, effect.hold, effect.entry)
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
     loss_nanos = _price_of(hold, scene).cost_nanos(operation.lost)
     entry = None

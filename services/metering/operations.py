@@ -87,6 +87,8 @@ class Void(Operation[Voided], frozen=True):
     class_id: str
     # What may have been delivered, though nobody can be charged for it.
     lost: Usage = Usage()
+    # What is charged though nothing was delivered: the prompt of a client that makes a habit of leaving.
+    due: Usage = Usage()
 
 
 class Swept(msgspec.Struct, frozen=True):

@@ -18,8 +18,10 @@ from services.chassis.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, Limits
+from services.metering.operations import Reserved
 from services.metering.records import Account
 from services.metering.store.reports import read_balances, read_request
+from services.metering.unpaid import UnpaidPrompts
 from services.metering.usage import list_usage
 from services.metering.wire import limits, operations, reports
 from services.metering.wire.checked import checked_id, checked_request_id
@@ -38,11 +40,14 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         default_limits: Limits,
         log: Log,
         tracer: Tracer | None = None,
+        unpaid_prompts: UnpaidPrompts | None = None,
     ) -> None:
+        """Without `unpaid_prompts` nobody pays for what was not delivered."""
         self._database = database
         self._writer = writer
         self._limiter = limiter
         self._default_limits = default_limits
+        self._unpaid_prompts = unpaid_prompts
         # Nothing administrative travels here.
         self._exchange = ExchangeServer(
             SERVICE,
@@ -79,7 +84,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._limiter.take(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
-        return self._writer.submit(operations.to_reserve(request, self._default_limits), operations.from_reserved)
+        return self._writer.submit(operations.to_reserve(request, self._default_limits), partial(self._tell, request))
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
         return self._writer.submit(operations.to_extend(request), operations.from_extended)
@@ -88,7 +93,25 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._writer.submit(operations.to_settle(request), operations.from_settled)
 
     def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
-        return self._writer.submit(operations.to_void(request), operations.from_voided)
+        return self._writer.submit(
+            operations.to_void(request, charges_prompt=self._is_due(request)), operations.from_voided
+        )
+
+    def _tell(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
+        response = operations.from_reserved(answer)
+        unpaid = self._unpaid_prompts
+        response.has_habit_of_leaving = unpaid is not None and unpaid.are_habit_of(request.account_id)
+        return response
+
+    def _is_due(self, request: pb.VoidRequest) -> bool:
+        """Whether a prompt is charged though nothing was delivered."""
+        unpaid, is_accepted = self._unpaid_prompts, request.accepted_prompt_tokens > 0
+        if unpaid is None or request.unpaid_prompt_tokens <= 0:
+            return False
+        if is_accepted and unpaid.are_habit_of(request.account_id):
+            return True
+        unpaid.note(request.account_id, request.request_id, request.unpaid_prompt_tokens)
+        return False
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
         """Answers when all are written. A delivery that names another account's request is passed over."""

@@ -10,6 +10,7 @@ from services.chassis.limits import LARGEST_LIMITS
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, Limits, token_rate
+from services.metering.unpaid import Habit
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
@@ -60,6 +61,11 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # 0: not limited.
     tokens_per_minute: _TokenRateOrNone = 0
     concurrent_requests: _ConcurrencyOrNone = 0
+    # So many prompts that clients of an account left unpaid, of so many tokens together, within so long: the next ones
+    # are charged. 0: never.
+    unpaid_prompts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
+    unpaid_prompt_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 30_000
+    unpaid_prompts_window_s: Seconds = 600.0
     # A stream lives this long at most: the edge ends it then, counted from before it reserved.
     stream_life_s: Seconds = 3_600.0
     # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
@@ -80,6 +86,10 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         keep_in_canada(self.stores)
+
+    @property
+    def habit(self) -> Habit:
+        return Habit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
 
     def default_limits(self) -> Limits:
         """Of a key that has none of its own, and whose account has none either."""

@@ -122,6 +122,7 @@ class Completions:
                 None if upstream.is_whole else allowance,
                 prompt.tokens,
                 started,
+                upstream.judge(prompt.tokens),
                 only_one_call=only_one_call,
             )
             try:
@@ -133,6 +134,7 @@ class Completions:
                             break
             finally:
                 upstream.finished = relay.finished
+                upstream.went_beyond_limit = relay.went_beyond_limit
                 # That closes the connection they come from, whatever ends the chat.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")

@@ -31,6 +31,7 @@ class Allowance:
         # The answer to a need that was sent; there is one at a time.
         self._answer: asyncio.Future[ChatRequest] | None = None
         self._asks_ahead = True
+        self._telling: asyncio.Task[None] | None = None
 
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
         """The model will be asked again within the same answer, for which all of its rounds so far have used this."""
@@ -60,6 +61,11 @@ class Allowance:
             await self._wait_for(await self._ask(max(least_output_tokens, self._grant.output_tokens)))
         if not self._covers(total_prompt_tokens, least_output_tokens):
             raise self._refusal()
+
+    def tell_accepted(self) -> None:
+        """A provider has the prompt: whoever leaves now may have to pay for it."""
+        accepted = ChatResponse(accepted=True, prompt_tokens=self._prompt_tokens)
+        self._telling = asyncio.create_task(self._conversation.send(accepted))
 
     def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
         """Whether there is nothing to ask for: so many are paid for and as many again, or the longest answer is."""
@@ -95,6 +101,8 @@ class Allowance:
         return min(output_tokens, self._grant.output_tokens)
 
     def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
         if self._answer is not None and not self._answer.cancel() and not self._answer.cancelled():
             # Looked at, because nobody else will.
             self._answer.exception()

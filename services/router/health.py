@@ -19,6 +19,7 @@ from typing import Final
 
 from services.chassis.clock import Clock
 from services.chassis.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TOKEN_BOUNDS, Histogram
+from services.router.plausible import Violation
 
 FAILURES_IN_A_ROW: Final = 5
 # Or this share of what was heard of within a window, if that is so much at least. An answer that begins and then
@@ -66,6 +67,7 @@ class Health:
         self.answers = 0
         self.refusals = 0
         self.failures = 0
+        self.violations = dict.fromkeys(Violation, 0)
         self.latencies_s = Histogram(FIRST_TOKEN_BOUNDS_S)
         # Of answers that came to their end.
         self.durations_s = Histogram(REQUEST_BOUNDS_S)
@@ -124,6 +126,9 @@ class Health:
         self.durations_s.observe(self._clock.elapsed_s() - attempt.began_s)
         self.prompt_tokens.observe(prompt_tokens)
         self.completion_tokens.observe(completion_tokens)
+
+    def age_s(self, attempt: "Attempt") -> float:
+        return self._clock.elapsed_s() - attempt.began_s
 
     def works(self, attempt: "Attempt") -> None:
         self.over(attempt)
@@ -192,6 +197,14 @@ class Attempt:
     def finished(self, prompt_tokens: int, completion_tokens: int) -> None:
         """All of the answer is there."""
         self._health.finished(self, prompt_tokens, completion_tokens)
+
+    def age_s(self) -> float:
+        """How long ago the model was asked."""
+        return self._health.age_s(self)
+
+    def violated(self, violation: Violation) -> None:
+        """It is no failure: the answer is good, or good enough up to here."""
+        self._health.violations[violation] += 1
 
     def declined(self) -> None:
         """The model works, and said no: it is full, or does not accept this request."""

@@ -50,6 +50,13 @@ def show_stations(stations: Stations, registry: Registry) -> None:
         (*MODEL_LABELS, "outcome"),
         lambda: _outcomes(stations),
     )
+    counters_of(
+        registry,
+        "legato_upstream_violations",
+        "Answers that cannot be as the provider says, or went on beyond their limit, by what they violate.",
+        (*MODEL_LABELS, "violation"),
+        lambda: _violations(stations),
+    )
     histograms_of(
         registry,
         "gen_ai_client_operation_time_to_first_chunk_seconds",
@@ -98,6 +105,12 @@ def _outcomes(stations: Stations) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (*labels, "answered"), health.answers
         yield (*labels, "declined"), health.refusals
         yield (*labels, "failed"), health.failures
+
+
+def _violations(stations: Stations) -> Iterator[tuple[tuple[str, ...], float]]:
+    for labels, station in _by_labels(stations):
+        for violation, number in station.health.violations.items():
+            yield (*labels, violation.value), number
 
 
 def _latencies(stations: Stations) -> Iterator[tuple[tuple[str, ...], Histogram]]:

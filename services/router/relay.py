@@ -13,6 +13,7 @@ from protos.router.v1.router_pb2 import (
 from protos.type.v1.usage_pb2 import Usage
 from services.router import tokens
 from services.router.grants import Allowance, ChatConversation
+from services.router.plausible import UsageJudge, longest_output_tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.tokens import RunningCount
 from services.router.toolcalls import ToolCalls
@@ -22,6 +23,10 @@ LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 _FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
 _MOST_BYTES_A_CHARACTER = 4
+# No text has more characters a token than this, but for some that nobody would say.
+_MOST_CHARACTERS_A_TOKEN = 8
+# A part that is longer, as a whole answer is, is cut in its middle.
+_LONGEST_UNCUT_CHARACTERS = 64
 
 
 class Relay:
@@ -31,19 +36,26 @@ class Relay:
         allowance: Allowance | None,
         prompt_tokens: int,
         started: Started,
+        judge: UsageJudge | None = None,
         *,
         only_one_call: bool = False,
     ) -> None:
-        """`allowance` is None where the longest answer is paid for already."""
+        """`allowance` is None where the longest answer is paid for already, `judge` where whoever passes usage on has
+        seen to it that it can be true."""
         self._conversation = conversation
         self._allowance = allowance
         self._prompt_tokens = prompt_tokens
         self._started: Started | None = started
         self._max_tokens = started.max_tokens
+        # By our count: whoever goes on after that does not keep to the limit.
+        self._longest_tokens = longest_output_tokens(started.max_tokens)
+        self._judge = judge
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
         self._count = _OutputCount()
         self._tokens_at_cut: int | None = None
+        # The model went on beyond the limit that it was given.
+        self.went_beyond_limit = False
         self.finished: Finished | None = None
 
     @property
@@ -66,10 +78,13 @@ class Relay:
             deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
         is_cut = False
         text = "".join(contents)
-        if (counted_tokens := self._counted_by_provider(piece)) is not None:
+        most_tokens = self._count.tokens + _most_tokens(text, deltas, piece.hidden)
+        may_be_too_long = most_tokens > self._longest_tokens
+        counted_tokens = None if may_be_too_long else self._counted_by_provider(piece, text)
+        if counted_tokens is not None:
             self._count.tokens = counted_tokens
-        elif self._allowance is None or self._allowance.is_ample_for(
-            self._count.tokens + _most_tokens(text, deltas, piece.hidden), self._max_tokens
+        elif not may_be_too_long and (
+            self._allowance is None or self._allowance.is_ample_for(most_tokens, self._max_tokens)
         ):
             # As it is for most pieces: there is nothing to ask for, and nothing to cut.
             if len(text) <= tokens.SLICE_CHARACTERS:
@@ -79,10 +94,10 @@ class Relay:
         else:
             before = self._count.copy()
             await self._count.add_all(text, deltas, piece.hidden)
-            allowed_tokens = await self._allowance.cover_output(self._count.tokens, self._max_tokens)
+            allowed_tokens = await self._allowed_tokens()
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
-                contents, deltas = self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+                contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
         if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
@@ -94,6 +109,7 @@ class Relay:
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
         """The model is asked again within the same answer; both counts are those of all rounds together."""
+        self._longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
 
@@ -102,11 +118,25 @@ class Relay:
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
 
-    def _counted_by_provider(self, piece: Piece) -> int | None:
+    async def _allowed_tokens(self) -> int:
+        """How many of those that were counted may be passed on. A model that keeps to its limit is paid for up to that;
+        of one that does not, all that is passed on."""
+        self.went_beyond_limit = self._count.tokens > self._longest_tokens
+        most_tokens = min(self._count.tokens, self._longest_tokens)
+        if self._allowance is None:
+            return most_tokens
+        limit_tokens = self._longest_tokens if self.went_beyond_limit else self._max_tokens
+        return await self._allowance.cover_output(most_tokens, limit_tokens)
+
+    def _counted_by_provider(self, piece: Piece, text: str) -> int | None:
         """How much the answer is, where it is whole, paid for, and the provider has said so."""
         if self._started is None or not piece.last or self._allowance is not None or piece.usage is None:
             return None
-        return piece.usage.completion_tokens or None
+        told_tokens = piece.usage.completion_tokens or 0
+        least_tokens = len(text) // _MOST_CHARACTERS_A_TOKEN
+        if self._judge is not None and not self._judge.believes_output(told_tokens, least_tokens):
+            return None
+        return told_tokens or None
 
     def _response(self, contents: list[str], deltas: list[ToolCallDelta]) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
@@ -119,7 +149,7 @@ class Relay:
             response.finished.CopyFrom(self.finished)
         return response
 
-    def _cut(
+    async def _cut(
         self,
         count: "_OutputCount",
         contents: list[str],
@@ -127,23 +157,28 @@ class Relay:
         hidden: str,
         allowed_tokens: int,
     ) -> tuple[list[str], list[ToolCallDelta]]:
-        """As many whole parts as are paid for."""
+        """As many parts as are allowed, and of a long one what is."""
         count.add_hidden(hidden)
         kept_contents: list[str] = []
         kept_deltas: list[ToolCallDelta] = []
         self._tokens_at_cut = min(count.tokens, allowed_tokens)
         for content in contents:
-            count.add_content(content)
-            if count.tokens > allowed_tokens:
+            kept = await count.add_within(count.contents, content, allowed_tokens)
+            if kept:
+                kept_contents.append(kept)
+                self._tokens_at_cut = count.tokens
+            if len(kept) < len(content):
                 return kept_contents, kept_deltas
-            kept_contents.append(content)
-            self._tokens_at_cut = count.tokens
         for delta in deltas:
-            count.add_delta(delta)
-            if count.tokens > allowed_tokens:
+            if count.tokens + tokens.count(delta.name) > allowed_tokens:
                 break
-            kept_deltas.append(delta)
-            self._tokens_at_cut = count.tokens
+            count.tokens += tokens.count(delta.name)
+            kept = await count.add_within(count.arguments_of(delta.index), delta.arguments, allowed_tokens)
+            if delta.name or kept:
+                kept_deltas.append(ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=kept))
+                self._tokens_at_cut = count.tokens
+            if len(kept) < len(delta.arguments):
+                break
         return kept_contents, kept_deltas
 
     def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
@@ -153,6 +188,8 @@ class Relay:
             raise ProviderError("failed in the middle of its answer")
         if not self._calls.all_named:
             raise ProviderError("called a function without naming it")
+        if usage is not None and self._judge is not None:
+            usage = self._judge.believed(usage, self._count.tokens)
         counted = self._counted_usage(usage)
         is_told = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
             usage.prompt_tokens,
@@ -178,11 +215,11 @@ class Relay:
 class _OutputCount:
     """Texts that the model writes beside each other, each counted as one."""
 
-    __slots__ = ("_arguments", "_contents", "_hidden", "tokens")
+    __slots__ = ("_arguments", "_hidden", "contents", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._contents = RunningCount()
+        self.contents = RunningCount()
         self._hidden = RunningCount()
         self._arguments: dict[int, RunningCount] = {}
 
@@ -203,21 +240,57 @@ class _OutputCount:
 
     def add_content(self, content: str) -> None:
         if content:
-            self.tokens += self._contents.add(content)
+            self.tokens += self.contents.add(content)
 
     def add_hidden(self, hidden: str) -> None:
         if hidden:
             self.tokens += self._hidden.add(hidden)
 
     def add_delta(self, delta: ToolCallDelta) -> None:
-        arguments = self._arguments.setdefault(delta.index, RunningCount())
-        self.tokens += tokens.count(delta.name) + arguments.add(delta.arguments)
+        self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
+
+    def arguments_of(self, index: int) -> RunningCount:
+        return self._arguments.setdefault(index, RunningCount())
+
+    async def add_within(self, counted: RunningCount, text: str, most_tokens: int) -> str:
+        """Adds to one of the texts as much of this as keeps the whole within so many tokens, and says how much it is:
+        all or nothing, if it is short. Others run in between."""
+        kept = 0
+        for piece in tokens.slices_of(text):
+            length, added = await _longest_within(counted, piece, most_tokens - self.tokens)
+            if length < len(piece) and len(text) <= _LONGEST_UNCUT_CHARACTERS:
+                return ""
+            kept += length
+            self.tokens += added
+            if length:
+                counted.add(piece[:length])
+            if length < len(piece):
+                break
+            await asyncio.sleep(0)
+        return text[:kept]
 
     def copy(self) -> "_OutputCount":
         other = _OutputCount()
-        other.tokens, other._contents, other._hidden = self.tokens, self._contents.copy(), self._hidden.copy()
+        other.tokens, other.contents, other._hidden = self.tokens, self.contents.copy(), self._hidden.copy()
         other._arguments = {index: count.copy() for index, count in self._arguments.items()}
         return other
+
+
+async def _longest_within(counted: RunningCount, text: str, most_tokens: int) -> tuple[int, int]:
+    """How many characters of the text are no more tokens than that, and how many tokens they are."""
+    found, tokens_found = 0, 0
+    # Tried whole at first, and then by halves.
+    length, step = len(text), len(text)
+    while step:
+        added_tokens = counted.copy().add(text[:length])
+        if added_tokens <= most_tokens:
+            found, tokens_found = length, added_tokens
+        if found == len(text):
+            break
+        step //= 2
+        length = found + step
+        await asyncio.sleep(0)
+    return found, tokens_found
 
 
 def canonical_reason(told: str | None, *, has_calls: bool) -> str:

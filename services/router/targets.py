@@ -184,6 +184,8 @@ class _Opening:
         call = _make_call(chat, prompt, target, max_tokens, is_whole)
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
+        if chat.tells_acceptance:
+            call.on_sent = self._allowance.tell_accepted
         # A whole answer takes as long as it is: for that nobody knows a limit.
         may_move_on = attempt.is_trial and len(self.stations) > 1 and not is_whole
         patience_s = station.health.trial_patience_s if may_move_on else None

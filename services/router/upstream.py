@@ -9,6 +9,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.tracing import Span
 from services.router.calibration import CountedPrompt
 from services.router.health import Attempt
+from services.router.plausible import UsageJudge, Violation
 from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
 from services.router.saturation import Visit
 from services.router.spans import end_question
@@ -30,6 +31,13 @@ class Upstream:
     span: Span | None = None
     # Once that has been told: how it ended.
     finished: Finished | None = None
+    # And whether it was cut there, because it did not keep to `max_tokens`.
+    went_beyond_limit: bool = False
+
+    def judge(self, prompt_tokens: int) -> UsageJudge:
+        """Of what it says that it has used for a prompt that has so many tokens by our count."""
+        target, attempt = self.station.target, self.attempt
+        return UsageJudge(target.context_tokens, self.max_tokens, prompt_tokens, attempt.age_s, attempt.violated)
 
     def __enter__(self) -> "Upstream":
         return self
@@ -43,6 +51,8 @@ class Upstream:
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
                 self.station.calibration.note(self.prompt, usage.prompt_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+        if self.went_beyond_limit:
+            self.attempt.violated(Violation.MAX_TOKENS)
         end_question(self.span, error, self.finished)
         self.visit.leave()
         self.station.line.let_go()

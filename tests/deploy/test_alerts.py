@@ -13,8 +13,11 @@ RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
 TIMEOUT_S = 60
 
 
-def agrees(folder: Path, figures: dict[str, str], alert: str, at: str, summary: str) -> bool:
-    """Whether the alert fires at that time with that summary; does not fire at all, if there is none."""
+def agrees(
+    folder: Path, figures: dict[str, str], alert: str, at: str, summary: str, labels: dict[str, str] | None = None
+) -> bool:
+    """Whether the alert fires at that time with that summary, and these labels beside its own; does not fire at all,
+    if there is no summary."""
     [rule] = [
         rule
         for group in YAML(typ="safe").load(RULES)["groups"]
@@ -22,7 +25,7 @@ def agrees(folder: Path, figures: dict[str, str], alert: str, at: str, summary: 
         if rule.get("alert") == alert
     ]
     expected = {
-        "exp_labels": rule["labels"],
+        "exp_labels": {**rule["labels"], **(labels or {})},
         "exp_annotations": {"summary": summary, "runbook": rule["annotations"]["runbook"]},
     }
     file = folder / "test.yml"
@@ -115,3 +118,21 @@ def test_holds_are_overdue_when_one_audit_after_the_other_finds_them(
     tmp_path: Path, overdue: str, summary: str
 ) -> None:
     assert agrees(tmp_path, {"legato_holds_overdue": overdue}, "HoldsOverdue", "30m", summary)
+
+
+@pytest.mark.parametrize(
+    ("counted", "summary"),
+    [
+        ("0+0x60", ""),
+        ("0+1x60", "model-1 at acme tells, or does, what cannot be with its prompt_tokens"),
+    ],
+)
+def test_provider_whose_counts_cannot_be_is_told(tmp_path: Path, counted: str, summary: str) -> None:
+    labels = {
+        "gen_ai_provider_name": "acme",
+        "gen_ai_request_model": "model-1",
+        "violation": "prompt_tokens",
+    }
+    series = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    figures = {f"legato_upstream_violations_total{{{series}}}": counted}
+    assert agrees(tmp_path, figures, "ProviderNotBelieved", "30m", summary, labels)

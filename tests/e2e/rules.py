@@ -54,6 +54,8 @@ def usage_to_charge(rule: Rule, told: Mapping[str, int], prompt_tokens: int, del
             return None
         case "the provider's count" | "all the credit there is":
             return Charged(told["prompt_tokens"], told["completion_tokens"])
+        case "the prompt":
+            return Charged(prompt_tokens, 0)
         case "our count of what is missing":
             return Charged(told["prompt_tokens"], count(delivered))
         case "our count" | "what was delivered" | "what was delivered at the last checkpoint":

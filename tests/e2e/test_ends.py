@@ -1,6 +1,7 @@
 """Every way in which a chat can end, as the page about billing lists them: what the client sees, what is charged, and
 on which basis."""
 
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -42,6 +43,9 @@ CASES = {
     "Complete, usage partial": Case(Reply(contents=RAIN, usage={"prompt_tokens": 11})),
     "Complete, usage zero": Case(Reply(contents=RAIN, usage={"prompt_tokens": 0, "completion_tokens": 0})),
     "Complete, usage impossible": Case(Reply(contents=RAIN, usage={"prompt_tokens": -1, "completion_tokens": 10**12})),
+    "Complete, usage beyond what the model was allowed": Case(
+        Reply(contents=RAIN, usage={"prompt_tokens": 900_000_000, "completion_tokens": 131_072})
+    ),
     "Complete, usage larger than the hold": Case(Reply(contents=RAIN, usage={**USAGE, "completion_tokens": 10_000})),
     "Complete, usage larger than the credit": Case(
         Reply(contents=RAIN, usage={**USAGE, "completion_tokens": 10_000}), credits=LITTLE
@@ -63,6 +67,9 @@ CASES = {
     "Upstream cut in a whole answer": Case(Reply(contents=RAIN, cut_after=3), chat=WHOLE_CHAT),
     "Prompt too long for the model": Case(Reply(status=400, body=TOO_LONG)),
     "Credit spent by the answer": Case(Reply(contents=[" rain"], repeat=2_000, event_delay_s=0.001), credits=LITTLE),
+    "Answer goes on beyond `max_tokens`": Case(
+        Reply(contents=[" rain"], repeat=6_000), chat={**CHAT, "max_tokens": 10}
+    ),
     "Time of an answer over": Case(
         Reply(contents=[" rain"], repeat=100, event_delay_s=0.1), asked="short_lived_service"
     ),
@@ -160,6 +167,32 @@ def test_end_of_a_request_whose_key_is_revoked_before_the_first_token(service: S
 
     assert chat.received.startswith(f"HTTP/1.1 {rule.seen}".encode())
     check_books(service, account, parse_usd("5.00"), rule, None)
+
+
+def test_end_of_a_request_that_is_left_by_habit(service: Service, upstream: Upstream) -> None:
+    rule = RULES["Client gone by habit before the first token"]
+    account = service.new_account()
+    api_key = service.new_key(account)
+    chat = {**CHAT, "messages": [{"role": "user", "content": "word " * 12_000}]}
+    upstream.replies.append(Reply(usage=None))
+    counted = post_chat(service, service.new_key(service.new_account()), {**chat, "stream": False}).json["usage"]
+    upstream.default_reply = Reply(first_event_delay_s=600)
+    credit_nanos, patience_s = parse_usd("5.00"), 0.05
+    # Whoever leaves before our router could say that the provider has the prompt is not charged: so once more then.
+    while service.settled_balance_nanos(account) == credit_nanos and patience_s < 20:
+        leaving = OpenChat(service, api_key, chat)
+        request = wait_for_requests(upstream, len(upstream.requests) + 1)
+        time.sleep(patience_s)
+        leaving.leave()
+        wait_until(request.ended.is_set)
+        patience_s *= 1.5
+    *free, charged = sorted(service.holds(account), key=lambda hold: hold.charged_nanos)
+    assert len(free) >= 3
+    assert {(hold.state, hold.charged_nanos) for hold in free} == {("void", 0)}
+    usage = usage_to_charge(rule, {}, counted["prompt_tokens"], "")
+    assert (charged.end, charged.basis) == (rule.end, rule.basis)
+    assert (charged.prompt_tokens, charged.completion_tokens) == usage
+    assert service.audit() == []
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from cli.progress import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat
+from tests.e2e.rules import read_rules
 from tests.pdfs import make_pdf
 from tests.searx import Searx, SearxThread, page
 from tests.service import Service, UpstreamThread
@@ -149,6 +150,27 @@ def test_chat_that_searches_is_one_answer_and_one_charge(
     cost_nanos = 400 * PRICE_NANOS["prompt"] + 30 * PRICE_NANOS["completion"]
     assert house.service.settled_balance_nanos(account) == DOLLARS_NANOS - cost_nanos
     assert [hold.request_id for hold in house.service.holds(account)] != []
+    assert house.service.audit() == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_search_round_is_charged_where_there_is_no_credit_for_the_answer(stream: bool, house: House) -> None:
+    rule = read_rules("What happened")["Credit spent before a second round"]
+    house.searx.results = [page(number, content=f"The pump is blue. {number} " * 200) for number in range(1, 10)]
+    account = house.service.new_account(credits="0.00006")
+    api_key = house.service.new_key(account)
+    question = {"model": "mezzo", "messages": [{"role": "user", "content": "find the pump"}], "stream": stream}
+    asked = len(house.upstream.requests)
+    answer = post_chat(house.service, api_key, question)
+    assert (answer.status, len(house.upstream.requests)) == (200, asked + 1)
+    ends = [event["choices"][0]["finish_reason"] for event in answer.events[:-2]] if stream else []
+    assert (ends[-1] if stream else answer.json["choices"][0]["finish_reason"]) == "length"
+    house.service.settled_balance_nanos(account)
+    [hold], [entry] = house.service.holds(account), house.service.entries(account)
+    assert (hold.end, hold.basis) == (rule.end, rule.basis)
+    cost_nanos = entry.prompt_tokens * PRICE_NANOS["prompt"] + entry.completion_tokens * PRICE_NANOS["completion"]
+    assert entry.completion_tokens > 5
+    assert (entry.customer_nanos, entry.loss_nanos) == (-cost_nanos, 0)
     assert house.service.audit() == []
 
 

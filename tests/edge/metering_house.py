@@ -28,6 +28,7 @@ from services.metering.settings import MeteringSettings
 from services.metering.store.price_versions import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
+from services.metering.unpaid import UnpaidPrompts
 from tests.fakes import FakeClock
 
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
@@ -49,13 +50,16 @@ class MeteringHouse:
             adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
+        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().habit, FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)
         self.journal = Journal(tmp_path / "edge.journal", JOURNAL_SLOTS)
 
     async def open(self) -> None:
-        servicer = MeteringServicer(self._database, self._writer, self._limiter, LIMITS, self._log)
+        servicer = MeteringServicer(
+            self._database, self._writer, self._limiter, LIMITS, self._log, unpaid_prompts=self.unpaid_prompts
+        )
         self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
         await self._server.start()
 

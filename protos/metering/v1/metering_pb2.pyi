@@ -419,9 +419,14 @@ class ReserveResponse(_message.Message):
     HELD_NANOS_FIELD_NUMBER: _builtins.int
     PRICE_FIELD_NUMBER: _builtins.int
     FREE_NANOS_FIELD_NUMBER: _builtins.int
+    HAS_HABIT_OF_LEAVING_FIELD_NUMBER: _builtins.int
     held_nanos: _builtins.int
     free_nanos: _builtins.int
     """What the account has beyond all its holds."""
+    has_habit_of_leaving: _builtins.bool
+    """Clients of this account make a habit of leaving before anything is delivered. Should this one do so too, metering
+    wants to know whether a provider had the prompt.
+    """
     @_builtins.property
     def price(self) -> Global___Price: ...
     def __init__(
@@ -430,10 +435,11 @@ class ReserveResponse(_message.Message):
         held_nanos: _builtins.int = ...,
         price: Global___Price | None = ...,
         free_nanos: _builtins.int = ...,
+        has_habit_of_leaving: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_nanos", b"free_nanos", "held_nanos", b"held_nanos", "price", b"price"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_nanos", b"free_nanos", "has_habit_of_leaving", b"has_habit_of_leaving", "held_nanos", b"held_nanos", "price", b"price"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,11 +577,17 @@ class VoidRequest(_message.Message):
     KEY_ID_FIELD_NUMBER: _builtins.int
     CLASS_ID_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    UNPAID_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     end: Global___End.ValueType
     key_id: _builtins.str
     class_id: _builtins.str
+    unpaid_prompt_tokens: _builtins.int
+    """Where the client left before anything was delivered: about how much it had asked, by which a habit of that is noticed."""
+    accepted_prompt_tokens: _builtins.int
+    """And the prompt that a provider has read, if one has. It is charged where leaving is a habit of the account."""
     @_builtins.property
     def lost(self) -> _usage_pb2.Usage:
         """What may have been delivered, though it cannot be charged: booked as loss."""
@@ -589,10 +601,12 @@ class VoidRequest(_message.Message):
         key_id: _builtins.str = ...,
         class_id: _builtins.str = ...,
         lost: _usage_pb2.Usage | None = ...,
+        unpaid_prompt_tokens: _builtins.int = ...,
+        accepted_prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "lost", b"lost", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_prompt_tokens", b"accepted_prompt_tokens", "account_id", b"account_id", "class_id", b"class_id", "end", b"end", "key_id", b"key_id", "lost", b"lost", "request_id", b"request_id", "unpaid_prompt_tokens", b"unpaid_prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -158,6 +158,7 @@ class ChatOpen(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    TELLS_ACCEPTANCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -180,6 +181,8 @@ class ChatOpen(_message.Message):
     """What the account lets this chat be grounded in. It is, where the router is configured for it and there are no tools."""
     memory: _builtins.bool
     attachments: _builtins.bool
+    tells_acceptance: _builtins.bool
+    """Whether the caller is told, by `accepted`, when a provider has the prompt."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
@@ -202,10 +205,11 @@ class ChatOpen(_message.Message):
         search: _builtins.bool = ...,
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
+        tells_acceptance: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -271,11 +275,16 @@ class ChatResponse(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Counted up to and with this response, hidden tokens included."""
     output_tokens: _builtins.int
     refusal: _builtins.bool
     """The contents are what the model says in place of an answer: clients look for it under `refusal`, not under `content`."""
+    accepted: _builtins.bool
+    """A provider has the whole request and has not refused it. `prompt_tokens` is the prompt, with those of all rounds
+    before. Sent alone, and only where the opening wants to know.
+    """
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -299,10 +308,11 @@ class ChatResponse(_message.Message):
         prompt_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
         refusal: _builtins.bool = ...,
+        accepted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "need", b"need", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "finished", b"finished", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "contents", b"contents", "finished", b"finished", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -120,7 +120,7 @@ def from_settled(answer: Settled) -> pb.SettleResponse:
     return pb.SettleResponse(charged_nanos=answer.charged_nanos, loss_nanos=answer.loss_nanos)
 
 
-def to_void(request: pb.VoidRequest) -> Void:
+def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
     return Void(
         request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
@@ -129,6 +129,7 @@ def to_void(request: pb.VoidRequest) -> Void:
         key_id=checked_id(request.key_id, "key_id") if request.key_id else "",
         class_id=checked_id(request.class_id, "class_id") if request.class_id else "",
         lost=_usage(request.lost),
+        due=Usage(prompt_tokens=checked_tokens(request.accepted_prompt_tokens)) if charges_prompt else Usage(),
     )
 
 

@@ -18,6 +18,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.router import tokens
 from services.router.grants import Allowance
 from services.router.grounding.search_tool import Call, SearchTool
+from services.router.plausible import UsageJudge
 from services.router.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
@@ -28,6 +29,9 @@ from services.router.upstream import Upstream
 
 # Between what the model said before it searched and what it says after.
 BETWEEN_TEXTS: Final = "\n\n"
+
+# There is no credit for another round, or no room for what was found.
+_NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXCEEDED})
 
 OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
 
@@ -54,6 +58,9 @@ class Rounds:
         # Of the prompts of all rounds together.
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
+        # Of the round that runs, and how much output there was before it.
+        self._judge: UsageJudge | None = None
+        self._output_tokens_before = 0
         self._has_spoken = False
         self._is_over = False
 
@@ -64,12 +71,14 @@ class Rounds:
 
     async def pass_on(self, upstream: Upstream) -> None:
         """One round, inside of its upstream."""
-        output_tokens_before = self._relay.output_tokens
+        self._output_tokens_before = output_tokens_before = self._relay.output_tokens
+        self._judge = upstream.judge(self._prompt.tokens)
         async with aclosing(upstream.rest) as rest:
             goes_on = await self._pass_on(upstream.first)
             while goes_on and (piece := await anext(rest, None)) is not None:
                 failpoints.hit("router.passed_on")
                 goes_on = await self._pass_on(piece)
+        upstream.went_beyond_limit = self._relay.went_beyond_limit
         upstream.finished = self._round.finished(self._prompt.tokens, self._relay.output_tokens - output_tokens_before)
 
     async def go_on(self) -> None:
@@ -89,14 +98,22 @@ class Rounds:
             shown.contents.insert(0, BETWEEN_TEXTS)
         self._round.has_spoken |= bool(shown.contents)
         if piece.last:
-            self._usages.append(piece.usage)
-            self._round.usage = piece.usage
+            self._round.usage = self._believed(piece.usage, shown)
+            self._usages.append(self._round.usage)
             if not self._round.asks_for_search or not self._searches_left:
                 self._is_over = True
                 shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
         goes_on = await self._relay.pass_on(shown)
         self._is_over = self._is_over or not goes_on
         return goes_on and not piece.last
+
+    def _believed(self, usage: ProviderUsage | None, shown: Piece) -> ProviderUsage | None:
+        if usage is None or self._judge is None:
+            return usage
+        # This piece is not counted yet; it has hardly more tokens than characters.
+        uncounted_characters = sum(map(len, shown.contents)) + len(shown.hidden)
+        counted_tokens = self._relay.output_tokens - self._output_tokens_before
+        return self._judge.believed(usage, counted_tokens + uncounted_characters)
 
     async def _search(self) -> None:
         calls = self._round.calls
@@ -122,8 +139,9 @@ class Rounds:
         try:
             return await self._parts.open_upstream(chat, self._prompt)
         except LegatoError as error:
-            if error.reason is not Reason.CREDITS_EXHAUSTED or not self._has_spoken:
+            if error.reason not in _NO_MORE_ROUNDS:
                 raise
+            # The rounds before were asked for, and are paid for, whether anything of them was seen or not.
             await self._end_unread()
             return None
 

@@ -84,7 +84,7 @@ class AnthropicProvider:
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
-        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent)
+        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
         async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

@@ -1,6 +1,6 @@
 """What a provider is to the rest of the router."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -66,6 +66,8 @@ class Call:
     stream: bool
     # For the provider, if it is to go on with our trace; empty: it is not.
     traceparent: str = ""
+    # Called when the provider has been sent all of it.
+    on_sent: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ Only what a provider needs: no redirects, no proxies, no cookies, no compression
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import httptools
@@ -80,8 +81,8 @@ class Connection(asyncio.Protocol):
 
     # What is done with it.
 
-    async def post(self, head: bytes, body: bytes) -> None:
-        """Ask, and wait for the head of the answer."""
+    async def post(self, head: bytes, body: bytes, on_sent: Callable[[], None] | None = None) -> None:
+        """Ask, and wait for the head of the answer. `on_sent` is called once all of the question is under way."""
         transport = self._transport
         self._deadline.clear()
         if transport is None or self._failure is not None:
@@ -93,6 +94,8 @@ class Connection(asyncio.Protocol):
             self._is_written = True
         else:
             await self._write(transport, head, memoryview(body))
+        if on_sent is not None and self._is_written:
+            on_sent()
         while not self.status:
             await self._change()
 

@@ -66,7 +66,8 @@ class GeminiProvider:
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
         request = {**merged(_request(call), self._extra), "store": False}
-        question = Question(self._path_to(call), msgspec.json.encode(request), call.stream, call.traceparent)
+        body = msgspec.json.encode(request)
+        question = Question(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
         async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

@@ -3,7 +3,7 @@
 What the words mean is each provider's: it brings an `Answer` that understands them, and `Signs` for what goes wrong.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ class Question:
     stream: bool
     # Empty: the server is not told of a trace.
     traceparent: str = ""
+    on_sent: Callable[[], None] | None = None
 
 
 class Server:
@@ -107,7 +108,7 @@ class Server:
         try:
             connection.answer_within(self._patience_s(question))
             head = self._head.for_body(question.path, question.body, question.traceparent)
-            await connection.post(head, question.body)
+            await connection.post(head, question.body, question.on_sent)
         except BaseException:
             connection.let_go()
             raise

@@ -69,7 +69,8 @@ class OpenAIProvider:
         if self._string_content:
             call = replace(call, messages_json=write_as_strings(call.messages_json))
         body = encode_call(call, self._output_field, self._extra_json)
-        return self._server.ask(Question(self._path, body, call.stream, call.traceparent), CompletionAnswer())
+        question = Question(self._path, body, call.stream, call.traceparent, call.on_sent)
+        return self._server.ask(question, CompletionAnswer())
 
 
 def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:

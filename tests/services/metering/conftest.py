@@ -20,6 +20,7 @@ from services.metering.limits import Limits, LocalLimiter
 from services.metering.prices import Prices
 from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
 from services.metering.store.price_versions import adopt_prices
+from services.metering.unpaid import Habit, UnpaidPrompts
 from tests.fakes import FakeClock
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
@@ -53,7 +54,8 @@ async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
     limits = Limits(Rate(3_000, 2), concurrent_requests=2)
-    metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log)
+    unpaid = UnpaidPrompts(Habit(prompts=2, tokens=20, window_s=600), clock)
+    metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log, unpaid_prompts=unpaid)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"
     server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)

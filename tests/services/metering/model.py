@@ -233,6 +233,10 @@ class Model:
         if request is None:
             tombstone = Request(operation.account_id, operation.key_id, operation.class_id, "void", end=operation.end)
             self.requests[operation.request_id] = tombstone
+        elif request.state == "held" and operation.due.prompt_tokens:
+            self._settle(
+                Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end), request
+            )
         elif request.state in ("held", "swept") and not request.counted:
             request.state, request.end = "void", operation.end
             request.usage, request.basis = operation.lost, None

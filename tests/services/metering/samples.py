@@ -76,8 +76,8 @@ def settle(
     return Settle(request_id(number), account, Usage(prompt, cached, completion), basis, end)
 
 
-def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING) -> Void:
-    return Void(request_id(number), account, "refused", KEY, "forte", lost)
+def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING, due: Usage = NOTHING) -> Void:
+    return Void(request_id(number), account, "refused", KEY, "forte", lost, due)
 
 
 def sweep(number: int, *, account: str = ACCOUNT) -> Sweep:

@@ -115,6 +115,12 @@ def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, scene: S
     return Effect(Voided()) if scene.hold is None else rule(operation, scene)
 
 
+def prompt_charged_of_a_request_that_is_over(rule: Rule, operation: Void, scene: Scene) -> Effect[Any]:
+    if scene.hold is None or not operation.due.prompt_tokens:
+        return rule(operation, scene)
+    return rule(operation, scene._replace(hold=replace(scene.hold, state="held")))
+
+
 def reserve_that_is_not_idempotent(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
     again = scene.hold is not None and scene.hold.state == "held"
     return rule(operation, scene._replace(hold=None) if again else scene)
@@ -155,6 +161,7 @@ RULES: Final[dict[str, Patch]] = {
         (Settle, late_settle_ignored),
         (Settle, late_settle_beyond_free_credit),
         (Void, void_of_an_unknown_that_leaves_nothing),
+        (Void, prompt_charged_of_a_request_that_is_over),
         (Reserve, reserve_that_is_not_idempotent),
         (Reserve, no_claim_on_the_key),
         (Reserve, one_more_at_once_than_allowed),

@@ -65,8 +65,8 @@ def _to_settle(request: Named, usage: Usage, basis: Basis, end: End) -> Settle:
     return Settle(*request, usage, basis, end)
 
 
-def _to_void(request: Named, end: End, class_id: str, lost: Usage) -> Void:
-    return Void(*request, end, KEY, class_id, lost)
+def _to_void(request: Named, end: End, class_id: str, lost: Usage, due_tokens: int) -> Void:
+    return Void(*request, end, KEY, class_id, lost, Usage(prompt_tokens=due_tokens))
 
 
 def _to_sweep(request: Named) -> Sweep:
@@ -89,7 +89,9 @@ new_reserves = st.builds(_to_reserve, st.just(("-1", "own")), *_reserved)
 extends = st.builds(_to_extend, _known, st.integers(0, 500), usages)
 checkpoints = st.builds(_to_checkpoint, _known, usages)
 settles = st.builds(_to_settle, _known, usages, _bases, _ends)
-voids = st.builds(_to_void, _known, _ends, _classes, st.one_of(st.just(Usage()), usages))
+voids = st.builds(
+    _to_void, _known, _ends, _classes, st.one_of(st.just(Usage()), usages), st.sampled_from([0, 0, 0, 1, 7, 300])
+)
 sweeps = st.builds(_to_sweep, _known)
 of_requests: st.SearchStrategy[Operation[Any]] = st.one_of(settles, reserves, voids, extends, checkpoints, sweeps)
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts)

@@ -233,6 +233,25 @@ def test_void_after_settle_changes_nothing() -> None:
     assert (ledger.hold(1).state, ledger.balance_nanos) == ("settled", 970)
 
 
+def test_void_of_a_client_that_leaves_by_habit_charges_its_prompt_once() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    for _ in range(2):
+        ledger.apply(void(1, due=Usage(prompt_tokens=6)))
+    hold, [*_, entry] = ledger.hold(1), ledger.entries
+    assert (hold.state, hold.basis, hold.charged_nanos, hold.prompt_tokens) == ("settled", "counted", 12, 6)
+    assert (entry.kind, entry.customer_nanos, entry.end) == ("charge", -12, "refused")
+    assert (ledger.balance_nanos, ledger.held_nanos) == (988, 0)
+
+
+def test_prompt_of_a_request_that_was_given_back_is_not_charged_later() -> None:
+    ledger = Ledger(1_000)
+    ledger.apply(reserve(1))
+    ledger.apply(void(1))
+    ledger.apply(void(1, due=Usage(prompt_tokens=6)))
+    assert (ledger.hold(1).state, ledger.balance_nanos) == ("void", 1_000)
+
+
 def test_void_books_what_may_have_been_delivered_as_loss() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1))

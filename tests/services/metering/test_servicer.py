@@ -1,5 +1,6 @@
 """The calls of a chat as the edge makes them: to a real server on a socket, by ordinary RPCs and on the exchange."""
 
+import asyncio
 from typing import Any
 
 import grpc.aio
@@ -40,6 +41,49 @@ async def test_void_leaves_a_mark_that_a_late_reserve_finds(ask: Ask, admin: Any
     void = pb.VoidRequest(request_id=request_id(1), account_id=ACCOUNT, end=pb.END_REFUSED)
     assert await ask("Void", void) == pb.VoidResponse()
     assert (await refusal_of(ask("Reserve", reserve()))).reason is Reason.REQUEST_RESOLVED
+
+
+def left(number: int, accepted_tokens: int) -> pb.VoidRequest:
+    return pb.VoidRequest(
+        request_id=request_id(number),
+        account_id=ACCOUNT,
+        end=pb.END_CLIENT_GONE,
+        unpaid_prompt_tokens=10,
+        accepted_prompt_tokens=accepted_tokens,
+    )
+
+
+async def test_prompts_that_are_left_by_habit_are_charged_if_a_provider_had_them(ask: Ask, admin: Any) -> None:
+    await grant(admin, 10_000)
+
+    async def leave(number: int, accepted_tokens: int) -> tuple[bool, int]:
+        """Whether it was a habit before, and what it cost."""
+        [before] = (await admin.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]))).balances
+        reserved = await ask("Reserve", reserve(number))
+        for _ in range(2):
+            await ask("Void", left(number, accepted_tokens))
+        [after] = (await admin.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]))).balances
+        assert after.held_nanos == 0
+        return reserved.has_habit_of_leaving, before.balance_nanos - after.balance_nanos
+
+    assert [await leave(number, 7) for number in (1, 2)] == [(False, 0), (False, 0)]
+    assert await leave(3, 7) == (True, 14)
+    # Nobody had read it.
+    assert await leave(4, 0) == (True, 0)
+    refused = pb.VoidRequest(request_id=request_id(5), account_id=ACCOUNT, end=pb.END_REFUSED)
+    await ask("Reserve", reserve(5))
+    await ask("Void", refused)
+    assert await leave(6, 7) == (True, 14)
+
+
+async def test_prompts_that_are_left_at_once_are_not_all_for_nothing(ask: Ask, admin: Any) -> None:
+    """However many were under way before the first of them was left."""
+    await grant(admin, 10_000)
+    for number in range(1, 6):
+        await ask("Reserve", reserve(number, concurrent_requests=10))
+    await asyncio.gather(*(ask("Void", left(number, 7)) for number in range(1, 6)))
+    [balance] = (await admin.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]))).balances
+    assert (balance.balance_nanos, balance.held_nanos) == (10_000 - 3 * 14, 0)
 
 
 async def test_many_checkpoints_come_at_once_and_are_written_when_answered(

@@ -49,6 +49,8 @@ def operations_on(request: Named) -> Iterator[Operation[Any]]:
     for usage in (Usage(), LITTLE, MUCH):
         yield Settle(*request, usage, "provider", "complete")
     yield Void(*request, "crashed", KEY, "forte", LITTLE)
+    for due in (Usage(5), Usage(20_000)):
+        yield Void(*request, "client_gone", KEY, "forte", Usage(), due)
     yield Sweep(*request)
 
 

@@ -281,7 +281,7 @@ async def test_upstream_is_closed_when_the_caller_reads_no_further(router: Route
 
 
 async def test_long_stream_passes_whole_and_in_order(router: Router, upstream: Upstream) -> None:
-    contents = [f"{number} " for number in range(10_000)]
+    contents = [f"{number} " for number in range(5_000)]
     upstream.replies.append(Reply(contents=contents))
     answer = await router.ask()
     assert answer.text == "".join(contents)

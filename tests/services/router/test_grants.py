@@ -10,7 +10,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatR
 from services.chassis.errors import LegatoError, Reason
 from services.router.grants import ANSWER_WITHIN_S, Allowance
 from services.router.tokens import count
-from tests.services.router.harness import Router, read
+from tests.services.router.harness import WAYS, Router, read
 from tests.upstream import Reply, Upstream
 from tests.waiting import until
 
@@ -248,3 +248,34 @@ async def test_prompt_that_is_never_covered_is_an_error() -> None:
         await allowance.cover_prompt(PROMPT + 1)
     assert refusal.value.reason is Reason.UNAVAILABLE
     allowance.close()
+
+
+@pytest.mark.parametrize("silent", [Reply(delay_s=600), Reply(first_event_delay_s=600)], ids=["no head", "no event"])
+@WAYS
+async def test_caller_who_wants_to_know_is_told_when_a_provider_has_the_prompt(
+    ordinary: bool, silent: Reply, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(silent)
+    call = router.open(ordinary=ordinary, tells_acceptance=True)
+    async with asyncio.timeout(30):
+        response = await call.receive()
+    assert response is not None
+    assert response.accepted
+    assert response.prompt_tokens > 5
+    call.cancel()
+
+
+async def test_caller_who_does_not_want_to_know_is_not_told(router: Router, upstream: Upstream) -> None:
+    answer = await router.ask()
+    assert not any(response.accepted for response in answer.responses)
+    answer = await router.ask(tells_acceptance=True)
+    assert [response.accepted for response in answer.responses] == [True] + [False] * (len(answer.responses) - 1)
+    assert answer.text == "Hello, world!"
+
+
+async def test_provider_that_is_not_reached_has_accepted_nothing(router: Router, upstream: Upstream) -> None:
+    await upstream.stop()
+    call = router.open(tells_acceptance=True)
+    # Before anything else is told.
+    with pytest.raises(LegatoError):
+        await call.receive()

@@ -76,3 +76,26 @@ async def test_chats_at_a_model_are_counted_while_they_run(socket_folder: Path, 
         await call.receive()
         assert registry.value("legato_upstream_running", FIRST) == 1
         call.cancel()
+
+
+async def test_usage_that_cannot_be_and_limits_that_are_not_kept_are_told(
+    socket_folder: Path, log: Log, registry: Registry
+) -> None:
+    async with (
+        Upstream() as upstream,
+        running_router(socket_folder, log, {target("first"): upstream}, registry=registry) as router,
+    ):
+
+        def violations() -> list[float | None]:
+            names = ("prompt_tokens", "completion_tokens", "max_tokens")
+            return [registry.value("legato_upstream_violations_total", {**FIRST, "violation": name}) for name in names]
+
+        await router.ask()
+        assert violations() == [0, 0, 0]
+        upstream.replies.append(Reply(usage={"prompt_tokens": 900_000_000, "completion_tokens": 131_072}))
+        await router.ask()
+        assert violations() == [1, 1, 0]
+        for stream in (True, False):
+            upstream.replies.append(Reply(contents=[" rain" * 500]))
+            await router.ask(stream=stream, max_tokens=10)
+        assert violations() == [1, 1, 2]

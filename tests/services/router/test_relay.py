@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER
+from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.router.tokens import count
-from tests.services.router.harness import Router
+from tests.services.router.harness import Router, read
 from tests.upstream import Reply, Upstream
 
 
@@ -27,7 +27,12 @@ USAGES: list[tuple[dict[str, Any] | None, tuple[int | None, int, int | None], in
     ({"prompt_tokens": 20, "completion_tokens": 0}, (20, 0, None), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": 0, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": -20, "completion_tokens": 10**30}, (None, 0, None), USAGE_SOURCE_COUNTED),
-    ({"prompt_tokens": 10**9 + 1, "completion_tokens": 10**9}, (None, 0, 10**9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 10**9 + 1, "completion_tokens": 10**9}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    # Beyond the window, and beyond the limit that the model was given.
+    ({"prompt_tokens": 100_001, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 15_065}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    # Thoughts that nobody sees are paid for.
+    ({"prompt_tokens": 20, "completion_tokens": 10_000}, (20, 0, 10_000), USAGE_SOURCE_PROVIDER),
     ({"prompt_tokens": True, "completion_tokens": "9"}, (None, 0, None), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": 20.5, "completion_tokens": [9]}, (None, 0, None), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": 20, "completion_tokens": 9}, (20, 0, 9), USAGE_SOURCE_PROVIDER),
@@ -87,6 +92,70 @@ async def test_our_own_count_never_charges_more_than_the_client_asked_for(
     assert answer.text == text
     assert answer.finished.usage.completion_tokens == 3
     assert max(response.output_tokens for response in answer.responses) == 3
+
+
+ENDLESS_WORDS = [" rain"] * 6_000
+
+
+@pytest.mark.parametrize("told", [None, {"prompt_tokens": 20, "completion_tokens": 1}])
+@pytest.mark.parametrize("parts", [ENDLESS_WORDS, ["".join(ENDLESS_WORDS)]], ids=["in pieces", "at once"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_that_goes_on_beyond_max_tokens_is_cut_there_and_what_was_delivered_is_charged(
+    stream: bool, parts: list[str], told: dict[str, Any] | None, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=parts, usage=told, at_once=True))
+    answer = await router.ask(stream=stream, max_tokens=10)
+    assert answer.finished.finish_reason == "length"
+    assert answer.text.startswith(" rain rain")
+    # Half as many again by our count, and 64.
+    assert count(answer.text) == 79
+    assert answer.finished.usage.completion_tokens == 79
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+
+
+async def test_model_that_is_cut_for_its_length_is_left(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=ENDLESS_WORDS, event_delay_s=0.001))
+    answer = await router.ask(max_tokens=10)
+    assert answer.finished.finish_reason == "length"
+    await upstream.requests[0].ended.wait()
+    assert upstream.requests[0].aborted
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_call_that_goes_on_beyond_max_tokens_is_cut_in_its_arguments(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    arguments = '{"place": "' + "".join(ENDLESS_WORDS) + '"}'
+    call = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "now", "arguments": arguments}}
+    upstream.replies.append(Reply(contents=[], tool_calls=[call], message_tool_calls=[call], usage=None))
+    answer = await router.ask(
+        stream=stream, max_tokens=10, tools_json=b'[{"type":"function","function":{"name":"now"}}]'
+    )
+    [cut] = answer.tool_calls
+    assert answer.finished.finish_reason == "length"
+    assert arguments.startswith(cut["arguments"])
+    assert 60 < answer.finished.usage.completion_tokens <= 79
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_by_a_denser_vocabulary_than_ours_is_not_cut(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    text = " rain" * 145
+    upstream.replies.append(Reply(contents=[text], usage={"prompt_tokens": 20, "completion_tokens": 100}))
+    answer = await router.ask(stream=stream, max_tokens=100)
+    assert (answer.text, answer.finished.finish_reason) == (text, "stop")
+    assert answer.finished.usage.completion_tokens == 100
+
+
+async def test_credit_is_asked_for_before_what_goes_on_beyond_max_tokens_is_charged(
+    router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=ENDLESS_WORDS, usage=None, at_once=True))
+    call = router.open(max_tokens=10, grant=Grant(prompt_tokens=100, output_tokens=10))
+    answer = await read(call, Grant(prompt_tokens=100, output_tokens=40, last=True))
+    assert [need.output_tokens for need in answer.needs] == [79]
+    assert count(answer.text) == answer.finished.usage.completion_tokens == 40
 
 
 async def test_start_of_an_answer_is_told_once(router: Router, upstream: Upstream) -> None:

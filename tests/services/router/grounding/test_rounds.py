@@ -197,11 +197,45 @@ async def test_credit_that_does_not_reach_for_another_round_ends_the_answer(hous
     assert (answer.text, answer.finished.finish_reason) == ("Let me look.", "length")
     # What was found the model has never read.
     assert not answer.finished.citations
+
+
+async def test_round_of_which_nothing_was_seen_is_paid_for_where_there_is_no_credit_for_another(house: House) -> None:
+    """Or whoever has credit for one round would have it for nothing, as often as they like."""
     house.upstream.replies.append(searching("pump"))
     call = house.router.open(QUESTION, grant=Grant(prompt_tokens=300, output_tokens=1000), **SWITCHES)
-    with pytest.raises(LegatoError) as refusal:
-        await read(call, Grant(prompt_tokens=310, output_tokens=0, last=True))
-    assert refusal.value.reason is Reason.CREDITS_EXHAUSTED
+    answer = await read(call, Grant(prompt_tokens=310, output_tokens=0, last=True))
+    assert (answer.text, answer.finished.finish_reason) == ("", "length")
+    usage = answer.finished.usage
+    assert 0 < usage.prompt_tokens < answer.needs[0].prompt_tokens
+    assert usage.completion_tokens > 5
+    assert not answer.finished.citations
+
+
+async def test_round_is_paid_for_where_the_model_has_no_room_for_another(house: House) -> None:
+    too_long = Reply(status=400, body='{"error":{"code":"context_length_exceeded"}}')
+    house.upstream.replies.append(searching("pump"))
+    house.upstream.default_reply = too_long
+    answer = await house.ask("Which?")
+    assert (answer.text, answer.finished.finish_reason) == ("", "length")
+    assert answer.finished.usage.completion_tokens > 5
+
+
+@MODES
+async def test_impossible_usage_of_one_round_neither_is_charged_nor_ends_the_answer(stream: bool, house: House) -> None:
+    told: dict[str, Any] = {"usage": {"prompt_tokens": 100, "completion_tokens": 900_000}}
+    house.upstream.replies.extend([searching("pump", **told), answering("Blue.")])
+    answer = await house.ask("Which?", stream=stream, max_tokens=1000)
+    assert answer.text == "Blue."
+    assert answer.finished.usage.completion_tokens < 100
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+
+
+async def test_later_round_that_goes_on_beyond_the_limit_is_cut(house: House) -> None:
+    house.upstream.replies.extend([searching("pump"), answering(*[" rain"] * 3000, at_once=True)])
+    answer = await house.ask("Which?", max_tokens=100)
+    assert answer.finished.finish_reason == "length"
+    assert 100 < answer.text.count("rain") < 215
+    assert answer.finished.usage.completion_tokens > answer.text.count("rain")
 
 
 async def test_last_of_the_credit_is_for_all_rounds_together(house: House) -> None:
