@@ -13,6 +13,7 @@ from protos.router.v1.router_pb2 import (
 from protos.type.v1.usage_pb2 import Usage
 from services.router import tokens
 from services.router.grants import Allowance, ChatConversation
+from services.router.portions import portions_of
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.tokens import RunningCount
 from services.router.toolcalls import ToolCalls
@@ -56,6 +57,12 @@ class Relay:
 
     async def pass_on(self, piece: Piece) -> bool:
         """Whether there is any use in reading on."""
+        for portion in portions_of(piece):
+            if not await self._pass_on(portion):
+                return False
+        return True
+
+    async def _pass_on(self, piece: Piece) -> bool:
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
