@@ -52,7 +52,7 @@ class Writer:
         waits for may wait for company. After a batch with several that somebody waited for, the next one begins
         `pace_s` later than it did."""
         self._database = database
-        self._prices = prices
+        self.prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
         # The event loop's own counts whole milliseconds.
@@ -151,7 +151,7 @@ class Writer:
 
     async def _commit(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         outcomes = await self._database.write(
-            partial(keep_books, operations=operations, prices=self._prices, life_us=self._life_us)
+            partial(keep_books, operations=operations, prices=self.prices, life_us=self._life_us)
         )
         reach("committed", operations)
         return outcomes

@@ -133,6 +133,22 @@ def test_body_over_16_mb_is_refused_by_its_length_alone(service: Service, api_ke
     assert answer.error["code"] == "request_too_large"
 
 
+@pytest.mark.parametrize("credits", ["0", "0.01"])
+def test_large_body_is_refused_unread_where_the_credit_cannot_pay_for_it(
+    service: Service, upstream: Upstream, credits: str
+) -> None:
+    poor_key = service.new_key(service.new_account(credits))
+    headers = ["Host: test", f"Authorization: Bearer {poor_key}", f"Content-Length: {16 * MB}"]
+    answer = send_bytes(service, "\r\n".join([f"POST {CHAT} HTTP/1.1", *headers, "", ""]).encode())
+    assert answer.status == 402
+    assert answer.error["code"] == "insufficient_quota"
+    assert answer.headers["x-should-retry"] == "false"
+    # One that comes in chunks has no length: it is read, and no more than that.
+    no_json = (b"x" * MB for _ in range(15))
+    assert ask(service, "POST", CHAT, poor_key, no_json).status == 402
+    assert upstream.requests == []
+
+
 def test_body_over_16_mb_without_a_length_is_refused(service: Service, api_key: str) -> None:
     def pieces() -> Iterator[bytes]:
         yield b'{"messages":[{"role":"user","content":"'
