@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from edge.conversation import UnreadObject, check_messages, check_tool_choice, check_tools
 from edge.mistakes import decode, invalid
-from edge.value_count import check_values
+from edge.value_count import MOST_VALUES, check_values
 from services.chassis.turns import Turns
 
 # A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
@@ -85,7 +85,8 @@ async def decode_chat(body: bytes) -> ChatBody:
     turns = Turns(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
         await _check_utf8(body, turns)
-    await check_values(body, turns)
+    if len(body) > MOST_VALUES:
+        await check_values(body, turns)
     decoded: _Body = decode(_body_decoder, body, "")
     if turns.are_due(len(body)):
         await turns.rest()

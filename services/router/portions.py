@@ -13,12 +13,15 @@ from services.router.toolcalls import ToolCallFragment
 PORTION_CHARACTERS: Final = 128 * 1024
 
 
+def is_long(piece: Piece) -> bool:
+    characters = sum(map(len, piece.contents)) + len(piece.hidden)
+    if piece.tool_calls:
+        characters += sum(len(_arguments(fragment)) for fragment in piece.tool_calls)
+    return characters > PORTION_CHARACTERS
+
+
 def portions_of(piece: Piece) -> Iterator[Piece]:
-    """The piece itself, where that is short; else its thoughts, then its texts, then its calls, in their order. How it
-    ended stands in the last."""
-    if _characters(piece) <= PORTION_CHARACTERS:
-        yield piece
-        return
+    """Its thoughts, then its texts, then its calls, in their order. How it ended stands in the last."""
     for hidden in _cut(piece.hidden):
         yield Piece(hidden=hidden)
     for contents in _together([slice_ for content in piece.contents for slice_ in _cut(content)]):
@@ -27,13 +30,6 @@ def portions_of(piece: Piece) -> Iterator[Piece]:
         for cut_fragment in _cut_call(fragment):
             yield Piece(tool_calls=[cut_fragment])
     yield replace(piece, contents=[], tool_calls=[], hidden="", refuses=False)
-
-
-def _characters(piece: Piece) -> int:
-    characters = sum(map(len, piece.contents)) + len(piece.hidden)
-    if piece.tool_calls:
-        characters += sum(len(_arguments(fragment)) for fragment in piece.tool_calls)
-    return characters
 
 
 def _arguments(fragment: ToolCallFragment) -> str:

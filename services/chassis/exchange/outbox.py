@@ -54,17 +54,7 @@ class Outbox:
     ) -> None:
         if len(payload) > PART_BYTES:
             payload = self._put_parts(call_id, payload)
-        self._put((call_id, kind, payload, opening))
-
-    def _put_parts(self, call_id: int, payload: bytes) -> bytes:
-        """All but the last, which is given back."""
-        last = (len(payload) - 1) // PART_BYTES * PART_BYTES
-        for begin in range(0, last, PART_BYTES):
-            self._put((call_id, pb.ITEM_KIND_PART, payload[begin : begin + PART_BYTES], None))
-        return payload[last:]
-
-    def _put(self, waiting: _Waiting) -> None:
-        call_id = waiting[0]
+        waiting = (call_id, kind, payload, opening)
         if call_id not in self._turns:
             self._turns[call_id] = waiting
         elif call_id in self._later:
@@ -73,6 +63,13 @@ class Outbox:
             self._later[call_id] = deque((waiting,))
         if self._wake is not None:
             self._notify()
+
+    def _put_parts(self, call_id: int, payload: bytes) -> bytes:
+        """All but the last, which is given back."""
+        last = (len(payload) - 1) // PART_BYTES * PART_BYTES
+        for begin in range(0, last, PART_BYTES):
+            self.put(call_id, pb.ITEM_KIND_PART, payload[begin : begin + PART_BYTES])
+        return payload[last:]
 
     def put_end(self, call_id: int) -> None:
         """The call is over. If its last message is still here, that says so."""

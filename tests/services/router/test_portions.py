@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.router.portions import PORTION_CHARACTERS, portions_of
+from services.router.portions import PORTION_CHARACTERS, is_long, portions_of
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.toolcalls import ToolCallFragment, ToolCalls
 
@@ -20,11 +20,12 @@ def sizes_of(portions: list[Piece]) -> list[int]:
     ]
 
 
-def test_short_piece_is_left_as_it_is() -> None:
+def test_hardly_any_piece_is_long() -> None:
     call = ToolCallFragment(0, "1", "f", "{}")
     piece = Piece(contents=["Hello", " there"], hidden="hm", tool_calls=[call], last=True)
-    [portion] = portions_of(piece)
-    assert portion is piece
+    assert not is_long(piece)
+    for long in (Piece(contents=[LONG]), Piece(hidden=LONG), Piece(tool_calls=[ToolCallFragment(arguments=LONG)])):
+        assert is_long(long)
 
 
 def test_long_texts_and_thoughts_are_cut_and_none_is_lost() -> None:
