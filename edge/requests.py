@@ -32,6 +32,10 @@ class _ResponseFormat(Struct):
     json_schema: _JsonSchema | None = None
 
 
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -56,9 +60,9 @@ class _Body(Struct):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    stream_options: UnreadObject | None = None
+    stream_options: _StreamOptions | None = None
     user: str | None = None
-    metadata: UnreadObject | None = None
+    metadata: dict[str, str | None] | None = None
 
 
 class ChatBody(Struct, frozen=True):
@@ -90,6 +94,8 @@ async def decode_chat(body: bytes) -> ChatBody:
     decoded: _Body = decode(_body_decoder, body, "")
     if turns.are_due(len(body)):
         await turns.rest()
+    # It was looked at, and is used for nothing; it may be large.
+    decoded.metadata = None
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await check_messages(messages_json, turns)

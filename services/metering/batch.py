@@ -52,7 +52,7 @@ class Writer:
         waits for may wait for company. After a batch with several that somebody waited for, the next one begins
         `pace_s` later than it did."""
         self._database = database
-        self.prices = prices
+        self._prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
         # The event loop's own counts whole milliseconds.
@@ -103,6 +103,10 @@ class Writer:
         if self._drain is None:
             self._drain = asyncio.create_task(self._write_all())
 
+    @property
+    def prices(self) -> Prices:
+        return self._prices
+
     def _wait_for_company(self) -> None:
         if self._end_of_patience is None:
             self._end_of_patience = asyncio.get_running_loop().call_later(self._patience_s, self._urge)
@@ -151,7 +155,7 @@ class Writer:
 
     async def _commit(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         outcomes = await self._database.write(
-            partial(keep_books, operations=operations, prices=self.prices, life_us=self._life_us)
+            partial(keep_books, operations=operations, prices=self._prices, life_us=self._life_us)
         )
         reach("committed", operations)
         return outcomes
