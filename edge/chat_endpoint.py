@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from edge.affordability import announced_bytes, check_affordable
 from edge.asgi import HttpScope, Receive, Send
 from edge.bodies import Bodies
 from edge.chat import Chat, Surroundings
@@ -68,7 +69,7 @@ class ChatEndpoint:
         laps.refused(error)
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
-        given = await self.bodies.read(scope, receive)
+        given = await self._read(scope, receive, visit)
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, visit.principal)
         class_id = self.models.class_for(body.model, visit.principal)
@@ -76,3 +77,12 @@ class ChatEndpoint:
         reply_type = StreamedReply if body.stream else WholeReply
         reply = reply_type(send, f"{COMPLETION_PREFIX}{request_id}", created_s, class_id, visit.admission.headers)
         return Chat(self.surroundings, visit, body, class_id, request_id, reply, claim)
+
+    async def _read(self, scope: HttpScope, receive: Receive, visit: Visit) -> bytes:
+        metering, announced = self.surroundings.metering, announced_bytes(scope)
+        if announced is not None:
+            await check_affordable(metering, visit.principal, announced)
+            return await self.bodies.read(scope, receive)
+        given = await self.bodies.read(scope, receive)
+        await check_affordable(metering, visit.principal, len(given))
+        return given

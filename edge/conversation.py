@@ -1,7 +1,7 @@
 """The messages and tools of a chat, checked in full where they stand: they travel on as the bytes they came in."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -12,12 +12,20 @@ from services.chassis.turns import Turns
 # What it takes to check an element of a list, however short, as if it were bytes to read.
 BYTES_PER_ELEMENT = 64
 
+# Messages, parts of content and tool calls together; and functions.
+MOST_ELEMENTS: Final = 100_000
+MOST_TOOLS: Final = 10_000
+
 _NULL = Raw(b"null")
 _QUOTE = ord('"')
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 # Of the structs below a prompt may have a hundred thousand. They form no circles: the collector need not follow them.
+
+
+class UnreadObject(Struct, gc=False):
+    """Any object. Nothing is built of its fields, for nobody reads them here."""
 
 
 class TextPart(Struct, gc=False):
@@ -76,7 +84,7 @@ Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | To
 class FunctionDefinition(Struct):
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: UnreadObject | None = None
     strict: bool | None = None
 
 
@@ -103,12 +111,28 @@ _tool_decoder = msgspec.json.Decoder(ToolDefinition)
 _tool_choice_decoder = msgspec.json.Decoder(Literal["auto", "none", "required"] | _ForcedTool)
 
 
+class _Elements:
+    """Counts the messages, parts and calls of one request."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int, name: str) -> None:
+        self._count += count
+        if self._count > MOST_ELEMENTS:
+            raise invalid(f"A request has at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+
+
 async def check_messages(messages_json: bytes, turns: Turns) -> None:
     if not messages_json:
         raise invalid("messages is missing.", "messages")
     raw_messages: list[Raw] = decode(_list_decoder, messages_json, "messages")
     if not raw_messages:
         raise invalid("messages must not be empty.", "messages")
+    elements = _Elements()
+    elements.add(len(raw_messages), "messages")
     if turns.are_due(len(messages_json)):
         await turns.rest()
     for index, raw_message in enumerate(raw_messages):
@@ -117,25 +141,29 @@ async def check_messages(messages_json: bytes, turns: Turns) -> None:
         if turns.are_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
             await turns.rest()
         if isinstance(message, AssistantMessage):
-            await _check_calls(message, name, turns)
+            await _check_calls(message, name, elements, turns)
             if message.content == _NULL:
                 continue
         # A string was found to be one when the body was read, and may be long.
         if memoryview(message.content)[0] != _QUOTE:
-            await _check_parts(message.content, f"{name}.content", turns)
+            await _check_parts(message.content, f"{name}.content", elements, turns)
 
 
-async def _check_calls(message: AssistantMessage, name: str, turns: Turns) -> None:
+async def _check_calls(message: AssistantMessage, name: str, elements: _Elements, turns: Turns) -> None:
     if message.content == _NULL and not message.tool_calls and not message.refusal:
         raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
-    for index, raw_call in enumerate(message.tool_calls or ()):
+    raw_calls = message.tool_calls or ()
+    elements.add(len(raw_calls), f"{name}.tool_calls")
+    for index, raw_call in enumerate(raw_calls):
         decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
         if turns.are_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
             await turns.rest()
 
 
-async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
-    for index, raw_part in enumerate(decode(_content_decoder, content, name)):
+async def _check_parts(content: Raw, name: str, elements: _Elements, turns: Turns) -> None:
+    raw_parts: list[Raw] = decode(_content_decoder, content, name)
+    elements.add(len(raw_parts), name)
+    for index, raw_part in enumerate(raw_parts):
         part: TextPart = decode(_part_decoder, raw_part, f"{name}[{index}]")
         if part.type != "text" or part.text is None:
             raise invalid("Content parts must be of the form {type: 'text', text: string}.", name)
@@ -145,6 +173,8 @@ async def _check_parts(content: Raw, name: str, turns: Turns) -> None:
 
 async def check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
     raw_tools: list[Raw] = decode(_list_decoder, tools_json, "tools")
+    if len(raw_tools) > MOST_TOOLS:
+        raise invalid(f"A request has at most {MOST_TOOLS:,} tools.", "tools")
     if turns.are_due(len(tools_json)):
         await turns.rest()
     names = set()

@@ -116,9 +116,11 @@ class Metering:
         return await self._read(request.account_id, lambda stub: stub.GetRequest(request, timeout=ASK_TIMEOUT_S))
 
     async def balance_nanos(self, account_id: str) -> int:
+        return (await self.balance(account_id)).balance.balance_nanos
+
+    async def balance(self, account_id: str) -> pb.GetBalanceResponse:
         request = pb.GetBalanceRequest(account_id=account_id)
-        response = await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
-        return response.balance.balance_nanos
+        return await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
         """Beside whoever waits for an answer, and once: a limit is no money, so this may be lost, but not repeated."""

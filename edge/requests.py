@@ -5,13 +5,14 @@ says about a mistake names the place and the types, and never quotes what was se
 """
 
 import codecs
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from edge.conversation import check_messages, check_tool_choice, check_tools
+from edge.conversation import UnreadObject, check_messages, check_tool_choice, check_tools
 from edge.mistakes import decode, invalid
+from edge.value_count import MOST_VALUES, check_values
 from services.chassis.turns import Turns
 
 # A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
@@ -22,13 +23,17 @@ SLICE_BYTES = 64 * 1024
 class _JsonSchema(Struct):
     name: str | None = None
     description: str | None = None
-    schema: dict[str, Raw] | None = None
+    schema: UnreadObject | None = None
     strict: bool | None = None
 
 
 class _ResponseFormat(Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: _JsonSchema | None = None
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
 
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -55,9 +60,9 @@ class _Body(Struct):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: _StreamOptions | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, str | None] | None = None
 
 
 class ChatBody(Struct, frozen=True):
@@ -84,9 +89,13 @@ async def decode_chat(body: bytes) -> ChatBody:
     turns = Turns(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
         await _check_utf8(body, turns)
+    if len(body) > MOST_VALUES:
+        await check_values(body, turns)
     decoded: _Body = decode(_body_decoder, body, "")
     if turns.are_due(len(body)):
         await turns.rest()
+    # It was looked at, and is used for nothing; it may be large.
+    decoded.metadata = None
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await check_messages(messages_json, turns)

@@ -17,7 +17,7 @@ from services.chassis.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.replicas import Replicas
 from services.chassis.tracing import current_span
 
-# A prompt larger than this travels by itself, so that nobody queues behind it.
+# A chat that says more than this, in its prompt or elsewhere, travels by itself, so that nobody queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
@@ -76,7 +76,7 @@ class RouterReplica(_Replica):
 
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
         request = router_pb2.ChatRequest(open=opening)
-        if len(opening.messages_json) + len(opening.tools_json) > SHARED_STREAM_BYTES:
+        if opening.ByteSize() > SHARED_STREAM_BYTES:
             span = current_span()
             metadata = None if span is None else (("traceparent", span.traceparent),)
             return RpcCall("The router", self._bulk.stub.Chat(metadata=metadata), request)

@@ -103,6 +103,10 @@ class Writer:
         if self._drain is None:
             self._drain = asyncio.create_task(self._write_all())
 
+    @property
+    def prices(self) -> Prices:
+        return self._prices
+
     def _wait_for_company(self) -> None:
         if self._end_of_patience is None:
             self._end_of_patience = asyncio.get_running_loop().call_later(self._patience_s, self._urge)

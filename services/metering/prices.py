@@ -50,6 +50,11 @@ class Prices:
             raise LegatoError(Reason.REQUEST_INVALID, "This class has no price.", param="class_id")
         return price
 
+    @property
+    def least_input_nanos(self) -> int:
+        """Of all classes, by the current version."""
+        return min((price.input_nanos for price in self._versions[self.current_version].values()), default=0)
+
     def pinned(self, version: int, class_id: str) -> Price:
         return self._versions[version][class_id]
 

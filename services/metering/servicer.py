@@ -156,7 +156,10 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
         [account] = await _read_balances(self._database, [account_id])
-        return pb.GetBalanceResponse(balance=operations.from_account(account))
+        return pb.GetBalanceResponse(
+            balance=operations.from_account(account),
+            least_input_nanos_per_million=self._writer.prices.least_input_nanos,
+        )
 
     async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
         account_id, request_id = checked_id(request.account_id, "account_id"), checked_request_id(request.request_id)

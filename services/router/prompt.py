@@ -109,7 +109,7 @@ async def compose_prompt(
                 await counted.rest()
     try:
         messages = await _read(messages_json, counted)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
     if not messages.raw:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")

@@ -1,6 +1,7 @@
 """Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -14,6 +15,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.router import tokens
 from services.router.grants import Allowance, ChatConversation
 from services.router.plausible import UsageJudge, longest_output_tokens
+from services.router.portions import is_long, portions_of
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.tokens import RunningCount
 from services.router.toolcalls import ToolCalls
@@ -66,8 +68,17 @@ class Relay:
         # where our count has to stand for the model's.
         return min(self._count.tokens, self._max_tokens)
 
-    async def pass_on(self, piece: Piece) -> bool:
+    def pass_on(self, piece: Piece) -> Awaitable[bool]:
         """Whether there is any use in reading on."""
+        return self._pass_on_in_portions(piece) if is_long(piece) else self._pass_on(piece)
+
+    async def _pass_on_in_portions(self, piece: Piece) -> bool:
+        for portion in portions_of(piece):
+            if not await self._pass_on(portion):
+                return False
+        return True
+
+    async def _pass_on(self, piece: Piece) -> bool:
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:

@@ -113,6 +113,19 @@ def test_big_prompts_of_every_shape_arrive_whole(
     assert [message["content"] for message in arrived] == [message["content"] for message in messages]
 
 
+def test_answer_larger_than_any_message_between_processes_breaks_nobodys_stream(
+    service: Service, upstream: Upstream, client: openai.OpenAI, api_key: str
+) -> None:
+    upstream.replies.append(Reply(contents=[" x"], repeat=200, event_delay_s=0.01))
+    with client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True) as stream:
+        next(iter(stream))
+        upstream.replies.append(Reply(contents=["y" * (24 * MB)]))
+        answer = post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION, "max_tokens": 1_000})
+        assert answer.status == 200
+        said = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+    assert "".join(said) == " x" * 200
+
+
 def test_prompt_that_no_window_holds_is_refused_and_free(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
@@ -131,6 +144,22 @@ def test_body_over_16_mb_is_refused_by_its_length_alone(service: Service, api_ke
     answer = send_bytes(service, "\r\n".join([f"POST {CHAT} HTTP/1.1", *headers, "", ""]).encode())
     assert answer.status == 413
     assert answer.error["code"] == "request_too_large"
+
+
+@pytest.mark.parametrize("credits", ["0", "0.01"])
+def test_large_body_is_refused_unread_where_the_credit_cannot_pay_for_it(
+    service: Service, upstream: Upstream, credits: str
+) -> None:
+    poor_key = service.new_key(service.new_account(credits))
+    headers = ["Host: test", f"Authorization: Bearer {poor_key}", f"Content-Length: {16 * MB}"]
+    answer = send_bytes(service, "\r\n".join([f"POST {CHAT} HTTP/1.1", *headers, "", ""]).encode())
+    assert answer.status == 402
+    assert answer.error["code"] == "insufficient_quota"
+    assert answer.headers["x-should-retry"] == "false"
+    # One that comes in chunks has no length: it is read, and no more than that.
+    no_json = (b"x" * MB for _ in range(15))
+    assert ask(service, "POST", CHAT, poor_key, no_json).status == 402
+    assert upstream.requests == []
 
 
 def test_body_over_16_mb_without_a_length_is_refused(service: Service, api_key: str) -> None:

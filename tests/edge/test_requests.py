@@ -1,5 +1,7 @@
 import asyncio
+import contextlib
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge import requests
+from edge.conversation import MOST_ELEMENTS, MOST_TOOLS
 from edge.requests import SLICE_BYTES, ChatBody
 from services.chassis.errors import LegatoError, Reason
 
@@ -313,3 +316,75 @@ def test_bytes_that_are_no_text_are_found_wherever_they_stand(at: int) -> None:
     whole = head + text + b'"}]}'
     assert decode_chat(whole).messages_json
     assert refusal(whole[:at] + b"\xff" + whole[at:]).message == "The body is not valid UTF-8."
+
+
+EMPTY_LISTS = b"[" + b",".join([b"[]"] * 450_000) + b"]"
+MESSAGES = b'"messages":[{"role":"user","content":"x"}]'
+
+
+def with_lists(before: bytes, after: bytes = b"") -> bytes:
+    return b"{" + before + EMPTY_LISTS + after + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        with_lists(MESSAGES + b',"metadata":{"a":', b"}"),
+        with_lists(MESSAGES + b',"stream_options":{"a":', b"}"),
+        with_lists(MESSAGES + b',"ignored":{"a":', b"}"),
+        with_lists(MESSAGES + b',"tools":[{"type":"function","function":{"name":"f","parameters":{"a":', b"}}}]"),
+        with_lists(MESSAGES + b',"response_format":{"type":"json_schema","json_schema":{"schema":{"a":', b"}}}"),
+    ],
+    ids=["metadata", "stream options", "unknown field", "parameters of a tool", "schema of the answer"],
+)
+def test_lists_that_nobody_reads_are_not_built(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        # Some fields do not take lists.
+        with contextlib.suppress(LegatoError):
+            decode_chat(body)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # As lists they would take 25 times as much.
+    assert peak_bytes < 8 * len(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        with_lists(b'"messages":'),
+        with_lists(b'"messages":[{"role":"user","content":', b"}]"),
+        with_lists(MESSAGES + b',"tools":'),
+        with_lists(b'"messages":[{"role":"assistant","content":"x","tool_calls":', b"}]"),
+    ],
+    ids=["messages", "content", "tools", "tool calls"],
+)
+def test_lists_of_what_is_no_message_are_refused(body: bytes) -> None:
+    refusal(body)
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([USER] * (MOST_ELEMENTS + 1), "messages"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x"}] * MOST_ELEMENTS}], "messages[0].content"),
+        ([{"role": "assistant", "content": "x", "tool_calls": [CALL] * MOST_ELEMENTS}], "messages[0].tool_calls"),
+    ],
+    ids=["messages", "parts", "calls"],
+)
+def test_more_messages_parts_and_calls_than_the_most_are_refused(messages: list[dict[str, Any]], param: str) -> None:
+    refused = refusal_of(messages=messages)
+    assert refused.message == "A request has at most 100,000 messages, parts and tool calls together."
+    assert refused.param == param
+
+
+def test_most_messages_are_taken() -> None:
+    assert decode(messages=[USER] * MOST_ELEMENTS).messages_json
+
+
+def test_more_tools_than_the_most_are_refused() -> None:
+    assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request has at most 10,000 tools."

@@ -838,16 +838,20 @@ class GetBalanceResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BALANCE_FIELD_NUMBER: _builtins.int
+    LEAST_INPUT_NANOS_PER_MILLION_FIELD_NUMBER: _builtins.int
+    least_input_nanos_per_million: _builtins.int
+    """What a million tokens of a prompt cost at least, whichever class is asked. Zero: not told, or nothing."""
     @_builtins.property
     def balance(self) -> Global___Balance: ...
     def __init__(
         self,
         *,
         balance: Global___Balance | None = ...,
+        least_input_nanos_per_million: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "least_input_nanos_per_million", b"least_input_nanos_per_million"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

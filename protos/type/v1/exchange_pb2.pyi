@@ -46,6 +46,8 @@ class _ItemKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ItemKind.Val
     """Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
     with the other's words still under way would lose them.
     """
+    ITEM_KIND_PART: _ItemKind.ValueType  # 10
+    """Either way: a payload begins, or goes on, that the next item of the call which is no part ends."""
 
 class ItemKind(_ItemKind, metaclass=_ItemKindEnumTypeWrapper): ...
 
@@ -72,6 +74,8 @@ ITEM_KIND_FAREWELL: ItemKind.ValueType  # 9
 """Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
 with the other's words still under way would lose them.
 """
+ITEM_KIND_PART: ItemKind.ValueType  # 10
+"""Either way: a payload begins, or goes on, that the next item of the call which is no part ends."""
 Global___ItemKind: _TypeAlias = ItemKind  # noqa: Y015
 
 @_typing.final

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from services.chassis.deadlines import Deadlines
-from services.chassis.errors import LegatoError
+from services.chassis.errors import LegatoError, internal_error
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -32,8 +32,13 @@ class Question(Generic[ResponseT]):
 
     def end(self, payload: bytes) -> None:
         self._deadline.clear()
-        if not self.answer.done():
+        if self.answer.done():
+            return
+        try:
             self.answer.set_result(self._response_type.FromString(payload))
+        except DecodeError:
+            # Raised here it would end the exchange, and all other calls with it.
+            self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
         self._deadline.clear()

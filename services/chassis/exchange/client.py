@@ -6,15 +6,16 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc.status_pb2 import Status
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.deadlines import Deadlines
-from services.chassis.errors import LegatoError, Reason, from_status, unavailable
+from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Question
 from services.chassis.exchange.outbox import Opening, Outbox
+from services.chassis.exchange.parts import Parts
 from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, Histogram
@@ -59,6 +60,7 @@ class ExchangeClient:
         self._request_type = request_type
         self._log = log
         self._calls: dict[int, Question[Any] | ClientCall[Any]] = {}
+        self._parts = Parts()
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
@@ -105,6 +107,7 @@ class ExchangeClient:
 
     def _give_up(self, call_id: int) -> None:
         question = self._calls.pop(call_id, None)
+        self._parts.forget(call_id)
         if question is not None:
             question.fail(unavailable(self._service))
 
@@ -136,6 +139,7 @@ class ExchangeClient:
 
     def forget(self, call_id: int) -> None:
         """The caller leaves a call; the other side is told, unless it never heard of it."""
+        self._parts.forget(call_id)
         if self._calls.pop(call_id, None) is None or self._outbox is None:
             return
         if not self._outbox.drop(call_id):
@@ -202,6 +206,7 @@ class ExchangeClient:
         self._outbox = None
         self._connected.clear()
         calls, self._calls = self._calls, {}
+        self._parts = Parts()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
 
@@ -220,10 +225,19 @@ class ExchangeClient:
         if call is None:
             return
         if kind == pb.ITEM_KIND_MESSAGE:
-            call.arrive(item.payload)
+            call.arrive(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_END:
             del self._calls[item.call_id]
-            call.end(item.payload)
+            call.end(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
-            call.fail(from_status(Status.FromString(item.payload)))
+            call.fail(_told_error(self._parts.whole(item)))
+        elif kind == pb.ITEM_KIND_PART:
+            self._parts.add(item)
+
+
+def _told_error(payload: bytes) -> LegatoError:
+    try:
+        return from_status(Status.FromString(payload))
+    except DecodeError:
+        return internal_error()

@@ -11,6 +11,9 @@ from protos.type.v1.exchange_pb2 import Item
 from services.chassis.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024
+# An item that is larger is sent in parts of this size: gRPC refuses messages of some megabytes, and what breaks an
+# exchange breaks the calls of everybody.
+PART_BYTES = 1024 * 1024
 # How far a call may run ahead of its reader, and what each message counts beside its payload: while it waits it is an
 # object of its own, and most are so small that they are little else.
 WINDOW_BYTES = 64 * 1024
@@ -49,6 +52,8 @@ class Outbox:
     def put(
         self, call_id: int, kind: "pb.ItemKind.ValueType", payload: bytes = b"", opening: Opening | None = None
     ) -> None:
+        if len(payload) > PART_BYTES:
+            payload = self._put_parts(call_id, payload)
         waiting = (call_id, kind, payload, opening)
         if call_id not in self._turns:
             self._turns[call_id] = waiting
@@ -58,6 +63,13 @@ class Outbox:
             self._later[call_id] = deque((waiting,))
         if self._wake is not None:
             self._notify()
+
+    def _put_parts(self, call_id: int, payload: bytes) -> bytes:
+        """All but the last, which is given back."""
+        last = (len(payload) - 1) // PART_BYTES * PART_BYTES
+        for begin in range(0, last, PART_BYTES):
+            self.put(call_id, pb.ITEM_KIND_PART, payload[begin : begin + PART_BYTES])
+        return payload[last:]
 
     def put_end(self, call_id: int) -> None:
         """The call is over. If its last message is still here, that says so."""

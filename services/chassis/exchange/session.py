@@ -14,6 +14,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import Methods, StreamMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
+from services.chassis.exchange.parts import Parts
 from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.log import Log
 from services.chassis.tracing import Span
@@ -33,6 +34,7 @@ class Session:
         # That it should open no further calls.
         self.has_heard = False
         self._methods = methods
+        self._parts = Parts()
         self._log = log
         # None: it never showed that it lives, and need not.
         self._unheard_signs: int | None = None
@@ -80,12 +82,19 @@ class Session:
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self.has_heard = True
             return
+        if kind == pb.ITEM_KIND_PART:
+            # It may be one of an opening: then there is no call yet.
+            self._parts.add(item)
+            return
+        if kind == pb.ITEM_KIND_CANCEL:
+            self._parts.forget(item.call_id)
         call = self.calls.get(item.call_id)
         if not isinstance(call, _ServerCall):
             # The call is over, and the caller does not know it yet.
+            self._parts.forget(item.call_id)
             return
         if kind == pb.ITEM_KIND_MESSAGE:
-            call.arrive(item.payload)
+            call.arrive(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_CREDIT:
             call.add_credit(item.credit_bytes)
         elif kind == pb.ITEM_KIND_CANCEL:
@@ -94,18 +103,18 @@ class Session:
             call.leave()
 
     def _open(self, item: Item) -> None:
-        call_id = item.call_id
+        call_id, payload = item.call_id, self._parts.whole(item)
         method = self._methods.get(item.method)
         if method is None or call_id in self.calls:
             self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, "There is no such method."))
         elif isinstance(method, StreamMethod):
             call = _ServerCall(call_id, method.request_type, self.outbox)
-            call.arrive(item.payload)
+            call.arrive(payload)
             self.calls[call_id] = call
             call.task = asyncio.create_task(self._converse(method, call, self._span_of(item)))
         else:
             try:
-                answer = asyncio.ensure_future(method.answer(method.request_type.FromString(item.payload)))
+                answer = asyncio.ensure_future(method.answer(method.request_type.FromString(payload)))
             except Exception as error:
                 self._fail(call_id, self._tellable(error))
                 return

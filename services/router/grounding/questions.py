@@ -1,6 +1,7 @@
 """What a conversation is about at its end, in words to look for."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -11,6 +12,8 @@ from services.router.grounding.words import words_of
 MESSAGES_MOST: Final = 3
 CHARACTERS_MOST: Final = 4_000
 WORDS_MOST: Final = 128
+# How far back questions are looked for: what is further away has nothing to do with the last one.
+LOOKED_AT_MOST: Final = 1_000
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -38,7 +41,7 @@ def question_words(messages_json: bytes) -> list[str]:
 
 def _last_questions(messages_json: bytes) -> Iterator[str]:
     left = MESSAGES_MOST
-    for raw_message in reversed(_list.decode(messages_json)):
+    for raw_message in islice(reversed(_list.decode(messages_json)), LOOKED_AT_MOST):
         message = _message.decode(raw_message)
         if message.role != "user":
             continue

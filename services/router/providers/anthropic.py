@@ -1,7 +1,8 @@
 """Anthropic's Messages API."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from services.router.providers.conversation import (
     UserTurn,
     read_conversation,
 )
+from services.router.providers.conversion import ConversionTurns, write_list
 from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
 from services.router.providers.origin import read_url
@@ -75,9 +77,11 @@ class AnthropicProvider:
 
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
-        request = merged(_request(call, self._version), self._extra)
+        turns = ConversionTurns()
+        conversation = await read_conversation(call.messages_json, turns)
+        request = merged(await _request(call, conversation, self._version, turns), self._extra)
         if "thinking" in request:
-            if not _may_think(request):
+            if not _may_think(request, conversation):
                 del request["thinking"]
             elif request["thinking"] != _NO_THINKING:
                 # Who thinks is not to be influenced in this; the client cannot know that it does.
@@ -90,17 +94,16 @@ class AnthropicProvider:
                 yield piece
 
 
-def _request(call: Call, version: str) -> dict[str, Any]:
-    conversation = read_conversation(call.messages_json)
+async def _request(call: Call, conversation: Conversation, version: str, turns: ConversionTurns) -> dict[str, Any]:
     parameters = read_parameters(call.parameters_json)
     request: dict[str, Any] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
-        "messages": _messages(conversation.turns),
+        "messages": await _messages(conversation.turns, turns),
     }
     if conversation.system:
-        request["system"] = [_text_block(text) for text in conversation.system]
-    request.update(_tool_fields(call, conversation, parameters))
+        request["system"] = await write_list(map(_text_block, conversation.system), turns)
+    request.update(await _tool_fields(call, conversation, parameters, turns))
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
     if version == VERSION_2023:
@@ -109,38 +112,39 @@ def _request(call: Call, version: str) -> dict[str, Any]:
     return request
 
 
-def _messages(turns: list[Turn]) -> list[dict[str, Any]]:
+async def _messages(said: list[Turn], turns: ConversionTurns) -> Raw:
     """What the tools gave, and what the user says after that, are one turn here; and the first turn is the user's."""
-    messages: list[dict[str, Any]] = []
-    if isinstance(turns[0], ModelTurn):
-        turns = [UserTurn([_OPENING]), *turns]
-    for turn in turns:
-        role = "assistant" if isinstance(turn, ModelTurn) else "user"
-        if not messages or messages[-1]["role"] != role:
-            messages.append({"role": role, "content": []})
-        messages[-1]["content"] += _blocks(turn)
-    return messages
+    if isinstance(said[0], ModelTurn):
+        said = [UserTurn([_OPENING]), *said]
+    messages = []
+    for role, together in groupby(said, _role):
+        content = await write_list((block for turn in together for block in _blocks(turn)), turns)
+        messages.append({"role": role, "content": content})
+    return await write_list(messages, turns)
 
 
-def _blocks(turn: Turn) -> list[dict[str, Any]]:
+def _role(turn: Turn) -> str:
+    return "assistant" if isinstance(turn, ModelTurn) else "user"
+
+
+def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
     if isinstance(turn, ResultsTurn):
-        return [
-            {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text} for result in turn.results
-        ]
-    blocks = [_text_block(text) for text in turn.texts]
-    if isinstance(turn, UserTurn):
-        return blocks
-    calls = (
-        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments} for call in turn.calls
-    )
-    return [*blocks, *calls]
+        for result in turn.results:
+            yield {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
+        return
+    yield from map(_text_block, turn.texts)
+    if isinstance(turn, ModelTurn):
+        for call in turn.calls:
+            yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
 
 
 def _text_block(text: Raw) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _tool_fields(call: Call, conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
+async def _tool_fields(
+    call: Call, conversation: Conversation, parameters: Parameters, turns: ConversionTurns
+) -> dict[str, Any]:
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is None:
         # Calls of earlier turns must be calls of something that is defined.
@@ -153,7 +157,7 @@ def _tool_fields(call: Call, conversation: Conversation, parameters: Parameters)
         choice = {"type": "tool", "name": tools.forced}
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
         choice["disable_parallel_tool_use"] = True
-    return {"tools": [_definition(function) for function in tools.functions], "tool_choice": choice}
+    return {"tools": await write_list(map(_definition, tools.functions), turns), "tool_choice": choice}
 
 
 def _definition(function: Function) -> dict[str, Any]:
@@ -186,11 +190,15 @@ def _output_format(parameters: Parameters) -> dict[str, Any]:
     return {"output_config": {"format": {"type": "json_schema", "schema": wanted.schema}}}
 
 
-def _may_think(request: dict[str, Any]) -> bool:
+def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
     """Who thinks may not be forced to call a function, and must be shown what it thought before its last call: that
     went to nobody, and nobody can bring it back. And what it may think at most must leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
-    is_after_call = request["messages"][-1]["content"][0]["type"] == "tool_result"
+    # Its result may be followed by words of the user, in the same turn.
+    last = conversation.turns[-1]
+    is_after_call = not isinstance(last, ModelTurn) and any(
+        isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:]
+    )
     return not is_forced and not is_after_call and _thought_tokens(request["thinking"]) < request["max_tokens"]
 
 

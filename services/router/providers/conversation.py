@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.json_text import is_list
+from services.router.providers.conversion import BYTES_PER_ELEMENT, ConversionTurns, read_list
 
 # What providers accept as the id of a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -37,7 +38,7 @@ class _Message(msgspec.Struct, gc=False):
     content: Raw = Raw()
     # What the model said in place of an answer; a string, or null.
     refusal: Raw = Raw()
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[Raw] | None = None
     tool_call_id: str | None = None
 
 
@@ -97,43 +98,48 @@ class Conversation:
         return list(dict.fromkeys(calls))
 
 
-_messages = msgspec.json.Decoder(list[_Message])
-_parts = msgspec.json.Decoder(list[_Part])
+_message = msgspec.json.Decoder(_Message)
+_tool_call = msgspec.json.Decoder(_ToolCall)
+_part = msgspec.json.Decoder(_Part)
 _arguments = msgspec.json.Decoder(dict[str, Raw])
 _string = msgspec.json.Decoder(str)
 
 
-def read_conversation(messages_json: bytes) -> Conversation:
-    reader = _Reader()
+async def read_conversation(messages_json: bytes, turns: ConversionTurns) -> Conversation:
+    reader = _Reader(turns)
     try:
-        for message in _messages.decode(messages_json):
-            reader.add(message)
+        for raw_message in await read_list(messages_json, turns):
+            await reader.add(_message.decode(raw_message))
+            if turns.are_due_after(raw_message):
+                await turns.rest()
     except (msgspec.DecodeError, RecursionError):
         raise _refusal("The messages could not be read.") from None
-    reader.expect_results()
+    await reader.expect_results()
     if not reader.turns:
         raise _refusal("The model needs a message of the user, and there is none.")
     return Conversation(reader.system, reader.turns)
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, turns: ConversionTurns) -> None:
+        self._turns = turns
         self.system: list[Raw] = []
         self.turns: list[Turn] = []
         # Calls of the last turn, and what they gave so far.
         self._asked: dict[str, PastCall] = {}
         self._given: dict[str, Raw] = {}
 
-    def add(self, message: _Message) -> None:
+    async def add(self, message: _Message) -> None:
         if message.role == "tool":
-            self._add_result(message)
+            await self._add_result(message)
             return
         if message.role in ("system", "developer"):
-            self.system += _texts(message.content)
+            self.system += await self._texts(message.content)
             return
-        self.expect_results()
-        texts = _texts(message.content) + _texts(message.refusal)
-        calls = [_read_call(call) for call in message.tool_calls or ()]
+        if self._asked:
+            await self.expect_results()
+        texts = await self._texts(message.content) + await self._texts(message.refusal)
+        calls = [] if message.tool_calls is None else await self._calls(message.tool_calls)
         if not texts and not calls:
             # Providers refuse empty turns.
             return
@@ -153,21 +159,47 @@ class _Reader:
         if len(self._asked) < len(calls):
             raise _refusal("Two tool calls of one message have the same id.")
 
-    def expect_results(self) -> None:
+    async def expect_results(self) -> None:
         """What was called before must have given something by now."""
         if not self._asked:
             return
         if len(self._given) < len(self._asked):
             raise _refusal("Every tool call must be followed by a message with its result, before anything else.")
-        results = [Result(call_id, call.name, self._given[call_id]) for call_id, call in self._asked.items()]
+        results = []
+        for call_id, call in self._asked.items():
+            text = self._given[call_id]
+            results.append(Result(call_id, call.name, text))
+            if self._turns.are_due(BYTES_PER_ELEMENT):
+                await self._turns.rest()
         self.turns.append(ResultsTurn(results))
         self._asked, self._given = {}, {}
 
-    def _add_result(self, message: _Message) -> None:
+    async def _add_result(self, message: _Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call follows the message that has the call, and comes once.")
-        self._given[call_id] = _text(message.content)
+        self._given[call_id] = _joined(await self._texts(message.content))
+
+    async def _calls(self, raw_calls: list[Raw]) -> list[PastCall]:
+        calls = []
+        for raw_call in raw_calls:
+            calls.append(_read_call(_tool_call.decode(raw_call)))
+            if self._turns.are_due_after(raw_call):
+                await self._turns.rest()
+        return calls
+
+    async def _texts(self, content: Raw) -> list[Raw]:
+        """The texts of a message that are not blank."""
+        if not is_list(content):
+            return [content] if _says_something(content) else []
+        texts = []
+        for raw_part in await read_list(content, self._turns):
+            text = _part.decode(raw_part).text
+            if _says_something(text):
+                texts.append(text)
+            if self._turns.are_due_after(raw_part):
+                await self._turns.rest()
+        return texts
 
 
 def plain_id(call_id: str) -> str:
@@ -186,22 +218,17 @@ def _read_call(call: _ToolCall) -> PastCall:
     return PastCall(plain_id(call.id), call.function.name, Raw(arguments.encode()), call.extra_content)
 
 
-def _texts(content: Raw) -> list[Raw]:
-    """The texts of a message that are not blank."""
-    texts = [part.text for part in _parts.decode(content)] if is_list(content) else [content]
-    return [text for text in texts if text not in _NO_TEXT and not _is_blank(text)]
+def _says_something(text: Raw) -> bool:
+    """Providers refuse blank texts. Models give them, as line breaks before a call, and clients send them back."""
+    if text in _NO_TEXT:
+        return False
+    return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(_string.decode(text).strip())
 
 
-def _is_blank(text: Raw) -> bool:
-    """Providers refuse such texts. Models give them, as line breaks before a call, and clients send them back."""
-    return len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not _string.decode(text).strip()
-
-
-def _text(content: Raw) -> Raw:
-    texts = _texts(content)
+def _joined(texts: list[Raw]) -> Raw:
     if len(texts) == 1:
         return texts[0]
-    return Raw(msgspec.json.encode("".join(msgspec.json.decode(text, type=str) for text in texts)))
+    return Raw(msgspec.json.encode("".join(map(_string.decode, texts))))
 
 
 def _refusal(message: str) -> LegatoError:

@@ -1,7 +1,7 @@
 """Google's Gemini API: generateContent and streamGenerateContent."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.conversation import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
+from services.router.providers.conversion import ConversionTurns, write_list
 from services.router.providers.extra import merged
 from services.router.providers.gemini_answer import SIGNS, ContentAnswer
 from services.router.providers.http import Question, Server
@@ -65,7 +66,7 @@ class GeminiProvider:
 
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
-        request = {**merged(_request(call), self._extra), "store": False}
+        request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
         question = Question(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
         async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
@@ -78,35 +79,43 @@ class GeminiProvider:
         return f"{self._path}/{model}:{method}"
 
 
-def _request(call: Call) -> dict[str, Any]:
-    conversation = read_conversation(call.messages_json)
+async def _request(call: Call) -> dict[str, Any]:
+    turns = ConversionTurns()
+    conversation = await read_conversation(call.messages_json, turns)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
+    contents = []
+    for turn in conversation.turns:
+        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), turns)
+        contents.append({"role": "model" if isinstance(turn, ModelTurn) else "user", "parts": parts})
     request: dict[str, Any] = {
-        "contents": [_content(turn, needs_signatures=needs_signatures) for turn in conversation.turns],
+        "contents": await write_list(contents, turns),
         "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
     }
     if conversation.system:
-        request["systemInstruction"] = {"parts": [{"text": text} for text in conversation.system]}
+        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), turns)}
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is not None:
-        request["tools"] = [{"functionDeclarations": [_declaration(function) for function in tools.functions]}]
+        declarations = await write_list(map(_declaration, tools.functions), turns)
+        request["tools"] = [{"functionDeclarations": declarations}]
         request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
     return request
 
 
-def _content(turn: Turn, *, needs_signatures: bool) -> dict[str, Any]:
+def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
     """What the tools gave is a turn of its own: exactly as many results as calls, and nothing beside them."""
     if isinstance(turn, ResultsTurn):
-        results = [
-            {"functionResponse": {"id": result.call_id, "name": result.name, "response": {"output": result.text}}}
-            for result in turn.results
-        ]
-        return {"role": "user", "parts": results}
-    parts: list[dict[str, Any]] = [{"text": text} for text in turn.texts]
-    if not isinstance(turn, ModelTurn):
-        return {"role": "user", "parts": parts}
-    parts += [_call_part(call, needs_signature=needs_signatures) for call in turn.calls]
-    return {"role": "model", "parts": parts}
+        for result in turn.results:
+            response = {"id": result.call_id, "name": result.name, "response": {"output": result.text}}
+            yield {"functionResponse": response}
+        return
+    yield from map(_text_part, turn.texts)
+    if isinstance(turn, ModelTurn):
+        for call in turn.calls:
+            yield _call_part(call, needs_signature=needs_signatures)
+
+
+def _text_part(text: Raw) -> dict[str, Any]:
+    return {"text": text}
 
 
 def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, Any]:

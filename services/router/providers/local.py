@@ -41,7 +41,7 @@ class LocalProvider:
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
         if offer is None:
-            async with aclosing(self._server.answer(_plain_call(call))) as pieces:
+            async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
@@ -57,7 +57,7 @@ class LocalProvider:
     async def _ask(self, call: Call, offer: Offer, *, exact: bool) -> Piece:
         """The answer is JSON that means something only when it is whole, so it comes in one piece."""
         text, finish_reason = "", "stop"
-        async with aclosing(self._server.answer(_bound_call(call, offer, exact=exact))) as pieces:
+        async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:
             async for piece in pieces:
                 text += "".join(piece.contents)
                 finish_reason = piece.finish_reason or finish_reason
@@ -66,21 +66,21 @@ class LocalProvider:
         raise ProviderError("ended its stream before the answer was complete")
 
 
-def _plain_call(call: Call) -> Call:
+async def _plain_call(call: Call) -> Call:
     messages_json = call.messages_json
     if b'"tool' in messages_json:
-        messages_json = tell_plainly(messages_json)
+        messages_json = await tell_plainly(messages_json)
     return replace(call, messages_json=messages_json, tools_json=b"", tool_choice_json=b"")
 
 
-def _bound_call(call: Call, offer: Offer, *, exact: bool) -> Call:
+async def _bound_call(call: Call, offer: Offer, *, exact: bool) -> Call:
     parameters = msgspec.json.decode(call.parameters_json or b"{}", type=dict[str, msgspec.Raw])
     for name in _TOOL_PARAMETERS:
         parameters.pop(name, None)
     parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
     return replace(
         call,
-        messages_json=tell_plainly(call.messages_json, offer.guidance),
+        messages_json=await tell_plainly(call.messages_json, offer.guidance),
         tools_json=b"",
         tool_choice_json=b"",
         parameters_json=msgspec.json.encode(parameters),

@@ -9,11 +9,38 @@ from typing import Any
 
 import msgspec
 
+from services.chassis.errors import LegatoError, Reason
 from services.router.providers.answer import UNREADABLE
+from services.router.providers.conversion import ConversionTurns, read_list
 from services.router.providers.tools import Function, Mode, read_tools
 from services.router.toolcalls import ToolCallFragment
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: str | None = None
+
+
+class _PastFunction(msgspec.Struct, gc=False):
+    name: str
+    arguments: str
+
+
+class _PastCall(msgspec.Struct, gc=False):
+    id: str
+    function: _PastFunction
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+    tool_call_id: str | None = None
+
+
+_message = msgspec.json.Decoder(_Message)
+_past_call = msgspec.json.Decoder(_PastCall)
 
 
 class _CallOrReply(msgspec.Struct):
@@ -74,33 +101,51 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     return ToolCallFragment(name=answer.name, arguments=answer.arguments)
 
 
-def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
+async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
     """The same conversation for a template that knows system, user and assistant alone."""
-    messages = msgspec.json.decode(messages_json, type=list[dict[str, Any]])
-    told: list[dict[str, Any]] = []
+    turns = ConversionTurns()
+    told: list[bytes] = []
     names: dict[str, str] = {}
-    for message in messages:
-        role, content = message["role"], _text(message.get("content"))
-        if guidance and role != "system":
-            told.append({"role": "system", "content": guidance})
-            guidance = ""
-        # Who else has calls has not made them.
-        for call in (role == "assistant" and message.get("tool_calls")) or ():
-            function = call["function"]
-            names[call["id"]] = function["name"]
-            content += f'{{"name": "{function["name"]}", "arguments": {function["arguments"]}}}'
-        if role == "tool":
-            name = names.get(message.get("tool_call_id", ""), "the function")
-            role, content = "user", f"{name} gave: {content}"
-        told.append({"role": role, "content": content})
+    try:
+        for raw_message in await read_list(messages_json, turns):
+            message = _message.decode(raw_message)
+            if guidance and message.role != "system":
+                told.append(_told("system", guidance))
+                guidance = ""
+            told.append(await _told_plainly(message, names, turns))
+            if turns.are_due_after(raw_message):
+                await turns.rest()
+    except (msgspec.DecodeError, RecursionError):
+        # The edge lets none of these through; others may ask a router too.
+        raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
     if guidance:
-        told.append({"role": "system", "content": guidance})
-    return msgspec.json.encode(told)
+        told.append(_told("system", guidance))
+    return b"[" + b",".join(told) + b"]"
 
 
-def _text(content: str | list[dict[str, Any]] | None) -> str:
+async def _told_plainly(message: _Message, names: dict[str, str], turns: ConversionTurns) -> bytes:
+    """`names` are those of the functions that were called so far, by the ids of their calls."""
+    texts = [_text(message.content)]
+    # Who else has calls has not made them.
+    for raw_call in (message.tool_calls if message.role == "assistant" else None) or ():
+        call = _past_call.decode(raw_call)
+        names[call.id] = call.function.name
+        texts.append(f'{{"name": "{call.function.name}", "arguments": {call.function.arguments}}}')
+        if turns.are_due_after(raw_call):
+            await turns.rest()
+    if message.role == "tool":
+        name = names.get(message.tool_call_id or "", "the function")
+        return _told("user", f"{name} gave: {texts[0]}")
+    return _told(message.role, "".join(texts))
+
+
+def _told(role: str, content: str) -> bytes:
+    return msgspec.json.encode({"role": role, "content": content})
+
+
+def _text(content: str | list[_Part] | None) -> str:
     if isinstance(content, list):
-        return "".join(part.get("text") or "" for part in content)
+        return "".join(part.text or "" for part in content)
     return content or ""
 
 

@@ -10,42 +10,53 @@ import string
 import msgspec
 from msgspec import Raw
 
+from services.router.providers.conversion import ConversionTurns, read_list
+
 SHORT_CHARACTERS = 9
 
 _SHORT_ID = re.compile(rf"[a-zA-Z0-9]{{{SHORT_CHARACTERS}}}")
 _ALPHABET = string.ascii_letters + string.digits
 
-_messages = msgspec.json.Decoder(list[dict[str, Raw]])
-_calls = msgspec.json.Decoder(list[dict[str, Raw]] | None)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_calls = msgspec.json.Decoder(list[Raw] | None)
 _text = msgspec.json.Decoder(str | None)
 _NULL = Raw(b"null")
 
 
-def shorten_call_ids(messages_json: bytes) -> bytes:
+async def shorten_call_ids(messages_json: bytes) -> bytes:
     """The same messages; all fields but those ids stay as they are."""
     if b'"tool_call' not in messages_json:
         return messages_json
+    turns = ConversionTurns()
     try:
-        messages = _messages.decode(messages_json)
-        for message in messages:
-            _shorten_ids_of(message)
+        messages = await read_list(messages_json, turns)
+        for index, raw_message in enumerate(messages):
+            messages[index] = await _with_short_ids(raw_message, turns)
+            if turns.are_due_after(raw_message):
+                await turns.rest()
     except (msgspec.DecodeError, RecursionError):
         # What has another form than calls have is for the provider to judge.
         return messages_json
-    return msgspec.json.encode(messages)
+    return b"[" + b",".join(messages) + b"]"
 
 
-def _shorten_ids_of(message: dict[str, Raw]) -> None:
+async def _with_short_ids(raw_message: Raw, turns: ConversionTurns) -> Raw:
     """Of one who calls, or says what came of it; on the messages of others such fields mean nothing."""
+    message = _fields.decode(raw_message)
     role = _text.decode(message.get("role", _NULL))
     if role == "tool":
         _shorten(message, "tool_call_id")
-    elif role == "assistant":
-        calls = _calls.decode(message.get("tool_calls", _NULL))
-        for call in calls or ():
+    elif role == "assistant" and (calls := _calls.decode(message.get("tool_calls", _NULL))):
+        for index, raw_call in enumerate(calls):
+            call = _fields.decode(raw_call)
             _shorten(call, "id")
-        if calls:
-            message["tool_calls"] = Raw(msgspec.json.encode(calls))
+            calls[index] = Raw(msgspec.json.encode(call))
+            if turns.are_due_after(raw_call):
+                await turns.rest()
+        message["tool_calls"] = Raw(msgspec.json.encode(calls))
+    else:
+        return raw_message
+    return Raw(msgspec.json.encode(message))
 
 
 def _shorten(fields: dict[str, Raw], name: str) -> None:

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from services.router.json_text import is_list
+from services.router.providers.conversion import ConversionTurns, read_list
 
-_messages = msgspec.json.Decoder(list[dict[str, Raw]])
+_fields = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 
 
@@ -16,24 +17,36 @@ class _Part(msgspec.Struct, gc=False):
     text: Raw = Raw(b'""')
 
 
-_parts = msgspec.json.Decoder(list[_Part])
+_part = msgspec.json.Decoder(_Part)
 
 
-def write_as_strings(messages_json: bytes) -> bytes:
+async def write_as_strings(messages_json: bytes) -> bytes:
     """The same messages, and the very same bytes where no content is a list; all other fields stay as they are."""
+    turns = ConversionTurns()
+    were_rewritten = False
     try:
-        messages = _messages.decode(messages_json)
-        in_parts = [message for message in messages if is_list(message.get("content", Raw()))]
-        for message in in_parts:
-            message["content"] = _joined(message["content"])
+        messages = await read_list(messages_json, turns)
+        for index, raw_message in enumerate(messages):
+            message = _fields.decode(raw_message)
+            if is_list(message.get("content", Raw())):
+                message["content"] = await _joined(message["content"], turns)
+                messages[index] = Raw(msgspec.json.encode(message))
+                were_rewritten = True
+            if turns.are_due_after(raw_message):
+                await turns.rest()
     except (msgspec.DecodeError, RecursionError):
         # What has another form than messages have is for the provider to judge.
         return messages_json
-    return msgspec.json.encode(messages) if in_parts else messages_json
+    return b"[" + b",".join(messages) + b"]" if were_rewritten else messages_json
 
 
-def _joined(content: Raw) -> Raw:
-    texts = [part.text for part in _parts.decode(content)]
-    if len(texts) == 1:
-        return texts[0]
-    return Raw(msgspec.json.encode("".join(map(_text.decode, texts))))
+async def _joined(content: Raw, turns: ConversionTurns) -> Raw:
+    parts = await read_list(content, turns)
+    if len(parts) == 1:
+        return _part.decode(parts[0]).text
+    texts = []
+    for raw_part in parts:
+        texts.append(_text.decode(_part.decode(raw_part).text))
+        if turns.are_due_after(raw_part):
+            await turns.rest()
+    return Raw(msgspec.json.encode("".join(texts)))

@@ -13,7 +13,7 @@ from services.chassis.channel import errors_of
 from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from tests.services.metering.messages import delivery, grant, reserve, settle
-from tests.services.metering.samples import ACCOUNT, KEY, request_id
+from tests.services.metering.samples import ACCOUNT, KEY, PRICES, request_id
 
 HOUR_S = 3600
 
@@ -24,8 +24,9 @@ async def test_usage_and_balance_are_told(channel: grpc.aio.Channel, admin: Any)
     await stub.Reserve(reserve())
     await stub.Settle(settle())
     await stub.Reserve(reserve(2))
-    balance = (await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))).balance
-    assert balance == pb.Balance(account_id=ACCOUNT, balance_nanos=960, held_nanos=110)
+    told = await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))
+    assert told.balance == pb.Balance(account_id=ACCOUNT, balance_nanos=960, held_nanos=110)
+    assert told.least_input_nanos_per_million == min(price.input_nanos for price in PRICES.values())
     now_s = int(SystemClock().now().timestamp())
     request = pb.ListUsageRequest(
         account_id=ACCOUNT,

@@ -166,6 +166,7 @@ async def test_many_messages_are_each_counted_and_keep_their_bytes() -> None:
         b'[{"role":"user","content":7}]',
         b'[{"role":"user","content":"\xff"}]',
         b'[{"role":"assistant","content":"","refusal":7}]',
+        b'[{"role":"user","content":"","deep":' + b"[" * 5_000 + b"]" * 5_000 + b"}]",
     ],
 )
 async def test_messages_that_cannot_be_read_are_refused_without_being_quoted(messages: bytes) -> None:

@@ -7,6 +7,7 @@ import pytest
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.router.portions import PORTION_CHARACTERS
 from services.router.tokens import count
 from tests.services.router.harness import Router, read
 from tests.upstream import Reply, Upstream
@@ -212,3 +213,18 @@ async def test_call_without_arguments_has_an_empty_object_unless_it_was_cut_off(
     answer = await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
     assert answer.tool_calls == [{"id": "call_a", "name": "now", "arguments": arguments}]
     assert answer.finished.usage.completion_tokens == count("now") + count(arguments)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_long_piece_is_counted_and_sent_in_portions(stream: bool, router: Router, upstream: Upstream) -> None:
+    # Of long words, so that it stays below its limit.
+    text = (" " * 100 + "a") * 3_000
+    assert count(text) < 10_000
+    upstream.replies.append(Reply(contents=[text], usage=None))
+    answer = await router.ask(stream=stream, max_tokens=10_000)
+    assert answer.text == text
+    assert max(len("".join(response.contents)) for response in answer.responses) == PORTION_CHARACTERS
+    # Who leaves after the first of them pays for that one alone.
+    counts = [response.output_tokens for response in answer.responses]
+    assert counts == sorted(counts)
+    assert counts[0] < count(text) // 2

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.router.grounding.questions import WORDS_MOST, question_words
+from services.router.grounding.questions import LOOKED_AT_MOST, WORDS_MOST, question_words
 
 
 def words(*messages: tuple[str, object]) -> list[str]:
@@ -34,3 +34,9 @@ def test_long_question_counts_by_its_end() -> None:
 def test_what_is_asked_behind_a_long_text_is_asked_even_if_the_text_has_the_words() -> None:
     text = "pump " + " ".join(f"w{number}" for number in range(WORDS_MOST))
     assert words(("user", "My valve leaks."), ("user", f"{text}. Which pump is it?"))[-1] == "pump"
+
+
+def test_questions_are_not_looked_for_in_all_of_a_long_conversation() -> None:
+    answers = [("assistant", "An answer.")] * LOOKED_AT_MOST
+    assert words(("user", "pump"), *answers) == []
+    assert words(("user", "pump"), *answers[1:]) == ["pump"]

@@ -1,5 +1,6 @@
 """The client's messages as turns."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,11 +15,12 @@ from services.router.providers.conversation import (
     plain_id,
     read_conversation,
 )
+from services.router.providers.conversion import ConversionTurns
 from tests.services.router.providers.past import USER, called, gave
 
 
 def read(*messages: dict[str, Any]) -> Conversation:
-    return read_conversation(msgspec.json.encode(messages))
+    return asyncio.run(read_conversation(msgspec.json.encode(messages), ConversionTurns()))
 
 
 def texts(*raws: msgspec.Raw) -> list[str]:

@@ -1,5 +1,6 @@
 """Tool calling for a template that knows nothing of tools."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -94,7 +95,7 @@ def test_conversation_with_tools_is_told_in_plain_turns() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "12 degrees"},
     ]
-    assert msgspec.json.decode(tell_plainly(msgspec.json.encode(messages), "GUIDANCE")) == [
+    assert msgspec.json.decode(asyncio.run(tell_plainly(msgspec.json.encode(messages), "GUIDANCE"))) == [
         {"role": "system", "content": "Be kind."},
         {"role": "system", "content": "GUIDANCE"},
         {"role": "user", "content": "Paris?"},
@@ -106,4 +107,6 @@ def test_conversation_with_tools_is_told_in_plain_turns() -> None:
 @pytest.mark.parametrize("calls", [None, [], [{}]])
 def test_calls_of_who_cannot_call_are_passed_over(calls: Any) -> None:
     message = {"role": "user", "content": "Hi", "tool_calls": calls, "tool_call_id": None}
-    assert msgspec.json.decode(tell_plainly(msgspec.json.encode([message]))) == [{"role": "user", "content": "Hi"}]
+    assert msgspec.json.decode(asyncio.run(tell_plainly(msgspec.json.encode([message])))) == [
+        {"role": "user", "content": "Hi"}
+    ]

@@ -1,5 +1,6 @@
 """Ids as Mistral's models take them."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from tests.services.router.providers.past import USER, called, gave
 
 
 def shortened(*messages: dict[str, Any]) -> Any:
-    return msgspec.json.decode(shorten_call_ids(msgspec.json.encode(messages)))
+    return msgspec.json.decode(asyncio.run(shorten_call_ids(msgspec.json.encode(messages))))
 
 
 def test_calls_and_their_results_keep_belonging_together() -> None:
@@ -35,7 +36,7 @@ def test_id_is_replaced_by_the_same_one_every_time() -> None:
 
 def test_conversation_without_calls_stays_the_bytes_it_was() -> None:
     messages = b'[ {"role":"user", "content":"Hi"} ]'
-    assert shorten_call_ids(messages) is messages
+    assert asyncio.run(shorten_call_ids(messages)) is messages
 
 
 def test_calls_that_are_none_are_left_alone() -> None:

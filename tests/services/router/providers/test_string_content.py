@@ -1,5 +1,6 @@
 """Content for servers that take no lists of parts."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ def parts(*texts: str) -> list[dict[str, Any]]:
 
 
 def written(*messages: dict[str, Any]) -> Any:
-    return msgspec.json.decode(write_as_strings(msgspec.json.encode(messages)))
+    return msgspec.json.decode(asyncio.run(write_as_strings(msgspec.json.encode(messages))))
 
 
 def test_texts_of_a_message_become_one_whoever_speaks() -> None:
@@ -31,12 +32,12 @@ def test_texts_of_a_message_become_one_whoever_speaks() -> None:
 
 def test_single_text_keeps_its_bytes() -> None:
     messages = b'[{"role":"user","content":[{"type":"text","text":"\\u00e9t\xc3\xa9 \\/ 1"}]}]'
-    assert write_as_strings(messages) == b'[{"role":"user","content":"\\u00e9t\xc3\xa9 \\/ 1"}]'
+    assert asyncio.run(write_as_strings(messages)) == b'[{"role":"user","content":"\\u00e9t\xc3\xa9 \\/ 1"}]'
 
 
 @pytest.mark.parametrize("messages", [b'[ {"role":"user", "content":"[1] Hi"} ]', b"[7]", b'[{"content":[7]}]'])
 def test_all_else_stays_the_bytes_it_was(messages: bytes) -> None:
-    assert write_as_strings(messages) is messages
+    assert asyncio.run(write_as_strings(messages)) is messages
 
 
 def test_lists_in_other_fields_stay_lists() -> None:
