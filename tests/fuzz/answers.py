@@ -23,21 +23,12 @@ WHOLES: Final[dict[str, Any]] = {
 }
 _USAGE_NAMES: Final = ("usage", "usageMetadata", "prompt_tokens_details", "x_groq", "error", "message", "metadata")
 _EXTREMES: Final[tuple[Any, ...]] = (
-    None,
-    True,
-    0,
-    -1,
-    2**63,
-    10**30,
-    1e308,
-    0.5,
-    "",
-    "x",
-    [],
-    {},
-    [[]],
-    [{}],
-    {"a": {}},
+    *(None, True, 0, -1, 2**63, 10**30, 1e308, 0.5),
+    *("", "x", [], {}, [[]], [{}], {"a": {}}),
+)
+_ODD_BYTES: Final = (
+    *(b"[" * 100_000, b'{"a":' * 20_000, b"\x00", b"\xff", b"\n\n", b"\r"),
+    *(b'"', b"\\ud83d", b"}", b"data: ", b"\xef\xbb\xbf"),
 )
 
 
@@ -196,21 +187,7 @@ def _as_events(chance: Random, said: list[Any], largest_bytes: int) -> bytes:
 
 def _with_odd_bytes(chance: Random, content: bytes) -> bytes:
     at = chance.randrange(len(content) + 1)
-    odd = chance.choice(
-        (
-            b"[" * 100_000,
-            b'{"a":' * 20_000,
-            b"\x00",
-            b"\xff",
-            b"\n\n",
-            b"\r",
-            b'"',
-            b"\\ud83d",
-            b"}",
-            b"data: ",
-            b"\xef\xbb\xbf",
-        )
-    )
+    odd = chance.choice(_ODD_BYTES)
     return content[:at] + odd + content[at + chance.choice((0, 1, 7)) :]
 
 
