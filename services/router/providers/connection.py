@@ -4,6 +4,7 @@ Only what a provider needs: no redirects, no proxies, no cookies, no compression
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Protocol, cast
 
 import httptools
@@ -164,10 +165,10 @@ class Connection(asyncio.Protocol):
 
     def header(self, name: bytes) -> str:
         """By its name in small letters; empty where there is none."""
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value.decode("latin-1")
-        return ""
+        return next((value.decode("latin-1") for value in self._values(name)), "")
+
+    def _values(self, name: bytes) -> Iterator[bytes]:
+        return (value for key, value in self.headers if key.lower() == name)
 
     async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
         transport.write(head)
@@ -322,6 +323,10 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if not self._parser.get_http_version().startswith("1."):
+            raise _Refused("broke the connection")
+        encodings = [value.strip().lower() for value in self._values(b"transfer-encoding")]
+        if encodings and encodings != [b"chunked"]:
+            # Packed, or chunked twice: nobody has asked for that, and nobody would unpack it.
             raise _Refused("broke the connection")
         status = self._parser.get_status_code()
         if status >= 200:

@@ -17,6 +17,7 @@ from services.router.providers.failures import TELLING_STATUSES, Signs, read_fai
 from services.router.providers.halves import LONGEST_HALVED_BYTES, join_halves
 from services.router.providers.json_objects import has_too_many_objects
 from services.router.providers.origin import Origin, RequestHead
+from services.router.providers.room import Place, Room
 from services.router.providers.sse import EventReader, EventTooLong
 
 # In one piece: it is read in one go, with everybody waiting. Of a million tokens there is room for each, however it is
@@ -54,6 +55,7 @@ class Server:
         self._signs = signs
         self._connections = Connections(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
+        self._room = Room()
         self._head = RequestHead(
             origin,
             {
@@ -75,17 +77,18 @@ class Server:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
+        place = Place(self._room)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):
-                await _read_whole(connection, answer)
+                await _read_whole(connection, answer, place)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer)
+            stream = Stream(connection, self._timeouts.idle_s, answer, place)
             # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
             # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
             left_s = over_at_s - self._deadlines.now_s()
@@ -97,6 +100,7 @@ class Server:
                 yield piece
             await stream.read_to_end()
         finally:
+            place.leave()
             # Where nothing is left to read, for the next question to use.
             connection.let_go()
 
@@ -143,11 +147,12 @@ class Server:
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, connection: Connection, idle_s: float, answer: Answer) -> None:
+    def __init__(self, connection: Connection, idle_s: float, answer: Answer, place: Place) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
         self._answer = answer
+        self._place = place
         self._failed: ProviderError | None = None
         self._received_bytes = 0
         # Of a character that was cut in two, until the rest of it comes.
@@ -180,7 +185,9 @@ class Stream:
             try:
                 if self._received_bytes > LARGEST_STREAM_BYTES:
                     raise ProviderError("sent an endless answer")
-                self._read(self._events.feed(received) if received else self._events.finish())
+                events = self._events.feed(received) if received else self._events.finish()
+                self._place.hold(self._events.held_bytes)
+                self._read(events)
                 if not received and not self._answer.is_over:
                     self._answer.end()
             except (ProviderError, EventTooLong) as error:
@@ -238,12 +245,13 @@ def _is_stream(connection: Connection, question: Question) -> bool:
     return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(connection: Connection, answer: Answer) -> None:
+async def _read_whole(connection: Connection, answer: Answer, place: Place) -> None:
     received = bytearray()
     while piece := await connection.read():
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
+        place.hold(len(received))
     body = bytes(received)
     del received
     _refuse_too_many_objects(body)

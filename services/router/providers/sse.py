@@ -23,6 +23,11 @@ class EventReader:
         # No line was read yet but whole events as nearly all servers write them, which do not begin with a mark.
         self._may_have_mark = True
 
+    @property
+    def held_bytes(self) -> int:
+        """Of an event that is not complete."""
+        return len(self._begun) + self._data_bytes
+
     def feed(self, received: bytes) -> list[bytes]:
         """The data of each event that is complete with what was received."""
         if b"\n" not in received and b"\r" not in received:
@@ -56,7 +61,7 @@ class EventReader:
 
     def _hold(self, received: bytes) -> None:
         self._begun += received
-        if len(self._begun) + self._data_bytes > LONGEST_EVENT_BYTES:
+        if self.held_bytes > LONGEST_EVENT_BYTES:
             raise EventTooLong
 
     def _read(self, lines: list[bytes]) -> list[bytes]:
