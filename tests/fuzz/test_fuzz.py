@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from tests.fuzz.provider_side import fuzz_provider_side
 from tests.fuzz.watch import LoopWatch, MemoryWatch
 
@@ -30,6 +32,8 @@ async def test_work_without_a_break_is_seen() -> None:
 
 def test_memory_that_was_given_back_is_seen() -> None:
     watch = MemoryWatch()
+    if not watch.sees_peaks:
+        pytest.skip("The kernel keeps the peak of a process.")
     taken = bytearray(b"x" * 64 * 1024 * 1024)
     del taken
     assert watch.most_growth_bytes() >= 48 * 1024 * 1024

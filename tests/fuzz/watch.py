@@ -52,12 +52,15 @@ class MemoryWatch:
     """By how much the process was larger than at the beginning."""
 
     def __init__(self) -> None:
+        # Where the kernel does not let the peak be forgotten, all that is known is what is taken in the end.
+        self.sees_peaks = False
         with suppress(OSError):
             _CLEAR.write_text(_CLEAR_PEAK)
+            self.sees_peaks = True
         self._before_bytes = _bytes_in("VmRSS")
 
     def most_growth_bytes(self) -> int:
-        return max(0, _bytes_in("VmHWM") - self._before_bytes)
+        return max(0, _bytes_in("VmHWM" if self.sees_peaks else "VmRSS") - self._before_bytes)
 
 
 def _bytes_in(field: str) -> int:
