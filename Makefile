@@ -108,6 +108,10 @@ revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minut
 chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+.PHONY: fuzz
+fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: compose-test
 compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
 	@$(BIN)/python -m tests.deploy.compose

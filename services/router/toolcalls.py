@@ -7,7 +7,7 @@ while, as long as this one has no arguments yet.
 """
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -17,6 +17,8 @@ ID_PREFIX = "call_"
 _NO_ARGUMENTS = "{}"
 # Of a call behind one without arguments. Who reads a long one along is not to be left in silence up to its end.
 DELTAS_THAT_WAIT_MOST = 32
+# Of a call that has no name yet. One that says more than this before its name is broken.
+MOST_CHARACTERS_WITHOUT_NAME = 1024 * 1024
 
 
 class ToolCallFragment(msgspec.Struct, gc=False):
@@ -40,8 +42,20 @@ class _Call:
     provider_id: str | None
     # Empty until the provider says it. Only then is the call announced; its arguments wait so long.
     name: str = ""
-    waiting_arguments: str = ""
+    waiting_arguments: list[str] = field(default_factory=list)
+    waiting_characters: int = 0
     has_arguments: bool = False
+
+    @property
+    def is_broken(self) -> bool:
+        return self.waiting_characters > MOST_CHARACTERS_WITHOUT_NAME
+
+    def wait(self, arguments: str) -> None:
+        self.waiting_characters += len(arguments)
+        if self.is_broken:
+            self.waiting_arguments.clear()
+        elif arguments:
+            self.waiting_arguments.append(arguments)
 
 
 class ToolCalls:
@@ -52,10 +66,14 @@ class ToolCalls:
         that is told so keeps to it."""
         self._only_one = only_one
         self._calls: list[_Call] = []
+        # By what the provider says of them: the last call with an index, the first with an id, and with both.
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[tuple[int | None, str], _Call] = {}
         self._ids: set[str] = set()
         self._last: _Call | None = None
-        # The calls up to this one may be sent on; the deltas of others wait.
+        # The calls up to this one may be sent on; the deltas of others wait. The first that has no arguments yet.
         self._turn = 0
+        self._first_bare = 0
         self._waiting: list[ToolCallDelta] = []
 
     def __bool__(self) -> bool:
@@ -64,7 +82,7 @@ class ToolCalls:
     @property
     def all_named(self) -> bool:
         """Whether every call said which function it is for: an answer that ends before that is broken."""
-        return all(call.name for call in self._calls)
+        return all(call.name and not call.is_broken for call in self._calls)
 
     def take(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
         """The delta to send on, if the fragment says anything new."""
@@ -73,8 +91,7 @@ class ToolCalls:
             return None
         call = self._find(fragment)
         if call is None:
-            call = _Call(len(self._calls), fragment.index, fragment.call_id or None)
-            self._calls.append(call)
+            call = self._begin(fragment)
         self._last = call
         call.has_arguments = call.has_arguments or bool(arguments)
         if call.index and self._only_one:
@@ -82,21 +99,25 @@ class ToolCalls:
             return None
         if call.name:
             return ToolCallDelta(index=call.index, arguments=arguments) if arguments else None
-        call.waiting_arguments += arguments
-        call.provider_id = call.provider_id or fragment.call_id
-        if not fragment.name:
+        if fragment.call_id and not call.provider_id:
+            call.provider_id = fragment.call_id
+            self._remember_id(call, fragment.call_id)
+        if not fragment.name or call.is_broken:
+            call.wait(arguments)
             return None
         call.name = fragment.name
         return ToolCallDelta(
             index=call.index,
             id=self._canonical_id(call.provider_id),
             name=call.name,
-            arguments=call.waiting_arguments,
+            arguments="".join((*call.waiting_arguments, arguments)),
         )
 
     def take_turns(self, deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
         """Those that may be sent on by now, of these and of all that wait."""
-        turn = next((call.index for call in self._calls if not call.has_arguments), len(self._calls))
+        while self._first_bare < len(self._calls) and self._calls[self._first_bare].has_arguments:
+            self._first_bare += 1
+        turn = self._first_bare
         if len(self._waiting) >= DELTAS_THAT_WAIT_MOST:
             turn = len(self._calls)
         if turn > self._turn:
@@ -114,17 +135,27 @@ class ToolCalls:
 
     def _find(self, fragment: ToolCallFragment) -> _Call | None:
         """By index where id and name do not contradict it; without an index by id, else the call spoken of last."""
-        if fragment.index is None:
-            nearest = self._last
-            candidates = self._calls
-        else:
-            candidates = [call for call in self._calls if call.provider_index == fragment.index]
-            nearest = candidates[-1] if candidates else None
+        nearest = self._last if fragment.index is None else self._by_index.get(fragment.index)
         if fragment.call_id:
-            nearest = next((call for call in candidates if call.provider_id == fragment.call_id), nearest)
+            nearest = self._by_id.get((fragment.index, fragment.call_id), nearest)
         if nearest is None or _begins_another(nearest, fragment):
             return None
         return nearest
+
+    def _begin(self, fragment: ToolCallFragment) -> _Call:
+        call = _Call(len(self._calls), fragment.index, fragment.call_id or None)
+        self._calls.append(call)
+        if fragment.index is not None:
+            self._by_index[fragment.index] = call
+        if fragment.call_id:
+            self._remember_id(call, fragment.call_id)
+        return call
+
+    def _remember_id(self, call: _Call, call_id: str) -> None:
+        for key in {(None, call_id), (call.provider_index, call_id)}:
+            known = self._by_id.get(key)
+            if known is None or call.index < known.index:
+                self._by_id[key] = call
 
     def _canonical_id(self, provider_id: str | None) -> str:
         call_id = provider_id or ""

@@ -29,6 +29,8 @@ from services.router.upstream import Upstream
 
 # Between what the model said before it searched and what it says after.
 BETWEEN_TEXTS: Final = "\n\n"
+# Of the arguments of a search, which are a few words.
+LONGEST_QUERY_CHARACTERS: Final = 64 * 1024
 
 # There is no credit for another round, or no room for what was found.
 _NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXCEEDED})
@@ -193,7 +195,9 @@ class _Round:
             delta = self._tool_calls.take(fragment)
             if delta is not None:
                 call = self._calls.setdefault(delta.index, Call(delta.id, delta.name))
-                call.arguments += delta.arguments
+                if len(call.arguments) <= LONGEST_QUERY_CHARACTERS:
+                    # Of a longer one nothing can be read, and it is not made longer still.
+                    call.arguments += delta.arguments
                 hidden += delta.name + delta.arguments
         self.texts += piece.contents
         self._finish_reason = piece.finish_reason or self._finish_reason

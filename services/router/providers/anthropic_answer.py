@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -76,12 +76,19 @@ class _Error(msgspec.Struct, gc=False):
     type: str = ""
 
 
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: Raw = Raw()
+    cache_read_input_tokens: Raw = Raw()
+    cache_creation_input_tokens: Raw = Raw()
+    output_tokens: Raw = Raw()
+
+
 _events = msgspec.json.Decoder(_Event)
 _blocks_of_events = msgspec.json.Decoder(_Block)
 _deltas = msgspec.json.Decoder(_Delta)
 _wholes = msgspec.json.Decoder(_Whole)
-_arguments = msgspec.json.Decoder(dict[str, Raw])
 _errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
 
 
 class MessageAnswer(Answer):
@@ -89,7 +96,7 @@ class MessageAnswer(Answer):
         super().__init__()
         self._counted: dict[str, int] = {}
         # Of each call that has begun, the arguments that came with its beginning. None: they come in pieces.
-        self._begun: dict[int, dict[str, Raw] | None] = {}
+        self._begun: dict[int, str | None] = {}
 
     def read_event(self, data: bytes) -> None:
         try:
@@ -109,6 +116,9 @@ class MessageAnswer(Answer):
         for index, block in enumerate(whole.content):
             self._begin_block(index, block)
             self._end_block(index)
+        thoughts = [block.thinking for block in whole.content if block.thinking]
+        if thoughts:
+            self.think("".join(thoughts))
         self._count(whole.usage)
         self._stop(whole.stop_reason)
 
@@ -116,7 +126,10 @@ class MessageAnswer(Answer):
         if event.type == "content_block_delta":
             self._add(event.index, _deltas.decode(event.delta))
         elif event.type == "content_block_start":
-            self._begin_block(event.index, _blocks_of_events.decode(event.content_block))
+            block = _blocks_of_events.decode(event.content_block)
+            self._begin_block(event.index, block)
+            if block.thinking:
+                self.think(block.thinking)
         elif event.type == "content_block_stop":
             self._end_block(event.index)
         elif event.type == "message_start":
@@ -132,10 +145,8 @@ class MessageAnswer(Answer):
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.text:
             self.say(block.text)
-        if block.thinking:
-            self.think(block.thinking)
         if block.type == "tool_use":
-            self._begun[index] = _arguments.decode(block.input)
+            self._begun[index] = read_text_of_object(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:
@@ -160,10 +171,7 @@ class MessageAnswer(Answer):
 
     def _count(self, usage: Raw) -> None:
         """Counts are of all so far: a later one takes the place of an earlier one."""
-        for name, said in counts.read_object(usage).items():
-            count = counts.as_count(said)
-            if count is not None:
-                self._counted[name] = count
+        self._counted |= counts.read_counts(usage, _usages)
         get = self._counted.get
         cached_tokens = get("cache_read_input_tokens")
         self.usage = ProviderUsage(

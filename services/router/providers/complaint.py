@@ -6,12 +6,16 @@ Its codes are its own words. Its message may quote the client's, and so may what
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.counts import as_object
+
+# Of a larger one, only the fields are read that are known, and no more than so much of each.
+LARGEST_COMPLAINT_BYTES: Final = 16 * 1024
 
 # Where providers have their codes: beside the message, and in tables and lists of tables of these names.
 _CODES = ("code", "type", "status")
@@ -33,13 +37,31 @@ class Complaint:
     retry_after_s: float | None = None
 
 
+class _Table(msgspec.Struct, gc=False):
+    """An error, or the body of one, of which nothing is made but what is looked at."""
+
+    message: Raw = Raw()
+    code: Raw = Raw()
+    type: Raw = Raw()
+    status: Raw = Raw()
+    details: Raw = Raw()
+    metadata: Raw = Raw()
+    innererror: Raw = Raw()
+    error: Raw = Raw()
+
+
+_tables_of_fields = msgspec.json.Decoder(_Table)
+_texts = msgspec.json.Decoder(str)
+
+
 def read_complaint(said: bytes) -> Complaint:
     """From the body of an error, or the error that stands in place of an answer."""
     try:
-        error = _error_in(msgspec.json.decode(said))
+        is_large = len(said) > LARGEST_COMPLAINT_BYTES
+        error = _error_in(_decode_large(said) if is_large else msgspec.json.decode(said))
     except UNREADABLE:
         # A sentence, a page, or the beginning of something: there is nothing else to go by.
-        return Complaint(message=said.decode(errors="replace").lower())
+        return Complaint(message=said[:LARGEST_COMPLAINT_BYTES].decode(errors="replace").lower())
     if isinstance(error, str):
         return Complaint(message=error.lower())
     error = as_object(error)
@@ -49,6 +71,19 @@ def read_complaint(said: bytes) -> Complaint:
         message.lower() if isinstance(message, str) else "",
         _retry_after_s(error),
     )
+
+
+def _decode_large(said: bytes) -> Any:
+    fields = msgspec.structs.asdict(_tables_of_fields.decode(said))
+    error = bytes(fields.pop("error"))
+    if len(error) > LARGEST_COMPLAINT_BYTES:
+        return _decode_large(error)
+    message = bytes(fields["message"])
+    small = {name: Raw(value) for name, value in fields.items() if len(bytes(value)) <= LARGEST_COMPLAINT_BYTES}
+    decoded = {name: msgspec.json.decode(value) for name, value in small.items() if bytes(value)}
+    if len(message) > LARGEST_COMPLAINT_BYTES:
+        decoded["message"] = _texts.decode(message)[:LARGEST_COMPLAINT_BYTES]
+    return {"error": msgspec.json.decode(error)} if error not in (b"", b"null") else decoded
 
 
 def _error_in(body: Any) -> Any:

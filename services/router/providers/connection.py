@@ -4,7 +4,7 @@ Only what a provider needs: no redirects, no proxies, no cookies, no compression
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 
 import httptools
@@ -16,7 +16,13 @@ from services.router.providers.tempo import Tempo
 # Written at once; of a larger body slice by slice, each when there is room for it.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
 BODY_SLICE_BYTES = 64 * 1024
+# Of an answer, with all interim ones before it.
 LARGEST_HEAD_BYTES = 64 * 1024
+MOST_HEADERS = 256
+# Of what is sent around the body, after the head: sizes and extensions of chunks, and trailers. So much of it at a
+# time, and in all so much for each byte of the body, as if every chunk had one byte and a long size.
+LARGEST_FRAMING_BYTES = 2 * LARGEST_HEAD_BYTES
+MOST_FRAMING_PER_BODY_BYTE = 16
 # How much of an answer may wait here for a client that does not read.
 READ_AHEAD_BYTES = 16 * 1024
 # Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
@@ -27,6 +33,10 @@ CLOSED_UNHEARD_WITHIN_S = 1.0
 
 class Interrupted(ProviderError):
     """The connection, and not what was said on it."""
+
+
+class _Refused(Exception):
+    """Raised inside of the parser, which reads no further."""
 
 
 class Owner(Protocol):
@@ -74,6 +84,10 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._received: list[bytes] = []
         self._received_bytes = 0
+        # Since it was asked, of which so much was body; and since the last of that.
+        self._read_bytes = 0
+        self._body_bytes = 0
+        self._bytes_without_body = 0
         self._is_written = False
         self._may_be_kept = not is_asked
         # Nothing more of the answer will come.
@@ -85,7 +99,7 @@ class Connection(asyncio.Protocol):
         """Ask, and wait for the head of the answer. `on_sent` is called once all of the question is under way."""
         transport = self._transport
         self._deadline.clear()
-        if transport is None or self._failure is not None:
+        if transport is None or not self._is_usable:
             raise Interrupted("broke the connection")
         self._begin(is_asked=True)
         self._asked_at_s = self._loop.time()
@@ -125,7 +139,8 @@ class Connection(asyncio.Protocol):
 
     def let_go(self) -> None:
         """Kept for the next one if the answer was read to its end; else closed at once."""
-        if self.is_whole and self._may_be_kept and not self._received and self._owner.take_back(self):
+        is_read = self.is_whole and not self._received
+        if is_read and self._may_be_kept and self._is_usable and self._owner.take_back(self):
             self._was_kept = True
             self._deadline.set(self._loop.time() + KEEP_ALIVE_S)
         else:
@@ -143,15 +158,19 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def _is_usable(self) -> bool:
+        return self.is_open and self._failure is None
+
+    @property
     def content_type(self) -> str:
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def header(self, name: bytes) -> str:
         """By its name in small letters; empty where there is none."""
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value.decode("latin-1")
-        return ""
+        return next((value.decode("latin-1") for value in self._values(name)), "")
+
+    def _values(self, name: bytes) -> Iterator[bytes]:
+        return (value for key, value in self.headers if key.lower() == name)
 
     async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
         transport.write(head)
@@ -179,22 +198,45 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.is_whole:
-            # Nobody has asked for it.
+        if self.is_whole or self._failure is not None:
+            # Nobody has asked for it, or nobody understands it.
             self.abort()
             return
         try:
+            self._feed(data)
+        except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            # What is raised in what the parser calls, it hides behind an error of its own.
+            refusal = error if isinstance(error, _Refused) else error.__context__
+            self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
+            return
+        if self.status:
+            self._read_or_pause()
+            self._wake()
+
+    def _feed(self, data: bytes) -> None:
+        body_bytes = self._body_bytes
+        if self.status:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._fail("broke the connection")
-            return
-        if not self.status:
-            self._head_bytes += len(data)
-            if self._head_bytes > LARGEST_HEAD_BYTES:
-                self._fail("sent an endless head")
-            return
-        self._read_or_pause()
-        self._wake()
+        else:
+            self._feed_head(data)
+        self._read_bytes += len(data)
+        self._bytes_without_body = 0 if self._body_bytes > body_bytes else self._bytes_without_body + len(data)
+        framing_bytes = self._read_bytes - self._body_bytes
+        most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self._body_bytes
+        if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:
+            raise _Refused("sent too much around its answer")
+
+    def _feed_head(self, data: bytes) -> None:
+        """The head must end within what is left for it; what follows it need not."""
+        left_bytes = LARGEST_HEAD_BYTES - self._head_bytes
+        head = data[:left_bytes]
+        self._head_bytes += len(head)
+        if head:
+            self._parser.feed_data(head)
+        if len(data) > left_bytes:
+            if not self.status:
+                raise _Refused("sent an endless head")
+            self._parser.feed_data(data[left_bytes:])
 
     def eof_received(self) -> bool:
         if self.status and not self.is_whole and not self._has_length():
@@ -248,6 +290,13 @@ class Connection(asyncio.Protocol):
     def _has_length(self) -> bool:
         return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
+    def _break(self, what: str) -> None:
+        """Nothing more is read. An answer that was whole before it stays so."""
+        if not self.is_whole:
+            self._failure = self._failure or what
+        self.abort()
+        self._wake()
+
     def _fail(self, what: str) -> None:
         self._failure = self._failure or what
         self._wake()
@@ -264,14 +313,23 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self.is_whole:
-            # A second answer to one question.
-            self._failure = "broke the connection"
-            self._may_be_kept = False
+            raise _Refused("sent a second answer to one question")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status:
+            # A trailer, which says nothing about an answer to a chat.
+            return
+        if len(self.headers) >= MOST_HEADERS:
+            raise _Refused("sent an endless head")
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        if not self._parser.get_http_version().startswith("1."):
+            raise _Refused("broke the connection")
+        encodings = [value.strip().lower() for value in self._values(b"transfer-encoding")]
+        if encodings and encodings != [b"chunked"]:
+            # Packed, or chunked twice: nobody has asked for that, and nobody would unpack it.
+            raise _Refused("broke the connection")
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status
@@ -282,8 +340,9 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._received.append(body)
         self._received_bytes += len(body)
+        self._body_bytes += len(body)
 
     def on_message_complete(self) -> None:
-        if self.status:
+        if self.status and not self.is_whole:
             self.is_whole = True
             self._may_be_kept = self._is_written and self._parser.should_keep_alive()

@@ -1,6 +1,6 @@
 """Counts of tokens as providers tell them."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -8,14 +8,25 @@ from services.router.providers.answer import UNREADABLE
 
 # No count can be larger: metering would refuse it, however often it came.
 LARGEST_TOKENS: Final = 10**9
+_MOST_DIGITS: Final = len(str(LARGEST_TOKENS))
+
+_Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 
-def read_object(said: msgspec.Raw) -> dict[str, Any]:
-    """Counts are read by themselves: an answer that came whole is not broken by odd ones."""
+def read_counts(said: msgspec.Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, int]:
+    """Those that can be true, of the fields that a provider has for them, each of which is `Raw`. They are read by
+    themselves: an answer that came whole is not broken by odd ones, and nothing is made of what stands beside them."""
     try:
-        return as_object(msgspec.json.decode(said))
+        told = msgspec.structs.asdict(fields.decode(said))
     except UNREADABLE:
         return {}
+    counted = {name: read_count(value) for name, value in told.items()}
+    return {name: count for name, count in counted.items() if count is not None}
+
+
+def read_count(said: msgspec.Raw) -> int | None:
+    digits = bytes(said)
+    return as_count(int(digits)) if len(digits) <= _MOST_DIGITS and digits.isdigit() else None
 
 
 def as_object(said: Any) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """What Gemini answers: a response, or a stream of responses, each with what is new."""
 
 import re
-from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -38,7 +37,8 @@ _NOTHING = (Raw(), Raw(b"null"))
 class _FunctionCall(msgspec.Struct, gc=False):
     id: str | None = None
     name: str | None = None
-    args: dict[str, Raw] | None = None
+    # An object.
+    args: Raw = Raw()
 
 
 class _Part(msgspec.Struct, gc=False, rename="camel"):
@@ -56,12 +56,18 @@ class _Candidate(msgspec.Struct, gc=False, rename="camel"):
     finish_reason: str | None = None
 
 
+class _Candidates(msgspec.Struct, gc=False, array_like=True):
+    """One was asked for. Of others nothing is made."""
+
+    first: _Candidate | None = None
+
+
 class _PromptFeedback(msgspec.Struct, gc=False, rename="camel"):
     block_reason: str | None = None
 
 
 class _Response(msgspec.Struct, gc=False, rename="camel"):
-    candidates: list[_Candidate] | None = None
+    candidates: _Candidates | None = None
     prompt_feedback: _PromptFeedback | None = None
     usage_metadata: Raw = Raw()
     error: Raw = Raw()
@@ -71,15 +77,24 @@ class _Error(msgspec.Struct, gc=False):
     code: int = 500
 
 
+class _Usage(msgspec.Struct, gc=False, rename="camel"):
+    prompt_token_count: Raw = Raw()
+    tool_use_prompt_token_count: Raw = Raw()
+    candidates_token_count: Raw = Raw()
+    thoughts_token_count: Raw = Raw()
+    cached_content_token_count: Raw = Raw()
+
+
 _responses = msgspec.json.Decoder(_Response)
 _lists_of_responses = msgspec.json.Decoder(list[_Response])
 _errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
 
 
 class ContentAnswer(Answer):
     def __init__(self) -> None:
         super().__init__()
-        self._counted: dict[str, Any] = {}
+        self._counted: dict[str, int] = {}
         self._calls = 0
 
     def read_event(self, data: bytes) -> None:
@@ -98,27 +113,27 @@ class ContentAnswer(Answer):
         if response.error not in _NOTHING:
             raise _failure(response.error)
         self._count(response.usage_metadata)
-        if not response.candidates:
+        candidate = response.candidates.first if response.candidates is not None else None
+        if candidate is None:
             if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
                 self.finish("content_filter")
             return
-        candidate = response.candidates[0]
-        parts = candidate.content.parts if candidate.content is not None else None
-        for part in parts or ():
+        parts = (candidate.content.parts if candidate.content is not None else None) or []
+        for part in parts:
             self._read_part(part)
+        thoughts = [part.text for part in parts if part.thought and part.text]
+        if thoughts:
+            self.think("".join(thoughts))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
 
     def _read_part(self, part: _Part) -> None:
-        if part.text:
-            if part.thought:
-                self.think(part.text)
-            else:
-                self.say(part.text)
+        if part.text and not part.thought:
+            self.say(part.text)
         call = part.function_call
         if call is not None:
             # A call comes whole; it is told from others by its place, since it need not have an id.
-            self.call(ToolCallFragment(self._calls, call.id, call.name, call.args or {}))
+            self.call(ToolCallFragment(self._calls, call.id, call.name, _read_arguments(call.args)))
             self._calls += 1
 
     def _finish(self, reason: str) -> None:
@@ -129,20 +144,26 @@ class ContentAnswer(Answer):
 
     def _count(self, usage: Raw) -> None:
         """Counts are of all so far: a later one takes the place of an earlier one."""
-        for name, said in counts.read_object(usage).items():
-            count = counts.as_count(said)
-            if count is not None:
-                self._counted[name] = count
+        self._counted |= counts.read_counts(usage, _usages)
         if not self._counted:
             return
         get = self._counted.get
         # What it thought is not among what it said.
-        said_tokens, thought_tokens = get("candidatesTokenCount"), get("thoughtsTokenCount")
+        said_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
         self.usage = ProviderUsage(
-            counts.total(get("promptTokenCount"), get("toolUsePromptTokenCount")),
+            counts.total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
             counts.total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
-            get("cachedContentTokenCount"),
+            get("cached_content_token_count"),
         )
+
+
+def _read_arguments(said: Raw) -> str:
+    if said in _NOTHING:
+        return "{}"
+    try:
+        return read_text_of_object(said)
+    except UNREADABLE:
+        raise Nonsense("sent something that is not generated content") from None
 
 
 def _failure(error: Raw) -> ProviderError:

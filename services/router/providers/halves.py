@@ -7,6 +7,9 @@ is proper JSON, and neither is text.
 
 import re
 
+# What such a server sends at a time is short, and each escape in it is looked at.
+LONGEST_HALVED_BYTES = 64 * 1024
+
 # Two halves, or one, or any other escape: those have to be told from a backslash that stands for itself.
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"

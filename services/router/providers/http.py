@@ -3,21 +3,30 @@
 What the words mean is each provider's: it brings an `Answer` that understands them, and `Signs` for what goes wrong.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from services.router.providers.answer import Answer, Nonsense
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, Answer, Nonsense
 from services.router.providers.base import Piece, ProviderError, Timeouts
+from services.router.providers.complaint import LARGEST_COMPLAINT_BYTES
 from services.router.providers.connection import Connection, Interrupted
 from services.router.providers.connections import Connections
 from services.router.providers.failures import TELLING_STATUSES, Signs, read_failure
-from services.router.providers.halves import join_halves
+from services.router.providers.halves import LONGEST_HALVED_BYTES, join_halves
+from services.router.providers.json_objects import has_too_many_objects
 from services.router.providers.origin import Origin, RequestHead
+from services.router.providers.room import Place, Room
 from services.router.providers.sse import EventReader, EventTooLong
 
-LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
-LARGEST_FAILURE_BYTES = 16 * 1024
+# In one piece: it is read in one go, with everybody waiting. Of a million tokens there is room for each, however it is
+# written.
+LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
+# As events, with all that servers repeat in each of them.
+LARGEST_STREAM_BYTES = 1024 * 1024 * 1024
+# What may follow an answer that is over, and is read so that its connection can be used again.
+MOST_BYTES_AFTER_DONE = 64 * 1024
 # Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
 MOST_EVENTS_A_PIECE = 128
 # How long to wait for the usage that follows the answer, and for the end of the response after that.
@@ -47,6 +56,7 @@ class Server:
         self._signs = signs
         self._connections = Connections(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
+        self._room = Room()
         self._head = RequestHead(
             origin,
             {
@@ -68,15 +78,18 @@ class Server:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
+        place = Place(self._room)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):
-                yield _read_pieces(await _read_whole(connection), answer)
+                await _read_whole(connection, answer, place)
+                yield answer.pieces.popleft()
                 while answer.pieces:
+                    await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer)
+            stream = Stream(connection, self._timeouts.idle_s, answer, place)
             # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
             # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
             left_s = over_at_s - self._deadlines.now_s()
@@ -88,6 +101,7 @@ class Server:
                 yield piece
             await stream.read_to_end()
         finally:
+            place.leave()
             # Where nothing is left to read, for the next question to use.
             connection.let_go()
 
@@ -120,26 +134,28 @@ class Server:
         return min(timeouts.first_byte_s, timeouts.total_s) if question.stream else timeouts.whole_s
 
     async def _read_failure(self, connection: Connection) -> ProviderError:
-        said = bytearray()
+        said = b""
         if connection.status in TELLING_STATUSES:
             connection.answer_within(AFTER_FAILURE_S)
             # What was said so far counts, however it ends.
             with suppress(Interrupted):
-                while len(said) < LARGEST_FAILURE_BYTES and (received := await connection.read()):
+                while len(said) < LARGEST_COMPLAINT_BYTES and (received := await connection.read()):
                     said += received
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
-        return read_failure(connection.status, headers, bytes(said), self._signs)
+        return read_failure(connection.status, headers, said[:LARGEST_COMPLAINT_BYTES], self._signs)
 
 
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, connection: Connection, idle_s: float, answer: Answer) -> None:
+    def __init__(self, connection: Connection, idle_s: float, answer: Answer, place: Place) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
         self._answer = answer
+        self._place = place
         self._failed: ProviderError | None = None
+        self._received_bytes = 0
         # Of a character that was cut in two, until the rest of it comes.
         self._half = b""
 
@@ -153,6 +169,9 @@ class Stream:
 
     async def next_piece(self) -> Piece:
         pieces = self._answer.pieces
+        if pieces:
+            # One read brought many: to pass each on takes a while.
+            await asyncio.sleep(0)
         while not pieces:
             if self._failed is not None:
                 raise self._failed
@@ -163,8 +182,13 @@ class Stream:
                     raise
                 # The answer was whole; only its usage is missing.
                 received = b""
+            self._received_bytes += len(received)
             try:
-                self._read(self._events.feed(received) if received else self._events.finish())
+                if self._received_bytes > LARGEST_STREAM_BYTES:
+                    raise ProviderError("sent an endless answer")
+                events = self._events.feed(received) if received else self._events.finish()
+                self._place.hold(self._events.held_bytes)
+                self._read(events)
                 if not received and not self._answer.is_over:
                     self._answer.end()
             except (ProviderError, EventTooLong) as error:
@@ -182,9 +206,10 @@ class Stream:
     async def read_to_end(self) -> None:
         """A connection can be used again only when its response was read to the end."""
         self._connection.answer_within(AFTER_DONE_S)
+        left_bytes = MOST_BYTES_AFTER_DONE
         with suppress(Interrupted):
-            while await self._connection.read():
-                pass
+            while left_bytes > 0 and (received := await self._connection.read()):
+                left_bytes -= len(received)
 
     def _read(self, events: list[bytes]) -> None:
         if not events:
@@ -194,18 +219,24 @@ class Stream:
             if number and number % MOST_EVENTS_A_PIECE == 0:
                 self._answer.begin_piece()
             if event:
-                try:
-                    self._answer.read_event(event)
-                except Nonsense:
-                    joined, self._half = join_halves(event, self._half)
-                    if joined == event:
-                        raise
-                    self._answer.read_event(joined)
+                self._read_event(event)
             if self._answer.is_over:
                 self._answer.end()
                 return
         if self._answer.is_finished:
             self.limit_silence()
+
+    def _read_event(self, event: bytes) -> None:
+        _refuse_too_many_objects(event)
+        try:
+            self._answer.read_event(event)
+        except Nonsense:
+            if len(event) > LONGEST_HALVED_BYTES:
+                raise
+            joined, self._half = join_halves(event, self._half)
+            if joined == event:
+                raise
+            self._answer.read_event(joined)
 
 
 def _is_stream(connection: Connection, question: Question) -> bool:
@@ -215,17 +246,23 @@ def _is_stream(connection: Connection, question: Question) -> bool:
     return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(connection: Connection) -> bytes:
+async def _read_whole(connection: Connection, answer: Answer, place: Place) -> None:
     received = bytearray()
     while piece := await connection.read():
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
-    return bytes(received)
-
-
-def _read_pieces(body: bytes, answer: Answer) -> Piece:
+        place.hold(len(received))
+    body = bytes(received)
+    del received
+    _refuse_too_many_objects(body)
+    if len(body) > LARGEST_PIECE_CHARACTERS:
+        await asyncio.sleep(0)
     answer.begin_piece()
     answer.read_whole(body)
     answer.end()
-    return answer.pieces.popleft()
+
+
+def _refuse_too_many_objects(data: bytes) -> None:
+    if has_too_many_objects(data):
+        raise ProviderError("sent an answer of too many parts")

@@ -4,12 +4,13 @@ Dialects differ: every field may be missing or null, and unknown ones are passed
 """
 
 import re
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw
 
 from services.router.providers import counts
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.failures import Sign, Signs, read_failure_in_answer
 from services.router.toolcalls import ToolCallFragment
@@ -42,7 +43,8 @@ _NOTHING = (_ABSENT, Raw(b"null"))
 
 class _Function(msgspec.Struct, gc=False):
     name: str | None = None
-    arguments: str | dict[str, Raw] | None = None
+    # A text, or an object.
+    arguments: Raw = _ABSENT
 
 
 class _ToolCall(msgspec.Struct, gc=False):
@@ -81,11 +83,17 @@ class _Groq(msgspec.Struct, gc=False):
     error: Raw = _ABSENT
 
 
+class _Choices(msgspec.Struct, gc=False, array_like=True):
+    """One was asked for. Of others nothing is made."""
+
+    first: _Choice | None = None
+
+
 class _Completion(msgspec.Struct, gc=False):
     """A chunk of a stream, or a whole completion."""
 
     object: str | None = None
-    choices: list[_Choice] | None = None
+    choices: _Choices | None = None
     usage: Raw = _ABSENT
     # Any value but null is an error, whatever the status was.
     error: Raw = _ABSENT
@@ -96,8 +104,23 @@ class _Error(msgspec.Struct, gc=False):
     code: int
 
 
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: Raw = _ABSENT
+    completion_tokens: Raw = _ABSENT
+    prompt_tokens_details: Raw = _ABSENT
+    # DeepSeek's name for what was cached.
+    prompt_cache_hit_tokens: Raw = _ABSENT
+
+
+class _PromptTokensDetails(msgspec.Struct, gc=False):
+    cached_tokens: Raw = _ABSENT
+
+
 _completions = msgspec.json.Decoder(_Completion)
 _errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
+_prompt_details = msgspec.json.Decoder(_PromptTokensDetails)
+_texts = msgspec.json.Decoder(str)
 
 
 class CompletionAnswer(Answer):
@@ -106,9 +129,9 @@ class CompletionAnswer(Answer):
             self.is_over = True
             return
         completion = self._decode(data)
-        if not completion.choices:
+        choice = _choice_of(completion)
+        if choice is None:
             return
-        choice = completion.choices[0]
         message = choice.delta or choice.message
         if message is not None:
             self._read(message)
@@ -117,12 +140,12 @@ class CompletionAnswer(Answer):
 
     def read_whole(self, body: bytes) -> None:
         completion = self._decode(body)
-        message = completion.choices[0].message if completion.choices else None
-        if completion.choices is None or message is None:
+        choice = _choice_of(completion)
+        if choice is None or choice.message is None:
             raise ProviderError("sent an answer without a message")
-        self._read(message)
+        self._read(choice.message)
         # Some leave the reason out. That this is all of it is known without: it came whole.
-        self.finish(completion.choices[0].finish_reason or "stop")
+        self.finish(choice.finish_reason or "stop")
 
     def _decode(self, data: bytes) -> _Completion:
         try:
@@ -138,6 +161,8 @@ class CompletionAnswer(Answer):
         return completion
 
     def _read(self, message: _Message) -> None:
+        # First what may turn out to be unreadable: then nothing was taken from the message yet.
+        calls = [_read_call(call) for call in message.tool_calls or ()]
         if message.content:
             if isinstance(message.content, str):
                 self.say(message.content)
@@ -148,41 +173,58 @@ class CompletionAnswer(Answer):
         hidden = message.reasoning_content or message.reasoning
         if hidden:
             self.think(hidden)
-        for call in message.tool_calls or ():
-            function = call.function or _Function()
-            self.call(ToolCallFragment(call.index, call.id, function.name, function.arguments))
+        for call in calls:
+            self.call(call)
 
     def _read_parts(self, parts: list[_Part]) -> None:
         for part in parts:
             if part.text:
                 self.say(part.text)
-            for thought in part.thinking or ():
-                self.think(thought.text or "")
+        thoughts = [thought.text or "" for part in parts for thought in part.thinking or ()]
+        if thoughts:
+            self.think("".join(thoughts))
 
     def _count(self, completion: _Completion) -> None:
         """Counts may come in any place and any number of times; the last of each is that of the whole."""
         usage = completion.usage
         if usage in _NOTHING and completion.x_groq is not None:
             usage = completion.x_groq.usage
-        if usage in _NOTHING and completion.choices:
-            usage = completion.choices[0].usage
+        choice = _choice_of(completion)
+        if usage in _NOTHING and choice is not None:
+            usage = choice.usage
         if usage not in _NOTHING:
             self.usage = _latest(_read_usage(usage), self.usage)
 
 
+def _choice_of(completion: _Completion) -> _Choice | None:
+    return completion.choices.first if completion.choices is not None else None
+
+
+def _read_call(call: _ToolCall) -> ToolCallFragment:
+    function = call.function or _Function()
+    return ToolCallFragment(call.index, call.id, function.name, _read_arguments(function.arguments))
+
+
+def _read_arguments(said: Raw) -> str | None:
+    if said in _NOTHING:
+        return None
+    try:
+        return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
+    except UNREADABLE:
+        raise Nonsense("sent something that is not a chat completion") from None
+
+
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:
     try:
-        usage = counts.as_object(msgspec.json.decode(usage_json))
+        usage = _usages.decode(usage_json)
     except UNREADABLE:
         return None
-    cached_tokens = counts.as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
-    if cached_tokens is None:
-        # DeepSeek's name for it.
-        cached_tokens = usage.get("prompt_cache_hit_tokens")
+    cached = usage.prompt_cache_hit_tokens
+    with suppress(*UNREADABLE):
+        told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
+        cached = cached if told in _NOTHING else told
     return ProviderUsage(
-        counts.as_count(usage.get("prompt_tokens")),
-        counts.as_count(usage.get("completion_tokens")),
-        counts.as_count(cached_tokens),
+        counts.read_count(usage.prompt_tokens), counts.read_count(usage.completion_tokens), counts.read_count(cached)
     )
 
 

@@ -143,6 +143,60 @@ async def test_head_that_does_not_end_is_a_failure() -> None:
         await visits.left.wait()
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [HELLO, HELLO * 100, HELLO[:20], b"garbage", b"\0", b"HTTP/1.1 100 Continue\r\n\r\n"],
+    ids=["an answer", "a hundred", "half of one", "garbage", "a zero", "an interim one"],
+)
+async def test_connection_with_more_behind_an_answer_is_never_used_again(behind: bytes) -> None:
+    async with server_that(HELLO + behind) as (found, visits):
+        assert [await answer_of(found) for _ in range(5)] == [b"hello"] * 5
+        assert visits.connections == 5
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+MANY = 4 * http_connection.LARGEST_FRAMING_BYTES
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("says", "what"),
+    [
+        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (http_connection.MOST_HEADERS + 1) + b"\r\n"], "an endless head"),
+        ([INTERIM * 10_000], "an endless head"),
+        ([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", *[INTERIM * 1000] * 4], "an endless head"),
+        ([CHUNKED + b"1;" + b"x" * MANY], "too much around"),
+        ([CHUNKED + b"0\r\nX: " + b"x" * MANY], "too much around"),
+        ([CHUNKED + b"5\r\nhello\r\n0\r\n", b"X: y\r\n" * (MANY // 6)], "too much around"),
+        ([CHUNKED + (b"1;" + b"x" * 4000 + b"\r\na\r\n") * (MANY // 4000)], "too much around"),
+    ],
+    ids=["headers", "interims", "interims later", "extension", "trailer", "trailers", "extensions"],
+)
+async def test_what_stands_around_an_answer_is_bounded(says: list[bytes], what: str) -> None:
+    async with server_that(*says) as (found, visits):
+        with pytest.raises(Interrupted, match=what):
+            await answer_of(found)
+        await visits.left.wait()
+
+
+async def test_what_generous_servers_send_around_an_answer_is_not_too_much() -> None:
+    headers = b"".join(b"X%d: %b\r\n" % (number, b"x" * 200) for number in range(200))
+    chunks = b"".join(b"00000001;a=b\r\n%c\r\n" % letter for letter in b"hello" * 1000)
+    says = CHUNKED[:-2] + headers + b"\r\n" + chunks + b"0\r\n" + headers + b"\r\n"
+    async with server_that(INTERIM * 20 + says) as (found, visits):
+        assert [await answer_of(found) for _ in range(2)] == [b"hello" * 1000] * 2
+        assert visits.connections == 1
+
+
+async def test_trailers_are_no_headers() -> None:
+    async with server_that(CHUNKED + b"5\r\nhello\r\n0\r\nRetry-After: 7\r\n\r\n") as (found, _):
+        connection = await ask(found)
+        assert await connection.read() == b"hello"
+        assert await connection.read() == b""
+        assert connection.header(b"retry-after") == ""
+        connection.let_go()
+
+
 async def test_answer_that_is_not_read_to_its_end_closes_the_connection_at_once() -> None:
     async with server_that(HELLO[:-2]) as (found, visits):
         connection = await ask(found)

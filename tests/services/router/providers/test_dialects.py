@@ -28,6 +28,7 @@ from services.router.providers.connection import Connection
 from services.router.providers.gemini_answer import ContentAnswer
 from services.router.providers.http import Stream
 from services.router.providers.openai_answer import CompletionAnswer
+from services.router.providers.room import Place, Room
 from services.router.relay import Relay
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
@@ -74,7 +75,7 @@ class Caller:
 
 
 async def streamed_pieces(provider: str, segments: list[bytes]) -> AsyncIterator[Piece]:
-    stream = Stream(Network(segments).as_connection(), 60, PROVIDERS[provider]())
+    stream = Stream(Network(segments).as_connection(), 60, PROVIDERS[provider](), Place(Room()))
     while True:
         piece = await stream.next_piece()
         yield piece

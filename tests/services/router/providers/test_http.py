@@ -11,6 +11,7 @@ import pytest
 from services.router.providers import connection, http
 from services.router.providers.base import Call, Failure, Timeouts
 from services.router.providers.openai import OpenAIProvider
+from services.router.providers.room import FREE_BYTES, ROOM_BYTES
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
 from tests.services.router.providers.servers import Serve, listening, read_request
 
@@ -171,3 +172,13 @@ async def test_new_connection_that_is_closed_is_not_tried_again() -> None:
     async with asking(hang_up) as provider:
         assert (await failure_of(provider)).what == "broke the connection"
     assert connections == 1
+
+
+@pytest.mark.parametrize("content_type", [b"text/event-stream", b"application/json"])
+async def test_room_of_an_answer_is_free_again_however_it_ends(content_type: bytes) -> None:
+    head = STREAM.replace(b"text/event-stream", content_type)
+    much = b"data: " + b"x" * 4 * FREE_BYTES
+    async with asking(saying(head, much)) as provider:
+        for _ in range(2):
+            await failure_of(provider)
+        assert provider._server._room.left_bytes == ROOM_BYTES

@@ -92,3 +92,21 @@ def test_line_without_end_is_not_collected_for_ever() -> None:
 def test_event_without_end_is_not_collected_for_ever() -> None:
     with pytest.raises(EventTooLong):
         read_all([b"data: x\n"] * 10_000)
+
+
+def test_event_of_many_long_lines_is_bounded_as_a_whole() -> None:
+    line = b"data: " + b"x" * (LONGEST_EVENT_BYTES // 8) + b"\n"
+    with pytest.raises(EventTooLong):
+        read_all([line] * 9)
+    assert read_all([line] * 7 + [b"\n"]) == ["\n".join([line[6:-1].decode()] * 7)]
+
+
+def test_line_that_goes_on_after_others_of_its_event_is_bounded_with_them() -> None:
+    half = b"x" * (LONGEST_EVENT_BYTES // 2)
+    with pytest.raises(EventTooLong):
+        read_all([b"data: " + half + b"\n", b"data: ", half])
+
+
+def test_bound_is_for_each_event_and_not_for_the_stream() -> None:
+    event = b"data: 1\n" * 1000 + b"\n" + b": comment\n" * 1000
+    assert len(read_all([event] * 50)) == 50
