@@ -12,8 +12,8 @@ LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
 BODY_TIMEOUT_S = 60.0
 # An upload goes on as long as so much of it comes within that time: a kilobyte a second, which any telephone has.
-LEAST_PROGRESS_BYTES = 20 * 1024
-PROGRESS_WITHIN_S = 20.0
+LEAST_PROGRESS_BYTES = 30 * 1024
+PROGRESS_WITHIN_S = 30.0
 # Of all requests that are being read at once: what has come of them.
 IN_FLIGHT_BYTES = 256 * 1024 * 1024
 # How much of that one account may have, beside what is free then. So whoever takes most leaves a third of it to others,

@@ -114,6 +114,9 @@ class EdgeProtocol(HeadProtocol):
         for begin in range(0, len(data), SLICE_BYTES):
             if self.transport.is_closing():
                 return
+            if self._is_resting():
+                self._unparsed += data[begin:]
+                return
             if self._is_early():
                 if not self._early.add(data[begin:]):
                     self._hear_no_more()

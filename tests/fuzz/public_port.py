@@ -39,7 +39,7 @@ ANSWER_WITHIN_S: Final = 0.5
 PATIENCE_S: Final = 120.0
 PROBE: Final = b"OPTIONS /v1/models HTTP/1.1\r\nHost: fuzz\r\n\r\n"
 PROBE_EACH_S: Final = 0.03
-FAILURES: Final = re.compile(r'"event":\s*"(request\.failed|chat\.failed|library\.said)"')
+FAILURES: Final = re.compile(r'"event":\s*"(request\.failed|chat\.failed)"')
 STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 

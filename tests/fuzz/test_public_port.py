@@ -6,7 +6,7 @@ from tests.fuzz.public_port import fuzz_public_port
 from tests.fuzz.requests import RequestMaker
 
 SEED = 1
-SECONDS = 5.0
+SECONDS = 3.0
 # Small enough for a slow machine to stay far below every limit.
 LARGEST_BYTES = 128 * 1024
 
