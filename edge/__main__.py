@@ -7,7 +7,9 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
+from edge.connections import Connections, most_connections
 from edge.http import HttpServer
+from edge.metrics import show_connections
 from edge.settings import EdgeSettings
 from services.chassis import memory, process
 from services.chassis.clock import SystemClock
@@ -34,7 +36,11 @@ async def main() -> None:
         operations = serve_operations(settings.edge_operations_listen, registry, log, edge.readiness.missing)
         await opened.enter_async_context(operations)
         if await _done_before(stop, edge.prepare()):
-            server = HttpServer(edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once)
+            connections = Connections(most_connections(settings.edge_connections), clock, log)
+            show_connections(registry, connections)
+            server = HttpServer(
+                edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once, connections
+            )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):
                 await health.start()

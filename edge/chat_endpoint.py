@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from edge.affordability import announced_bytes, check_affordable
 from edge.asgi import HttpScope, Receive, Send
-from edge.bodies import Bodies
+from edge.bodies import Bodies, ClientGone
 from edge.chat import Chat, Surroundings
 from edge.cycle import WHEN_GONE
 from edge.entrance import INFERENCE, Entrance, Visit
@@ -49,6 +49,9 @@ class ChatEndpoint:
         admission = visit.admission
         try:
             chat = await self._open(scope, receive, send, request_id, visit)
+            if WHEN_GONE not in scope:
+                # Whoever asked has left meanwhile.
+                raise ClientGone
             await chat.run_while_heard(scope[WHEN_GONE])
         except LegatoError as error:
             self._note_refusal(error, request_id, visit.laps)
@@ -56,7 +59,9 @@ class ChatEndpoint:
                 admission.give_back()
             # Where no chat came of it, no tokens were used; and whoever is told so is told what is left.
             admission.use(0)
-            await send_error(send, error, admission.headers)
+            # A limit that is reached is told by the error itself.
+            headers = [] if error.reason is Reason.RATE_LIMITED else admission.headers
+            await send_error(send, error, headers)
         finally:
             # Also where whoever asked has left.
             admission.use(0)
@@ -70,6 +75,7 @@ class ChatEndpoint:
 
     async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
         given = await self._read(scope, receive, visit)
+        await self.entrance.take_body(visit, len(given))
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, visit.principal)
         class_id = self.models.class_for(body.model, visit.principal)
@@ -82,7 +88,7 @@ class ChatEndpoint:
         metering, announced = self.surroundings.metering, announced_bytes(scope)
         if announced is not None:
             await check_affordable(metering, visit.principal, announced)
-            return await self.bodies.read(scope, receive)
-        given = await self.bodies.read(scope, receive)
+            return await self.bodies.read(scope, receive, visit.principal.account_id)
+        given = await self.bodies.read(scope, receive, visit.principal.account_id)
         await check_affordable(metering, visit.principal, len(given))
         return given

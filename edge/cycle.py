@@ -11,7 +11,10 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from edge.asgi import HttpScope
+from edge.sse import COMMENT
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+EVENT_STREAM = b"text/event-stream"
 # In the scope of a request: its body, where that came together with its headers, so that nobody needs to wait for it.
 BODY = "legato.body"
 # And how to be told that the client has left before the answer was complete: a function that takes what to call then.
@@ -39,6 +42,7 @@ class Cycle(RequestResponseCycle):
         self._is_read = False
         self._head = b""
         self._ends_with_connection = False
+        self._is_event_stream = False
         self._tell_gone: Callable[[], None] | None = None
 
     def when_gone(self, tell: Callable[[], None]) -> None:
@@ -56,6 +60,18 @@ class Cycle(RequestResponseCycle):
             if self._tell_gone is not None:
                 self._tell_gone()
             self._let_go()
+
+    @property
+    def can_probe(self) -> bool:
+        return cast(str, self.scope["http_version"]) == "1.1"
+
+    def probe(self) -> None:
+        """Send something that any client passes over: who has left refuses it, and that can be seen."""
+        if not self.response_started or self._head:
+            self.waiting_for_100_continue = False
+            self.transport.write(CONTINUE)
+        elif self._is_event_stream:
+            self.transport.write(self._framed(COMMENT, more=True))
 
     def lay_open(self) -> None:
         """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
@@ -95,6 +111,8 @@ class Cycle(RequestResponseCycle):
             if name == b"content-length":
                 self.chunked_encoding = False
                 self.expected_content_length = int(value)
+            elif name == b"content-type":
+                self._is_event_stream = value.startswith(EVENT_STREAM)
             lines.append(b"%b: %b\r\n" % (name, value))
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
@@ -132,6 +150,9 @@ class Cycle(RequestResponseCycle):
 
     def _complete(self) -> None:
         self.response_complete = True
+        # What nobody has read, nobody will.
+        self.body = bytearray()
+        self.scope.pop(BODY, None)
         self._let_go()
         self.message_event.set()
         self.on_response()

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from edge.asgi import Headers, HttpScope
-from edge.bodies import announced_tokens
+from edge.bodies import announced_tokens, guess_tokens
 from edge.laps import Laps
 from edge.metering import Metering
 from edge.principals import Principal, Principals, Scope
@@ -86,6 +86,11 @@ class Entrance:
     def take(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
         """One chat from the key's rates; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
+
+    async def take_body(self, visit: Visit, body_bytes: int) -> None:
+        """A body whose size was not announced counts by what has come, before anything is done with it; raises
+        RATE_LIMITED."""
+        await self._metering.take_tokens(visit.principal, visit.admission, guess_tokens(body_bytes))
 
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         """Whose key it is, and that it may do this; None: every key may. Wrong keys are counted by where they come

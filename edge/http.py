@@ -6,18 +6,28 @@ from typing import Any
 
 import uvicorn
 
+from edge.connections import MOST_CONNECTIONS, Connections
 from edge.protocol import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_nobody
+from services.chassis.clock import SystemClock
+from services.chassis.log import Log
 
 
 class HttpServer(uvicorn.Server):
     def __init__(
-        self, app: Any, drain_s: float, stalled_reader_s: float, refuse_at_once: RefuseAtOnce = refuse_nobody
+        self,
+        app: Any,
+        drain_s: float,
+        stalled_reader_s: float,
+        refuse_at_once: RefuseAtOnce = refuse_nobody,
+        connections: Connections | None = None,
     ) -> None:
         """`refuse_at_once` is asked before the application, and should be quick."""
         manners = {
             "refuse_at_once": staticmethod(refuse_at_once),
             "stalled_reader_s": stalled_reader_s,
             "passed_over": set(),
+            "owing": set(),
+            "all_connections": connections or Connections(MOST_CONNECTIONS, SystemClock(), Log("edge")),
         }
         self._protocol: type[EdgeProtocol] = type("Protocol", (EdgeProtocol,), manners)
         super().__init__(

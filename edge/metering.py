@@ -54,6 +54,17 @@ class Metering:
         self._last_rates.note(principal.key_id, rate)
         return Admission(request, rate, self._correct)
 
+    async def take_tokens(self, principal: Principal, admission: Admission, tokens: int) -> None:
+        """For a request that turned out to have so many. What was taken for it is given back first, so that it does not
+        stand in its own way. Raises RATE_LIMITED; then nothing is taken for it."""
+        if not admission.is_short_of(tokens):
+            return
+        await self._tell_correction(admission.withdraw())
+        request = _question(principal, tokens)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
+        admission.renew(request, rate)
+
     async def rates(self, principal: Principal) -> Headers:
         """What is left of the key's rates, for a request that takes nothing."""
         if (headers := self.last_rates(principal)) is not None:

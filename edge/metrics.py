@@ -5,6 +5,7 @@ To its clients the edge is the model server, so what OpenTelemetry has a name fo
 
 from typing import Final, NamedTuple
 
+from edge.connections import Connections
 from edge.journal import SLOTS, Journal
 from edge.metering import Metering
 from edge.readiness import Readiness
@@ -20,6 +21,7 @@ from services.chassis.metrics import (
     Count,
     Histogram,
     Registry,
+    counters_of,
     counts,
     gauge,
     gauges,
@@ -178,4 +180,16 @@ def show_edge(
         "From a chat's end until metering has acknowledged what it used.",
         [],
         lambda: [([], metering.settlements.times_s)],
+    )
+
+
+def show_connections(registry: Registry, connections: Connections) -> None:
+    gauge(registry, "legato_connections", "Connections that clients have open.", lambda: connections.open)
+    gauge(registry, "legato_connections_limit", "How many this edge takes.", lambda: connections.most)
+    counters_of(
+        registry,
+        "legato_connections_turned_away",
+        "Connections beyond those: idle ones that were closed to make room, and new ones that were refused.",
+        ["kind"],
+        lambda: [(["idle"], connections.idle_closed.value), (["refused"], connections.refused.value)],
     )

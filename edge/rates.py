@@ -44,11 +44,26 @@ class Admission:
 
     def give_back(self) -> None:
         """The request was refused after all, so it takes nothing."""
-        if self._is_given_back:
-            return
+        if not self._is_given_back:
+            self._correct(self.withdraw())
+
+    def is_short_of(self, tokens: int) -> bool:
+        """Whether more tokens are to be taken than were, from a rate that limits them."""
+        return bool(self._rate.limit_tokens) and tokens > self._taken_tokens and not self._is_given_back
+
+    def withdraw(self) -> pb.CorrectRequest:
+        """Takes nothing any more: what is to be told about that."""
+        correction = self._correction(tokens=-self._taken_tokens, refused=True)
         self._is_given_back = True
-        self._correct(self._correction(tokens=-self._taken_tokens, refused=True))
         self._taken_tokens = 0
+        return correction
+
+    def renew(self, asked: pb.AdmitRequest, rate: pb.AdmitResponse) -> None:
+        """Another was let in for the same request, in place of what was withdrawn."""
+        self._asked = asked
+        self._rate = rate
+        self._taken_tokens = asked.tokens
+        self._is_given_back = False
 
     def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
         asked = self._asked

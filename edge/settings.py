@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from edge.addresses import Addresses
+from edge.connections import MOST_CONNECTIONS
 from edge.cors import Cors
 from edge.saturation import LATENESS_TOLERATED_S
 from services.chassis.gcra import LARGEST_RATE
@@ -20,6 +21,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_port: Port = 8080
     # A listening socket that the process inherits; then host and port are not looked at.
     edge_fd: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    # Never more than three quarters of the descriptors that the process may have.
+    edge_connections: Annotated[int, msgspec.Meta(ge=1)] = MOST_CONNECTIONS
     # Where gRPC health is told.
     edge_health_listen: str = ""
     # Where those who look after the process find its health and its metrics over HTTP; without it, nowhere.

@@ -147,6 +147,10 @@ class OpenChat:
             while piece := self._socket.recv(65536):
                 self.received += piece
 
+    def half_close(self) -> None:
+        """Send no more, and wait for the answer."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def leave(self) -> None:
         self._socket.close()
 

@@ -205,9 +205,10 @@ def _request(*headers: str, path: str = "/v1/models", method: str = "GET") -> by
     [
         (b"hello\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-        # Old or careless, though it can be read: so it is refused for what it lacks.
-        (b"GET /v1/models\r\n\r\n", 401),
-        (b"GET  /v1/models HTTP/1.1\r\n\r\n", 401),
+        (b"GET /v1/models\r\n\r\n", 400),
+        (b"GET /v1/models HTTP/1.1\r\n\r\n", 400),
+        # Careless, though it can be read: so it is refused for what it lacks.
+        (b"GET  /v1/models HTTP/1.1\r\nHost: test\r\n\r\n", 401),
         (b"GET /v1/models HTTP/9.9\r\nHost: test\r\n\r\n", 400),
         (b"\x00" * 1000, 400),
         (_request("Content-Length: -1", method="POST", path=CHAT), 400),

@@ -131,3 +131,49 @@ def test_connection_that_stays_serves_the_next_request(
         with client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True) as stream:
             assert list(stream)[-1].usage is not None
     assert not any(request.aborted for request in upstream.requests)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_client_that_half_closes_after_its_request_is_served(
+    service: Service, upstream: Upstream, api_key: str, stream: bool
+) -> None:
+    upstream.replies.append(Reply(contents=["It", " rains", "."], delay_s=0.3, event_delay_s=0.1))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": stream})
+    chat.half_close()
+    chat.read_to_end()
+    chat.leave()
+    assert b"HTTP/1.1 200 OK" in chat.received
+    assert chat.received.count(b" rains") == 1
+    assert chat.received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n" if stream else b"}")
+    assert not upstream.requests[0].aborted
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_client_that_half_closes_and_then_leaves_is_noticed(
+    service: Service, upstream: Upstream, account: str, api_key: str, stream: bool
+) -> None:
+    upstream.replies.append(Reply(delay_s=600))
+    chat = OpenChat(service, api_key, {"model": "mezzo", "messages": QUESTION, "stream": stream})
+    request = wait_for_requests(upstream)
+    chat.half_close()
+    chat.read_until(b"100 Continue")
+    assert not request.aborted
+    chat.leave()
+    wait_until(lambda: request.aborted)
+    assert service.settled_balance_nanos(account) == CREDIT_NANOS
+
+
+def test_client_that_leaves_right_after_its_request_is_nobodys_failure(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    """It was told as one of ours, to those who are paged for it."""
+    big = [{"role": "user", "content": "x" * 400_000}]
+    for number in range(30):
+        chat = OpenChat(service, api_key, {"model": "mezzo", "messages": big if number % 2 else QUESTION})
+        if number % 3:
+            chat.reset()
+        else:
+            chat.leave()
+    assert service.settled_balance_nanos(account) <= CREDIT_NANOS
+    assert "request.failed" not in service.log_text()
+    assert service.audit() == []

@@ -1,5 +1,6 @@
 """Limits of a key, exact whichever edge and whichever metering its requests come to."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -187,6 +188,29 @@ def test_tokens_are_corrected_by_what_was_used(fleet: Fleet, upstream: Upstream)
     refused = post_chat(fleet.edges[0], key.api_key, CHAT)
     assert "tokens" in refused.error["message"]
     assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+
+
+def test_body_without_a_length_counts_by_what_has_come(fleet: Fleet, upstream: Upstream) -> None:
+    """In chunks, fifty thousand tokens passed for one."""
+    key = fleet.new_key(tokens_per_minute=10_000)
+    # So that some are gone: a whole minute's tokens are given to whoever asks for more than that.
+    with_length = post_chat(fleet.edges[0], key.api_key, CHAT | {"user": "x" * 20_000})
+    assert with_length.status == 200
+    asked = len(upstream.requests)
+    body = json.dumps(CHAT | {"messages": [{"role": "user", "content": "x" * 200_000}]}).encode()
+    for edge in fleet.edges:
+        pieces = (body[begin : begin + 20_000] for begin in range(0, len(body), 20_000))
+        refused = ask(edge, "POST", "/v1/chat/completions", key.api_key, pieces)
+        assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+        assert "tokens" in refused.error["message"]
+        assert int(refused.headers["retry-after"]) > 0
+        assert len([name for name in refused.headers if name.startswith("x-ratelimit-")]) == 6
+    assert len(upstream.requests) == asked
+    # A short one is served, and takes what it has.
+    assert (
+        ask(fleet.edges[0], "POST", "/v1/chat/completions", key.api_key, iter([json.dumps(CHAT).encode()])).status
+        == 200
+    )
 
 
 def test_chat_that_is_refused_for_its_body_is_told_that_its_tokens_came_back(fleet: Fleet) -> None:

@@ -10,8 +10,8 @@ from tests.edge.hello_server import is_error_shape, write_for_ever
 
 LATE = b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n"
 SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
-ECHO = b"POST /echo HTTP/1.1\r\ncontent-length: 4\r\n\r\nbody"
-LAST = b"POST /echo HTTP/1.1\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlast"
+ECHO = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody"
+LAST = b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlast"
 
 
 async def ask_early(port: int, *pieces: bytes) -> bytes:
@@ -48,6 +48,21 @@ async def test_who_sends_too_many_requests_at_once_gets_one_answer_and_no_more(p
     assert answers.count(b"HTTP/1.1 ") == 1
     assert b"\r\nconnection: close\r\n" in answers
     assert answers.endswith(b"hello")
+
+
+async def test_requests_beyond_those_are_not_even_looked_at(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read holds thousands of small ones, and each costs more than its bytes say."""
+    begun = 0
+    begin = EdgeProtocol.on_message_begin
+
+    def count(self: EdgeProtocol) -> None:
+        nonlocal begun
+        begun += 1
+        begin(self)
+
+    monkeypatch.setattr(EdgeProtocol, "on_message_begin", count)
+    await ask_early(port, LATE + ECHO * 50 * MOST_EARLY_REQUESTS)
+    assert begun <= MOST_EARLY_REQUESTS + 3
 
 
 async def test_what_comes_too_early_is_not_listened_to_without_end(port: int) -> None:

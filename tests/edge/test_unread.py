@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from edge.bodies import LARGEST_BODY_BYTES
+from edge.pacing import SLICE_BYTES
 from edge.protocol import EdgeProtocol
-from edge.unread import READ_BYTES
 from tests.edge.hello_server import exchange, write_for_ever
 
 
@@ -65,7 +65,7 @@ async def test_bodies_that_nobody_reads_are_taken_no_faster_than_leaves_time_for
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All the time there is, here: after one read it rests for an hour, and others are answered."""
-    monkeypatch.setattr("edge.unread.PASSED_OVER_BYTES_PER_S", READ_BYTES / 3600)
+    monkeypatch.setattr("edge.unread.PASSED_OVER_BYTES_PER_S", SLICE_BYTES / 3600)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
     async with asyncio.timeout(10):

@@ -1,0 +1,25 @@
+"""Reading and writing of one connection, each of which may have to wait."""
+
+import asyncio
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+
+class Flow(FlowControl):
+    """While it rests, nobody resumes reading; afterwards it is resumed, whoever has paused it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_resting = False
+
+    def rest(self) -> None:
+        self._is_resting = True
+        self.pause_reading()
+
+    def end_rest(self) -> None:
+        self._is_resting = False
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_resting:
+            super().resume_reading()
