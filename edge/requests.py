@@ -5,7 +5,7 @@ says about a mistake names the place and the types, and never quotes what was se
 """
 
 import codecs
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -29,6 +29,10 @@ class _JsonSchema(Struct):
 class _ResponseFormat(Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: _JsonSchema | None = None
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
 
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -55,9 +59,9 @@ class _Body(Struct):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: _StreamOptions | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, str | None] | None = None
 
 
 class ChatBody(Struct, frozen=True):
@@ -132,13 +136,17 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
 
 
 def _max_tokens(body: _Body) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        asked: float | None = getattr(body, name)
-        if asked is not None:
-            if asked != int(asked) or asked < 1:
-                raise invalid(f"{name} must be a whole number, at least 1.", name)
-            return min(int(asked), 2**31)
-    return None
+    newer = _checked_limit("max_completion_tokens", body.max_completion_tokens)
+    older = _checked_limit("max_tokens", body.max_tokens)
+    return older if newer is None else newer
+
+
+def _checked_limit(name: str, asked: float | None) -> int | None:
+    if asked is None:
+        return None
+    if asked != int(asked) or asked < 1:
+        raise invalid(f"{name} must be a whole number, at least 1.", name)
+    return min(int(asked), 2**31)
 
 
 def _parameters(body: _Body, *, with_tools: bool) -> bytes:
