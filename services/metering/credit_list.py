@@ -8,8 +8,8 @@ import heapq
 from typing import Final, Literal, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
+from services.chassis.database import Database
 from services.metering.records import DAY_US
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 
@@ -41,10 +41,15 @@ class _Change(NamedTuple):
     credit: StoredCredit | None
 
 
-def read_credit_page(connection: sa.Connection, account_id: str, after: CreditPosition, size: int) -> CreditPage:
-    balance_nanos, credits = read_credits(connection, account_id, after, size + 1)
+async def list_credits(database: Database, account_id: str, after: CreditPosition, size: int) -> CreditPage:
+    (balance_nanos, credits), charged = await database.read(
+        lambda connection: (
+            read_credits(connection, account_id, after, size + 1),
+            read_charges_by_day(connection, account_id),
+        )
+    )
     charges = []
-    for day_us, charged_nanos in read_charges_by_day(connection, account_id).items():
+    for day_us, charged_nanos in charged.items():
         position = CreditPosition(day_us + DAY_US, _NO_ENTRY)
         if position <= after:
             balance_nanos -= charged_nanos

@@ -17,7 +17,7 @@ from services.chassis.metrics import Histogram
 from services.chassis.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.credit_list import read_credit_page
+from services.metering.credit_list import list_credits
 from services.metering.limits import Limiter, Limits
 from services.metering.records import Account
 from services.metering.store.reports import read_balances, read_request
@@ -164,7 +164,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
 
     async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
         query = credits.to_credit_query(request)
-        return credits.from_credit_page(await self._database.read(partial(read_credit_page, **query._asdict())))
+        return credits.from_credit_page(await list_credits(self._database, *query))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         return pb.AuditResponse(violations=await audit(self._database))

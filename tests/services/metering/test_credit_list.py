@@ -1,7 +1,7 @@
 """What changed an account's balance, from ledgers of several days."""
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.credit_list import BEGINNING, CreditEntry, read_credit_page
+from services.metering.credit_list import BEGINNING, CreditEntry, list_credits
 from services.metering.operations import Operation
 from services.metering.prices import Prices
 from services.metering.records import DAY_US, HOUR_US
@@ -51,18 +51,19 @@ async def hasty(database: Database, prices: Prices, log: Log, calendar: Calendar
     await writer.close()
 
 
-def page_of(database: Database, size: int = 1_000, after: CreditPosition = BEGINNING) -> list[CreditEntry]:
-    with database.transaction(writes=False) as connection:
-        return read_credit_page(connection, ACCOUNT, after, size).entries
+async def whole_list(database: Database) -> list[CreditEntry]:
+    return (await list_credits(database, ACCOUNT, BEGINNING, 1_000)).entries
 
 
-def pages_of(database: Database, size: int) -> Iterator[list[CreditEntry]]:
+async def in_pages(database: Database, size: int) -> list[CreditEntry]:
+    entries: list[CreditEntry] = []
     after: CreditPosition | None = BEGINNING
     while after is not None:
-        with database.transaction(writes=False) as connection:
-            page = read_credit_page(connection, ACCOUNT, after, size)
-        yield page.entries
+        page = await list_credits(database, ACCOUNT, after, size)
+        assert len(page.entries) <= size
+        entries += page.entries
         after = page.next_after
+    return entries
 
 
 async def test_charges_of_a_day_come_after_its_grants_and_adjustments(
@@ -74,7 +75,7 @@ async def test_charges_of_a_day_come_after_its_grants_and_adjustments(
     await ask_all(hasty, adjust(-20), reserve(2), settle(2, completion=2), grant(9, account="acct_other", grant_id="x"))
     calendar.on(2, 23)
     await ask_all(hasty, reserve(3), settle(3, completion=1), grant(7, grant_id="invoice-2"))
-    assert page_of(database) == [
+    assert await whole_list(database) == [
         CreditEntry("grant", FIRST_DAY_US + 10 * HOUR_US, 1_000, 1_000, "grant-1"),
         CreditEntry("adjustment", FIRST_DAY_US + 11 * HOUR_US, -20, 980, "adjustment-1", "a test"),
         CreditEntry("charges", FIRST_DAY_US, -50, 930),
@@ -98,7 +99,7 @@ async def test_charge_that_came_late_is_one_of_the_day_on_which_it_came(
     with database.transaction(writes=False) as connection:
         kinds = connection.execute(sa.select(ledger.c.kind)).scalars().all()
     assert "late_charge" in kinds
-    listed = page_of(database)
+    listed = await whole_list(database)
     assert [(entry.kind, (entry.at_us - FIRST_DAY_US) // DAY_US) for entry in listed] == [
         ("grant", 0),
         ("charges", 0),
@@ -125,13 +126,13 @@ async def test_list_is_what_the_ledger_says_on_whatever_pages(
         ]
         await ask_all(hasty, *dice.choices(operations, k=6))
     assert await audit(database) == []
-    whole = page_of(database)
+    whole = await whole_list(database)
     assert len(whole) > 30
     assert whole == expected_from_the_ledger(database)
     [account] = await database.read(lambda connection: read_balances(connection, [ACCOUNT]))
     assert whole[-1].balance_nanos == account.balance_nanos
     for size in (1, 3, len(whole) - 1, len(whole), len(whole) + 1):
-        assert [entry for page in pages_of(database, size) for entry in page] == whole
+        assert await in_pages(database, size) == whole
 
 
 def expected_from_the_ledger(database: Database) -> list[CreditEntry]:
@@ -159,12 +160,11 @@ async def test_page_that_follows_counts_what_was_booked_meanwhile(
     database: Database, hasty: Writer, calendar: Calendar
 ) -> None:
     await ask_all(hasty, *(grant(10, grant_id=f"g{number}") for number in range(4)))
-    with database.transaction(writes=False) as connection:
-        first = read_credit_page(connection, ACCOUNT, BEGINNING, 2)
+    first = await list_credits(database, ACCOUNT, BEGINNING, 2)
     await ask_all(hasty, reserve(1), settle(1, completion=1))
     assert first.next_after is not None
-    rest = page_of(database, after=first.next_after)
-    assert [entry.balance_nanos for entry in rest] == [30, 40, 30]
+    rest = await list_credits(database, ACCOUNT, first.next_after, 10)
+    assert [entry.balance_nanos for entry in rest.entries] == [30, 40, 30]
 
 
 async def test_credits_are_found_by_their_account(database: Database, writer: Writer) -> None:
