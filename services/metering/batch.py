@@ -102,7 +102,7 @@ class Writer:
     def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the answer, once it is durable."""
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        if self.waiting >= WAITING_MOST:
+        if len(self._waiting) >= WAITING_MOST:
             future.set_exception(unavailable("Metering"))
             return future
         waiting = _Waiting(operation, reply, future)
@@ -176,6 +176,10 @@ class Writer:
 
     def _set_aside(self, waiting: _Waiting) -> None:
         account_id = waiting.operation.account_id
+        if self._locked.waiting >= WAITING_MOST:
+            # They have room of their own: those of a locked account must not take that of others.
+            self._resolve(waiting, AccountLocked())
+            return
         if account_id not in self._locked:
             self._log.warning("account.locked", account_id=account_id)
         waits = type(waiting.operation) not in NEVER_WAIT_FOR_LOCKS

@@ -11,6 +11,7 @@ import pytest
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.metering import batch
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.locked_accounts import LockedAccounts
@@ -213,6 +214,22 @@ async def test_writer_that_closes_does_not_wait_for_a_stranger(database_url: str
         with pytest.raises(LegatoError) as refusal:
             waiting.result()
         assert refusal.value.reason is Reason.UNAVAILABLE
+
+
+async def test_crowd_that_waits_for_a_locked_account_takes_nobody_elses_room(
+    database_url: str, patient: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "WAITING_MOST", 5)
+    async with asyncio.timeout(DEADLINE_S):
+        with locked(database_url):
+            waiting = [ask(patient, reserve(1, account=STUCK))]
+            await ask(patient, reserve(2, account=OTHER, output=1))
+            waiting += [ask(patient, reserve(number, account=STUCK, output=1)) for number in range(10, 20)]
+            assert sum(future.done() for future in waiting) == 6
+            for number in range(20, 30):
+                await ask(patient, reserve(number, account=OTHER, output=1))
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sum(isinstance(outcome, Reserved) for outcome in outcomes) == 5
 
 
 async def test_request_of_a_locked_account_is_not_in_the_books(
