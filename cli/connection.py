@@ -15,7 +15,7 @@ from cli.data_folder import is_supervised, socket_of
 from cli.health import is_listening
 from cli.progress import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
-from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
@@ -71,6 +71,10 @@ class Services:
     @property
     def keys(self) -> KeyAdminServiceStub:
         return KeyAdminServiceStub(self._channel("auth"))
+
+    @property
+    def maintenance(self) -> MaintenanceAdminServiceStub:
+        return MaintenanceAdminServiceStub(self._channel("auth"))
 
     @property
     def credits(self) -> CreditAdminServiceStub:

@@ -7,12 +7,22 @@ import click
 
 from cli import bookings
 from cli.accounts import balance_of, get_account
+from cli.connection import ask
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
-from protos.metering.v1.metering_pb2 import Balance
+from cli.output import rfc3339_of, show_json, show_table
+from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
 from services.chassis.money import format_usd
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+PAGE_SIZE = 1_000
+KINDS: dict[int, str] = {
+    CreditKind.CREDIT_KIND_GRANT: "grant",
+    CreditKind.CREDIT_KIND_ADJUSTMENT: "adjustment",
+    CreditKind.CREDIT_KIND_CHARGES: "charges",
+}
+COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 
 
 @click.group()
@@ -65,6 +75,50 @@ def balance(invocation: Invocation, account_id: str) -> None:
     """Show what an account has, and how much of it running requests hold."""
     get_account(invocation.services, account_id)
     invocation.show(describe(balance_of(invocation.services, account_id)))
+
+
+@credits.command("list")
+@click.argument("account_id", metavar="ID")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many entries.  [default: all of them]")
+@click.option(
+    "--page", "page_token", metavar="TOKEN", default="", help="Go on where another list ended: its next_page."
+)
+@takes_invocation
+def list_(invocation: Invocation, account_id: str, limit: int | None, page_token: str) -> None:
+    """List grants, adjustments and each day's charges, oldest first, with the balance after each."""
+    get_account(invocation.services, account_id)
+    entries: list[CreditEntry] = []
+    while True:
+        size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(entries))
+        request = ListCreditsRequest(account_id=account_id, page_size=size, page_token=page_token)
+        page = ask(invocation.services.credits.ListCredits, request)
+        entries += page.entries
+        page_token = page.next_page_token
+        if not page_token or len(entries) == limit:
+            break
+    if invocation.json:
+        listed = [describe_entry(entry) for entry in entries]
+        show_json({"account_id": account_id, "entries": listed, "next_page": page_token or None})
+        return
+    show_table(COLUMNS, [[describe_entry(entry)[column] for column in COLUMNS] for entry in entries])
+    if page_token:
+        again = bookings.command_line("credits", "list", account_id, "--limit", str(limit), "--page", page_token)
+        click.echo(f"There is more: {again}", err=True)
+
+
+def describe_entry(entry: CreditEntry) -> dict[str, Any]:
+    is_day = entry.kind == CreditKind.CREDIT_KIND_CHARGES
+    time = rfc3339_of(entry.time)
+    return {
+        "time": time[: len("2026-11-15")] if is_day else time,
+        "kind": KINDS.get(entry.kind),
+        "amount_usd": format_usd(entry.amount_nanos),
+        "amount_nanos": entry.amount_nanos,
+        "balance_usd": format_usd(entry.balance_nanos),
+        "balance_nanos": entry.balance_nanos,
+        "id": entry.booking_id or None,
+        "reason": entry.reason or None,
+    }
 
 
 def describe(balance: Balance) -> dict[str, Any]:

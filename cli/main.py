@@ -23,6 +23,7 @@ COMMANDS = {
     "attachments": "Keep documents for an account's chats.",
     "usage": "See what an account has used.",
     "routes": "Check the routes, reload them, and see how their models do.",
+    "maintenance": "Keep new chats out for a while, on every edge.",
     "certs": "Make certificates for services on TCP.",
     "audit": "Prove that the books are right.",
     "migrate": "Bring the databases up to date.",

@@ -34,6 +34,7 @@ class ChatEndpoint:
         try:
             principal = await self.entrance.identify(scope, INFERENCE)
             laps.end(metrics.auth)
+            self.entrance.require_service()
             with self.entrance.standing(principal) as standing, self.entrance.place(principal):
                 admission = await self.entrance.take(principal, scope)
                 laps.end(metrics.rate)

@@ -53,9 +53,13 @@ NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
 
 
 class _Said(Struct, kw_only=True, gc=False):
+    """The fields of a message that a role has no use for travel on like all others, and so have their types."""
+
     content: Raw
     name: str | None = None
     tool_calls: NoCalls = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
 
 
 class SystemMessage(_Said, tag_field="role", tag="system", gc=False): ...
@@ -68,6 +72,7 @@ class UserMessage(_Said, tag_field="role", tag="user", gc=False): ...
 
 
 class ToolMessage(_Said, tag_field="role", tag="tool", kw_only=True, gc=False):
+    # Needed here.
     tool_call_id: Annotated[str, Meta(min_length=1)]
 
 
@@ -75,6 +80,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
     content: Raw = _NULL
     name: str | None = None
     tool_calls: list[Raw] | None = None
+    tool_call_id: str | None = None
     refusal: str | None = None
 
 

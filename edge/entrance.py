@@ -46,7 +46,7 @@ class Entrance:
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Of a chat for which there is no room, as `chat` would raise it, told without anything having begun; and what
         is left of the key's rates."""
-        if not self._saturation.is_reached:
+        if not self._saturation.is_reached or self._principals.maintenance.is_on:
             return None
         principal = self._principals.recall(headers)
         if principal is None or not principal.may(INFERENCE):
@@ -63,8 +63,8 @@ class Entrance:
         principal = self._principals.recall(scope["headers"])
         if principal is None:
             return self._strangers.rates(scope)
-        if error.reason is Reason.UNAVAILABLE:
-            # That is metering, which was waited for already.
+        if error.reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE):
+            # Metering was waited for already, or may be what is being worked on.
             return self._metering.last_rates(principal) or []
         try:
             return await self._metering.rates(principal)
@@ -73,7 +73,11 @@ class Entrance:
             return []
 
     # A chat asks in this order, by what refusing costs; and who is refused for want of room has taken nothing from its
-    # rate: identify, standing, place, take.
+    # rate: identify, require_service, standing, place, take.
+
+    def require_service(self) -> None:
+        """Raises MAINTENANCE while no new chats are let in. It is as new as what is known of the key."""
+        self._principals.maintenance.raise_if_on()
 
     def standing(self, principal: Principal) -> Standing:
         """For as long as the chat runs: `with entrance.standing(principal) as standing: …`."""

@@ -29,7 +29,8 @@ _SAFE = re.compile(
 
 def _mistake(sentence: str, name: str) -> LegatoError:
     place = _PLACE.search(sentence)
-    path = (name + place["path"][1:] if place else name).lstrip(".")
+    # Where names are the client's own, the place is where they stand.
+    path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
     said = _PLACE.sub("", sentence)
     if not _SAFE.match(said):
         said = "This value is not one of those accepted here"

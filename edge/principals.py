@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from edge.auth import ANSWERS, NAME, Auth, AuthReplica
+from edge.maintenance import Maintenance
 from edge.remembered import Remembered
 from edge.standing import Standing, Standings
 from edge.watch import Watch
@@ -64,8 +65,9 @@ class Principals:
         self._auth = Auth(replicas)
         self._clock = clock
         self._remembered = Remembered(clock)
+        self.maintenance = Maintenance()
         self._standings = Standings(self._auth.find_refused_keys)
-        self._watch = Watch(self._auth, self._remembered, self._look_at_running, clock, log)
+        self._watch = Watch(self._auth, self._remembered, self.maintenance, self._look_at_running, clock, log)
         # By the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         gauge(
@@ -73,6 +75,13 @@ class Principals:
             "auth_revocation_lag_seconds",
             "How old that is what this edge knows about keys: the time since the newest answered ping was sent.",
             lambda: self._remembered.lag_s,
+        )
+
+        gauge(
+            registry,
+            "legato_maintenance",
+            "Whether there is maintenance: then no new chats are let in.",
+            lambda: self.maintenance.is_on,
         )
 
     def start(self) -> None:
@@ -136,6 +145,7 @@ class Principals:
                     # Every key that is not good is refused in the same words, whoever found out.
                     raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             else:
+                self.maintenance.take(answer)
                 principal = _principal(answer.principal)
                 if self._remembered.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
                     return principal

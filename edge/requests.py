@@ -141,13 +141,17 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
 
 
 def _max_tokens(body: _Body) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        asked: float | None = getattr(body, name)
-        if asked is not None:
-            if asked != int(asked) or asked < 1:
-                raise invalid(f"{name} must be a whole number, at least 1.", name)
-            return min(int(asked), 2**31)
-    return None
+    newer = _checked_limit("max_completion_tokens", body.max_completion_tokens)
+    older = _checked_limit("max_tokens", body.max_tokens)
+    return older if newer is None else newer
+
+
+def _checked_limit(name: str, asked: float | None) -> int | None:
+    if asked is None:
+        return None
+    if asked != int(asked) or asked < 1:
+        raise invalid(f"{name} must be a whole number, at least 1.", name)
+    return min(int(asked), 2**31)
 
 
 def _parameters(body: _Body, *, with_tools: bool) -> bytes:

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from edge.auth import Auth, AuthReplica, WatchCall
+from edge.maintenance import Maintenance
 from edge.remembered import Remembered
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.clock import Clock
@@ -34,6 +35,7 @@ class Watch:
         self,
         auth: Auth,
         remembered: Remembered,
+        maintenance: Maintenance,
         on_news: Callable[[pb.WatchResponse], None],
         clock: Clock,
         log: Log,
@@ -41,6 +43,7 @@ class Watch:
         """`on_news` is told of each heartbeat with a newer epoch, after what should be forgotten has been."""
         self._auth = auth
         self._remembered = remembered
+        self._maintenance = maintenance
         self._on_news = on_news
         self._clock = clock
         self._log = log
@@ -122,6 +125,8 @@ class Watch:
     def _take(self, heartbeat: pb.WatchResponse) -> None:
         # One that comes late from the other replica may name keys that are good again.
         is_news = heartbeat.epoch > self._remembered.epoch
+        # Before the lease is prolonged, as all that it covers.
+        self._maintenance.take(heartbeat)
         self._remembered.take(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
         if is_news:
             self._on_news(heartbeat)

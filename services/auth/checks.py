@@ -17,6 +17,9 @@ CLASSES: Final = ("mezzo", "forte", "fortissimo")
 EXPIRY_DAYS: Final = (30, 90, 365)
 
 NAME_LENGTH_MOST: Final = 100
+MESSAGE_LENGTH_MOST: Final = 500
+RETRY_AFTER_DEFAULT_S: Final = 60
+RETRY_AFTER_MOST_S: Final = 86_400
 KEYS_AT_ONCE_MOST: Final = 1_000
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
@@ -54,6 +57,21 @@ def name(given: str) -> str:
 def key_name(given: str) -> str:
     """An account has a name; a key may do without."""
     return name(given) if given.strip() else ""
+
+
+def maintenance_message(given: str) -> str:
+    trimmed = given.strip()
+    if not 1 <= len(trimmed) <= MESSAGE_LENGTH_MOST:
+        raise _refusal("message", f"A message has 1 to {MESSAGE_LENGTH_MOST} characters.")
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
+        raise _refusal("message", "A message is one line, without control characters.")
+    return trimmed
+
+
+def retry_after_s(given: int) -> int:
+    if not 0 <= given <= RETRY_AFTER_MOST_S:
+        raise _refusal("retry_after_s", f"Clients are told to ask again after 1 to {RETRY_AFTER_MOST_S:,} seconds.")
+    return given or RETRY_AFTER_DEFAULT_S
 
 
 def preferred_class(given: str) -> str:

@@ -94,6 +94,16 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """While it lasts, edges let no new chats in."""
+
+    # What clients are told, and when they are to ask again.
+    message: str
+    retry_after_s: int
+    started_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A key as verification needs it: with its digest, and with what its account decided."""
 
@@ -106,6 +116,8 @@ class Holder:
     grounding: Grounding
     # Which peppers the replica has that started last.
     noted_peppers: str
+    # Of the service, as of the epoch that was read with it.
+    maintenance: Maintenance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,8 @@ class Changes:
     refused_key_ids: tuple[str, ...] = ()
     # Too much has changed for a list: whatever was learned before `epoch` is to be forgotten.
     has_gap: bool = False
+    # As of `epoch`.
+    maintenance: Maintenance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
+from services.auth.maintenance import MaintenanceAdmin
+from services.auth.maintenance_servicer import register_maintenance_admin
 from services.auth.records import Changes
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
 from services.auth.store.epochs import changes_since, note_peppers
@@ -35,6 +37,7 @@ class Auth:
             register_auth(self.verifier, self.watches),
             register_account_admin(AccountAdmin(database, clock, log, sleep)),
             register_key_admin(KeyAdmin(database, peppers, clock, log, sleep), clock),
+            register_maintenance_admin(MaintenanceAdmin(database, clock, log, sleep)),
         ]
 
     async def note_peppers(self) -> None:

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.admin import AccountAdmin, GivenLimits, KeyAdmin
+from services.auth.maintenance_servicer import to_maintenance
 from services.auth.records import Account, Key, KeyState, Scope, to_micros
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
@@ -40,7 +41,10 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
     async def Verify(self, request: pb.VerifyRequest, context: Context) -> pb.VerifyResponse:
         verified = await self._verifier.verify(request.api_key)
         return pb.VerifyResponse(
-            principal=_to_principal(verified), epoch=verified.epoch, once_only=not verified.may_be_remembered
+            principal=_to_principal(verified),
+            epoch=verified.epoch,
+            once_only=not verified.may_be_remembered,
+            maintenance=to_maintenance(verified.holder.maintenance),
         )
 
     async def FindRefusedKeys(self, request: pb.FindRefusedKeysRequest, context: Context) -> pb.FindRefusedKeysResponse:
@@ -195,6 +199,7 @@ def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
         forget_all=heartbeat.changes.has_gap,
         refused_key_ids=heartbeat.changes.refused_key_ids,
         read_time=_to_timestamp(heartbeat.read_at_us),
+        maintenance=to_maintenance(heartbeat.changes.maintenance),
     )
 
 

@@ -22,6 +22,7 @@ ResultT = TypeVar("ResultT")
 
 # PostgreSQL's words for it (SQLSTATE); of a transaction that it ended, because it stood still or took too long.
 READ_ONLY = "25006"
+LOCKED = "55P03"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 
 
@@ -30,6 +31,10 @@ class DatabaseAway(LegatoError):
 
     def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
+
+
+class LockTimeout(DatabaseAway):
+    """Somebody else has locked a row, and has had it for longer than is waited for."""
 
 
 @contextmanager
@@ -57,9 +62,13 @@ class Database:
         # The writer's own, from one write to the next: a pool's would be asked each time whether they still stand.
         self._writing: sa.Connection | None = None
 
-    async def write(self, change: Callable[[sa.Connection], ResultT]) -> ResultT:
-        """Run `change` in one transaction; writes happen one at a time, in the order they were asked for."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._write, change))
+    async def write(
+        self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
+    ) -> ResultT:
+        """Run `change` in one transaction; writes happen one at a time, in the order they were asked for.
+        `lock_timeout_s` is how long each row that is locked is waited for in PostgreSQL; then LockTimeout is raised."""
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer, self._write, change, lock_timeout_s))
 
     async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         """Run `look` on one snapshot of the database."""
@@ -69,9 +78,9 @@ class Database:
         with self._outages_told(writes=False), self.transaction(writes=False) as connection:
             return look(connection)
 
-    def _write(self, change: Callable[[sa.Connection], ResultT]) -> ResultT:
+    def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
         with self._outages_told(writes=True):
-            connection = self._begin_write()
+            connection = self._begin_write(lock_timeout_s)
             try:
                 result = change(connection)
                 connection.connection.commit()
@@ -83,10 +92,10 @@ class Database:
                 connection.commit()
             return result
 
-    def _begin_write(self) -> sa.Connection:
+    def _begin_write(self, lock_timeout_s: float | None) -> sa.Connection:
         if self._writing is not None:
             try:
-                self._begin(self._writing, writes=True)
+                self._begin(self._writing, writes=True, lock_timeout_s=lock_timeout_s)
                 return self._writing
             except Exception:
                 self._drop_write_connection()
@@ -94,7 +103,7 @@ class Database:
                     raise
                 # The server was away meanwhile, and may be back.
         self._writing = self.engine.connect()
-        self._begin(self._writing, writes=True)
+        self._begin(self._writing, writes=True, lock_timeout_s=lock_timeout_s)
         return self._writing
 
     def _drop_write_connection(self) -> None:
@@ -103,13 +112,16 @@ class Database:
             _give_up(connection)
             connection.close()
 
-    def _begin(self, connection: sa.Connection, *, writes: bool) -> None:
+    def _begin(self, connection: sa.Connection, *, writes: bool, lock_timeout_s: float | None = None) -> None:
         if self.is_sqlite:
             # A writer takes its lock before it reads, so that what it read stays true.
             begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
         elif writes:
             # A writer looks rows up by their keys, but a plan made for an empty table reads all of a full one, too.
-            begin = "SET LOCAL enable_seqscan = off"
+            begin = "SELECT set_config('enable_seqscan', 'off', true)"
+            if lock_timeout_s is not None:
+                # In milliseconds, and 0 would be for ever.
+                begin += f", set_config('lock_timeout', '{max(1, round(lock_timeout_s * 1000))}', true)"
         else:
             begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
         connection.connection.cursor().execute(begin)
@@ -121,8 +133,12 @@ class Database:
         try:
             yield
         except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) == LOCKED:
+                raise LockTimeout from error
             raise DatabaseAway from error
         except (driver.OperationalError, driver.InterfaceError) as error:
+            if getattr(error, "sqlstate", None) == LOCKED:
+                raise LockTimeout from error
             raise DatabaseAway from error
         except (sa.exc.InternalError, driver.InternalError) as error:
             state = getattr(getattr(error, "orig", error), "sqlstate", None)

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
     UPSTREAM_REFUSED = "UPSTREAM_REFUSED"
     UNAVAILABLE = "UNAVAILABLE"
+    MAINTENANCE = "MAINTENANCE"
     CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED"
     INTERNAL = "INTERNAL"
 
@@ -92,6 +93,7 @@ WIRE: dict[Reason, Wire] = {
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
     Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),
     Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
+    Reason.MAINTENANCE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "maintenance"),
     # Of a process that calls another: to a client it is a fault of ours.
     Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, 500, "api_error", "internal_error"),
     Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),

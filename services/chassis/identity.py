@@ -52,7 +52,8 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
             "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
         )
         | _methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper")
-        | _methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances Audit")
+        | _methods(f"{_AUTH}.MaintenanceAdminService", "StartMaintenance EndMaintenance GetMaintenance")
+        | _methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit")
         | _methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets")
         | _methods(
             f"{_ROUTER}.GroundingAdminService",

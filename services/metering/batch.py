@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.clock import SystemClock
-from services.chassis.database import Database, DatabaseAway
+from services.chassis.database import Database, DatabaseAway, LockTimeout
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.log import Log
 from services.chassis.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.metering.holds import UnmatchedSettlement
-from services.metering.operations import AnswerT, Checkpoint, Operation, Settle, Void
+from services.metering.locked_accounts import AccountLocked, LockedAccounts
+from services.metering.operations import AnswerT, Checkpoint, Operation, Settle, Sweep, Void
 from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
@@ -29,6 +30,18 @@ BATCH_MOST: Final = 256
 WAITING_MOST: Final = 10_000
 # No client waits for the answers to these. They are repeated until they are answered, whatever becomes of us.
 PATIENT: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
+
+# Many times what another replica has a row for, and no longer than it takes for a pause to be noticed: for so long a
+# batch waits for a row that is locked, once.
+LOCK_TIMEOUT_S: Final = 0.25
+# The same where it is known that somebody has locked something.
+SHORT_LOCK_TIMEOUT_S: Final = 0.02
+# An operation waits so long for an account that somebody has locked: less than its caller waits for an answer.
+LOCK_PATIENCE_S: Final = 5.0
+RETRY_LOCKED_EVERY_S: Final = 0.02
+RETRIED_AT_ONCE: Final = 64
+# These come again by themselves.
+NEVER_WAIT_FOR_LOCKS: Final[frozenset[type[Operation[Any]]]] = frozenset({Checkpoint, Sweep})
 
 
 class _Waiting(NamedTuple):
@@ -47,10 +60,12 @@ class Writer:
         *,
         patience_s: float = 0.0,
         pace_s: float = 0.0,
+        lock_patience_s: float = LOCK_PATIENCE_S,
     ) -> None:
         """`life_s` is how long a hold lives before it may be swept. `patience_s` is how long an operation that nobody
         waits for may wait for company. After a batch with several that somebody waited for, the next one begins
-        `pace_s` later than it did."""
+        `pace_s` later than it did. `lock_patience_s` is how long an operation waits for an account that somebody has
+        locked."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
@@ -65,6 +80,9 @@ class Writer:
         self._is_urged = False
         self._end_of_patience: asyncio.TimerHandle | None = None
         self._drain: asyncio.Task[None] | None = None
+        self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_patience_s)
+        self._retrying: asyncio.Task[None] | None = None
+        self._is_closing = False
         # For whoever looks: what became of operations, by their kind and by why they were refused, if they were; how
         # many there were in each batch, and how long it took to write it.
         self.outcomes: defaultdict[tuple[type[Operation[Any]], Reason | None], int] = defaultdict(int)
@@ -74,7 +92,12 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._locked.waiting
+
+    @property
+    def locked_accounts(self) -> int:
+        """Accounts that somebody else keeps locked while something waits for them."""
+        return self._locked.count
 
     def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the answer, once it is durable."""
@@ -82,7 +105,12 @@ class Writer:
         if len(self._waiting) >= WAITING_MOST:
             future.set_exception(unavailable("Metering"))
             return future
-        self._waiting.append(_Waiting(operation, reply, future))
+        waiting = _Waiting(operation, reply, future)
+        if operation.account_id in self._locked:
+            # Behind what waits for the same account already.
+            self._set_aside(waiting)
+            return future
+        self._waiting.append(waiting)
         if type(operation) not in PATIENT or not self._patience_s:
             self._urge()
         elif self._drain is None:
@@ -90,10 +118,12 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Waits until everything that was submitted is written."""
+        """Waits until everything that was submitted is written. What waits for an account that somebody has locked is
+        refused."""
+        self._is_closing = True
         self._urge()
-        if self._drain is not None:
-            await self._drain
+        while running := [task for task in (self._drain, self._retrying) if task is not None]:
+            await asyncio.gather(*running)
 
     def _urge(self) -> None:
         self._is_urged = True
@@ -116,8 +146,10 @@ class Writer:
             while self._waiting and self._is_urged:
                 if (pause_s := self._next_at_s - self._clock.elapsed_s()) > 0:
                     await asyncio.sleep(pause_s)
-                batch = [self._waiting.popleft() for _ in range(min(BATCH_MOST, len(self._waiting)))]
+                batch = self._next_batch()
                 self._is_urged = bool(self._waiting)
+                if not batch:
+                    continue
                 operations = [waiting.operation for waiting in batch]
                 began_s = self._clock.elapsed_s()
                 if _has_company(operations):
@@ -126,15 +158,81 @@ class Writer:
                 self.batch_sizes.observe(len(batch))
                 self.write_times_s.observe(self._clock.elapsed_s() - began_s)
                 for waiting, outcome in zip(batch, outcomes, strict=True):
-                    self._resolve(waiting, outcome)
+                    if isinstance(outcome, AccountLocked):
+                        self._set_aside(waiting)
+                    else:
+                        self._resolve(waiting, outcome)
         finally:
             self._drain = None
             if self._waiting:
                 self._wait_for_company()
 
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        while self._waiting and len(batch) < BATCH_MOST:
+            waiting = self._waiting.popleft()
+            if waiting.operation.account_id in self._locked:
+                # That was found out since it came.
+                self._set_aside(waiting)
+            else:
+                batch.append(waiting)
+        return batch
+
+    def _set_aside(self, waiting: _Waiting) -> None:
+        account_id = waiting.operation.account_id
+        if self._locked.waiting >= WAITING_MOST:
+            # They have room of their own: those of a locked account must not take that of others.
+            self._resolve(waiting, AccountLocked())
+            return
+        if account_id not in self._locked:
+            self._log.warning("account.locked", account_id=account_id)
+        waits = type(waiting.operation) not in NEVER_WAIT_FOR_LOCKS
+        self._locked.add(account_id, waiting, self._clock.elapsed_s(), waits=waits)
+        if self._retrying is None:
+            self._retrying = asyncio.create_task(self._retry_locked())
+
+    async def _retry_locked(self) -> None:
+        """While anything waits for accounts that somebody has locked."""
+        try:
+            while self._locked.waiting:
+                await self._retry_first_of_each()
+                for waiting in self._locked.take_late(float("inf") if self._is_closing else self._clock.elapsed_s()):
+                    self._resolve(waiting, AccountLocked())
+                if self._locked.waiting:
+                    await asyncio.sleep(RETRY_LOCKED_EVERY_S)
+        finally:
+            self._retrying = None
+
+    async def _retry_first_of_each(self) -> None:
+        tried = self._locked.first_of_each(RETRIED_AT_ONCE)
+        outcomes = await self._write_what_is_free([waiting.operation for waiting in tried])
+        for waiting, outcome in zip(tried, outcomes, strict=True):
+            account_id = waiting.operation.account_id
+            if not isinstance(outcome, AccountLocked):
+                self._log.info("account.unlocked", account_id=account_id)
+                self._resolve(waiting, outcome)
+                self._waiting.extendleft(reversed(self._locked.free(account_id)[1:]))
+            else:
+                self._locked.keep(account_id)
+        if self._waiting:
+            self._urge()
+
     async def _write(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         try:
             return await self._commit(operations)
+        except LockTimeout:
+            return await self._write_what_is_free(operations)
+        except Exception as error:
+            self._log.failure("batch.failed", error, batch_size=len(operations))
+            return await self._write_one_by_one(operations)
+
+    async def _write_what_is_free(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+        """The operations of accounts that somebody has locked are refused with AccountLocked."""
+        try:
+            return await self._commit(operations, skips_locked=True)
+        except LockTimeout:
+            # No account is locked, but something that belongs to one. Nobody can say to which.
+            return await self._write_one_by_one(operations)
         except Exception as error:
             self._log.failure("batch.failed", error, batch_size=len(operations))
             return await self._write_one_by_one(operations)
@@ -142,9 +240,18 @@ class Writer:
     async def _write_one_by_one(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         """So that an operation which cannot be written does not fail those that happened to come with it."""
         outcomes: list[Outcome] = []
+        locked_ids: set[str] = set()
         for operation in operations:
+            if operation.account_id in locked_ids:
+                outcomes.append(AccountLocked())
+                continue
             try:
-                outcomes += await self._commit([operation])
+                outcomes += await self._commit([operation], skips_locked=True)
+                if isinstance(outcomes[-1], AccountLocked):
+                    locked_ids.add(operation.account_id)
+            except LockTimeout:
+                locked_ids.add(operation.account_id)
+                outcomes.append(AccountLocked())
             except DatabaseAway as away:
                 # The others would wait for the same timeout, one after the other.
                 return outcomes + [away] * (len(operations) - len(outcomes))
@@ -153,9 +260,16 @@ class Writer:
                 outcomes.append(internal_error())
         return outcomes
 
-    async def _commit(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
+    async def _commit(self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False) -> list[Outcome]:
         outcomes = await self._database.write(
-            partial(keep_books, operations=operations, prices=self._prices, life_us=self._life_us)
+            partial(
+                keep_books,
+                operations=operations,
+                prices=self._prices,
+                life_us=self._life_us,
+                skips_locked=skips_locked,
+            ),
+            lock_timeout_s=SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
         )
         reach("committed", operations)
         return outcomes

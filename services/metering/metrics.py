@@ -34,6 +34,12 @@ def show_books(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
         lambda: [([], writer.write_times_s)],
     )
     gauge(registry, "legato_operations_waiting", "Operations that wait for the next batch.", lambda: writer.waiting)
+    gauge(
+        registry,
+        "legato_accounts_locked",
+        "Accounts whose rows somebody else keeps locked in the database, and for which operations wait.",
+        lambda: writer.locked_accounts,
+    )
     counters_of(
         registry,
         "legato_settlements_unmatched",

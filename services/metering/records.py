@@ -17,6 +17,7 @@ End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refuse
 CHARGES: Final[tuple[Kind, ...]] = ("charge", "late_charge")
 
 HOUR_US: Final = 3_600_000_000
+DAY_US: Final = 24 * HOUR_US
 
 
 class Usage(msgspec.Struct, frozen=True):

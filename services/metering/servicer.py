@@ -17,13 +17,14 @@ from services.chassis.metrics import Histogram
 from services.chassis.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
+from services.metering.credit_list import list_credits
 from services.metering.limits import Limiter, Limits
 from services.metering.operations import Reserved
 from services.metering.records import Account
 from services.metering.store.reports import read_balances, read_request
 from services.metering.unpaid import UnpaidPrompts
 from services.metering.usage import list_usage
-from services.metering.wire import limits, operations, reports
+from services.metering.wire import credits, limits, operations, reports
 from services.metering.wire.checked import checked_id, checked_request_id
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -186,6 +187,10 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         account_ids = [checked_id(account_id, "account_ids") for account_id in request.account_ids]
         accounts = await _read_balances(self._database, account_ids)
         return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
+
+    async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
+        query = credits.to_credit_query(request)
+        return credits.from_credit_page(await list_credits(self._database, *query))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         return pb.AuditResponse(violations=await audit(self._database))

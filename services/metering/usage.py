@@ -9,7 +9,6 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.records import HOUR_US, Usage
 from services.metering.store.reports import read_usage
 
-DAY_US: Final = 24 * HOUR_US
 # What fits into one answer, with room to spare.
 ROWS_MOST: Final = 100_000
 

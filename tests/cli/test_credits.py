@@ -198,3 +198,64 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("legato: ")
     assert result.stderr.count("\n") == 1
+
+
+def entry(kind: Any, day: int, amount_nanos: int, balance_nanos: int, **more: Any) -> metering_pb2.CreditEntry:
+    made = metering_pb2.CreditEntry(kind=kind, amount_nanos=amount_nanos, balance_nanos=balance_nanos, **more)
+    made.time.FromSeconds(day * 86_400)
+    return made
+
+
+GRANTED = entry(metering_pb2.CREDIT_KIND_GRANT, 1, 5_000_000_001, 5_000_000_001, booking_id="invoice-1")
+ADJUSTED = entry(metering_pb2.CREDIT_KIND_ADJUSTMENT, 1, -1, 5_000_000_000, booking_id="a", reason="charged twice")
+CHARGED = entry(metering_pb2.CREDIT_KIND_CHARGES, 2, -2_570, 4_999_997_430)
+
+
+def credit_page(*entries: metering_pb2.CreditEntry, after: str = "") -> tuple[str, str, Any]:
+    answer = metering_pb2.ListCreditsResponse(entries=entries, next_page_token=after)
+    return "metering", "CreditAdminService.ListCredits", answer
+
+
+def test_list_is_exact_and_whole() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, ADJUSTED, after="second"), credit_page(CHARGED))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--json").stdout)
+    assert (listed["account_id"], listed["next_page"]) == ("acct_1", None)
+    assert listed["entries"] == [
+        {
+            "time": "1970-01-02T00:00:00Z", "kind": "grant", "amount_usd": "5.000000001", "amount_nanos": 5_000_000_001,
+            "balance_usd": "5.000000001", "balance_nanos": 5_000_000_001, "id": "invoice-1", "reason": None,
+        },
+        {
+            "time": "1970-01-02T00:00:00Z", "kind": "adjustment", "amount_usd": "-0.000000001", "amount_nanos": -1,
+            "balance_usd": "5.00", "balance_nanos": 5_000_000_000, "id": "a", "reason": "charged twice",
+        },
+        {
+            "time": "1970-01-03", "kind": "charges", "amount_usd": "-0.00000257", "amount_nanos": -2_570,
+            "balance_usd": "4.99999743", "balance_nanos": 4_999_997_430, "id": None, "reason": None,
+        },
+    ]  # fmt: skip
+    assert [request.page_token for request in far_end.requests[1:]] == ["", "second"]
+
+
+def test_list_may_be_read_in_parts() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, ADJUSTED, after="second"))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--limit", "2", "--json").stdout)
+    assert (len(listed["entries"]), listed["next_page"]) == (2, "second")
+    assert far_end.requests[1].page_size == 2
+    far_end = play(KNOWN, credit_page(CHARGED))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--page", "second", "--json").stdout)
+    assert (len(listed["entries"]), listed["next_page"]) == (1, None)
+    assert far_end.requests[1].page_token == "second"
+
+
+def test_people_get_a_table_and_the_command_that_goes_on() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, after="second"))
+    result = far_end.run("credits", "list", "acct_1", "--limit", "1")
+    header, line = result.stdout.splitlines()
+    assert header.split() == ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
+    assert line.split() == ["1970-01-02T00:00:00Z", "grant", "5.000000001", "5.000000001", "invoice-1", "-"]
+    assert "legato credits list acct_1 --limit 1 --page second" in result.stderr
+
+
+def test_list_of_an_unknown_account_is_refused() -> None:
+    assert play(UNKNOWN).run("credits", "list", "acct_1").exit_code == 1

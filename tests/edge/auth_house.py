@@ -11,7 +11,12 @@ from edge.auth import NAME, AuthReplica
 from edge.principals import Principal, Principals, Scope
 from edge.remembered import LEASE_S
 from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, AuthServiceStub, KeyAdminServiceStub
+from protos.auth.v1.auth_pb2_grpc import (
+    AccountAdminServiceStub,
+    AuthServiceStub,
+    KeyAdminServiceStub,
+    MaintenanceAdminServiceStub,
+)
 from services.auth.keys import Peppers
 from services.auth.service import MIGRATIONS, Auth
 from services.chassis.channel import open_channel
@@ -63,6 +68,7 @@ class AuthHouse:
             channel = await stack.enter_async_context(open_channel(self._sockets[-1]))
             self.stub = AuthServiceStub(channel)
             self._accounts, self._keys = AccountAdminServiceStub(channel), KeyAdminServiceStub(channel)
+            self._maintenance = MaintenanceAdminServiceStub(channel)
             addresses = ",".join(line.address for line in self.lines)
             self.replicas = Replicas(NAME, addresses, lambda address: AuthReplica(address, self._clock), self._log)
             await self.replicas.start()
@@ -98,6 +104,12 @@ class AuthHouse:
 
     async def revoke(self, key: pb.Key) -> None:
         await self._keys.RevokeKey(pb.RevokeKeyRequest(key_id=key.key_id))
+
+    async def maintain(self, *, is_on: bool) -> None:
+        if is_on:
+            await self._maintenance.StartMaintenance(pb.StartMaintenanceRequest(message="Back at noon."))
+        else:
+            await self._maintenance.EndMaintenance(pb.EndMaintenanceRequest())
 
     async def suspend(self, account_id: str) -> None:
         await self._accounts.SuspendAccount(pb.SuspendAccountRequest(account_id=account_id))

@@ -11,6 +11,7 @@ from edge.entrance import Entrance
 from edge.principals import Principal, Scope
 from edge.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
 from edge.strangers import Strangers
+from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.log import Log
 from services.chassis.queueing import LEAST_SAMPLES
@@ -125,3 +126,20 @@ async def test_metering_that_is_away_is_not_waited_for_once_more_because_of_head
     # Who is refused by somebody else is told what metering says.
     assert await door.entrance.rates(scope, LegatoError(Reason.SCOPE_MISSING, "It may not.")) == RATES
     assert door.metering.was_asked
+
+
+async def test_in_maintenance_nobody_is_told_that_there_is_no_room(house: AuthHouse, clock: FakeClock) -> None:
+    door = Door(house, clock)
+    api_key, key_id = await door.known()
+    door.fill(key_id)
+    await house.leased()
+    assert door.refusal(api_key) is Reason.SATURATED
+    on = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
+    house.principals.maintenance.take(pb.WatchResponse(epoch=10**6, maintenance=on))
+    assert door.refusal(api_key) is None
+    with pytest.raises(LegatoError, match="Back at noon") as refusal:
+        door.entrance.require_service()
+    # Metering may be what is being worked on.
+    door.metering.headers = None
+    assert await door.entrance.rates({"headers": bearer(api_key)}, refusal.value) == []
+    assert not door.metering.was_asked

@@ -157,26 +157,64 @@ class VerifyResponse(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     ONCE_ONLY_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Read no later than the key was."""
     once_only: _builtins.bool
     """Not to be remembered: a replica that started later no longer has the pepper of this key. See docs/keys.md."""
     @_builtins.property
     def principal(self) -> Global___Principal: ...
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance:
+        """As of the epoch. Absent: auth is of an older version."""
+
     def __init__(
         self,
         *,
         principal: Global___Principal | None = ...,
         epoch: _builtins.int = ...,
         once_only: _builtins.bool = ...,
+        maintenance: Global___Maintenance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "once_only", b"once_only", "principal", b"principal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "maintenance", b"maintenance", "once_only", b"once_only", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyResponse: _TypeAlias = VerifyResponse  # noqa: Y015
+
+@_typing.final
+class Maintenance(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_ON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    is_on: _builtins.bool
+    """Without it all else is empty."""
+    message: _builtins.str
+    """What clients are told."""
+    retry_after_s: _builtins.int
+    """When they are to ask again."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        is_on: _builtins.bool = ...,
+        message: _builtins.str = ...,
+        retry_after_s: _builtins.int = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_on", b"is_on", "message", b"message", "retry_after_s", b"retry_after_s", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Maintenance: _TypeAlias = Maintenance  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
@@ -217,6 +255,7 @@ class WatchResponse(_message.Message):
     FORGET_ALL_FIELD_NUMBER: _builtins.int
     REFUSED_KEY_IDS_FIELD_NUMBER: _builtins.int
     READ_TIME_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     echoed_ping_no: _builtins.int
     """The newest ping that had arrived before the epoch was read."""
@@ -234,6 +273,10 @@ class WatchResponse(_message.Message):
     def read_time(self) -> _timestamp_pb2.Timestamp:
         """Auth's time, after the echoed ping had arrived. Keys expire by it, not by the caller's own clock."""
 
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance:
+        """As of the epoch, which rises whenever this changes. Absent: auth is of an older version."""
+
     def __init__(
         self,
         *,
@@ -243,10 +286,11 @@ class WatchResponse(_message.Message):
         forget_all: _builtins.bool = ...,
         refused_key_ids: _abc.Iterable[_builtins.str] | None = ...,
         read_time: _timestamp_pb2.Timestamp | None = ...,
+        maintenance: Global___Maintenance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["read_time", b"read_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance", "read_time", b"read_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all", "read_time", b"read_time", "refused_key_ids", b"refused_key_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_key_ids", b"changed_key_ids", "echoed_ping_no", b"echoed_ping_no", "epoch", b"epoch", "forget_all", b"forget_all", "maintenance", b"maintenance", "read_time", b"read_time", "refused_key_ids", b"refused_key_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -997,3 +1041,116 @@ class PepperCount(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PepperCount: _TypeAlias = PepperCount  # noqa: Y015
+
+@_typing.final
+class StartMaintenanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    retry_after_s: _builtins.int
+    """From 1 to 86,400; 0 is 60."""
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        retry_after_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "retry_after_s", b"retry_after_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartMaintenanceRequest: _TypeAlias = StartMaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class StartMaintenanceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance: ...
+    def __init__(
+        self,
+        *,
+        maintenance: Global___Maintenance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartMaintenanceResponse: _TypeAlias = StartMaintenanceResponse  # noqa: Y015
+
+@_typing.final
+class EndMaintenanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndMaintenanceRequest: _TypeAlias = EndMaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class EndMaintenanceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance: ...
+    def __init__(
+        self,
+        *,
+        maintenance: Global___Maintenance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndMaintenanceResponse: _TypeAlias = EndMaintenanceResponse  # noqa: Y015
+
+@_typing.final
+class GetMaintenanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMaintenanceRequest: _TypeAlias = GetMaintenanceRequest  # noqa: Y015
+
+@_typing.final
+class GetMaintenanceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance: ...
+    def __init__(
+        self,
+        *,
+        maintenance: Global___Maintenance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMaintenanceResponse: _TypeAlias = GetMaintenanceResponse  # noqa: Y015

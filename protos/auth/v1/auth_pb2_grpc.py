@@ -725,3 +725,165 @@ class KeyAdminService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class MaintenanceAdminServiceStub:
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.StartMaintenance = channel.unary_unary(
+                '/legato.auth.v1.MaintenanceAdminService/StartMaintenance',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
+                _registered_method=True)
+        self.EndMaintenance = channel.unary_unary(
+                '/legato.auth.v1.MaintenanceAdminService/EndMaintenance',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
+                _registered_method=True)
+        self.GetMaintenance = channel.unary_unary(
+                '/legato.auth.v1.MaintenanceAdminService/GetMaintenance',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
+                _registered_method=True)
+
+
+class MaintenanceAdminServiceServicer:
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """
+
+    def StartMaintenance(self, request, context):
+        """Where there is maintenance already, it gets this message.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndMaintenance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMaintenance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MaintenanceAdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'StartMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartMaintenance,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.SerializeToString,
+            ),
+            'EndMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndMaintenance,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.SerializeToString,
+            ),
+            'GetMaintenance': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMaintenance,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'legato.auth.v1.MaintenanceAdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('legato.auth.v1.MaintenanceAdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class MaintenanceAdminService:
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """
+
+    @staticmethod
+    def StartMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.MaintenanceAdminService/StartMaintenance',
+            protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.StartMaintenanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.MaintenanceAdminService/EndMaintenance',
+            protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.EndMaintenanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMaintenance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.MaintenanceAdminService/GetMaintenance',
+            protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.GetMaintenanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -223,3 +223,52 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """How many keys need which version of the pepper: see docs/keys.md."""
 
 def add_KeyAdminServiceServicer_to_server(servicer: KeyAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class MaintenanceAdminServiceStub:
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> MaintenanceAdminServiceAsyncStub: ...
+    StartMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]
+    """Where there is maintenance already, it gets this message."""
+    EndMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]
+    GetMaintenance: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]
+
+@_typing.type_check_only
+class MaintenanceAdminServiceAsyncStub(MaintenanceAdminServiceStub):
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    StartMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]  # type: ignore[assignment]
+    """Where there is maintenance already, it gets this message."""
+    EndMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.EndMaintenanceRequest, _auth_pb2.EndMaintenanceResponse]  # type: ignore[assignment]
+    GetMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]  # type: ignore[assignment]
+
+class MaintenanceAdminServiceServicer(metaclass=_abc_1.ABCMeta):
+    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+
+    @_abc_1.abstractmethod
+    def StartMaintenance(
+        self,
+        request: _auth_pb2.StartMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.StartMaintenanceResponse, _abc.Awaitable[_auth_pb2.StartMaintenanceResponse]]:
+        """Where there is maintenance already, it gets this message."""
+
+    @_abc_1.abstractmethod
+    def EndMaintenance(
+        self,
+        request: _auth_pb2.EndMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.EndMaintenanceResponse, _abc.Awaitable[_auth_pb2.EndMaintenanceResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetMaintenance(
+        self,
+        request: _auth_pb2.GetMaintenanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.GetMaintenanceResponse, _abc.Awaitable[_auth_pb2.GetMaintenanceResponse]]: ...
+
+def add_MaintenanceAdminServiceServicer_to_server(servicer: MaintenanceAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

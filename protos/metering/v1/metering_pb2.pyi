@@ -123,6 +123,27 @@ REQUEST_STATE_SWEPT: RequestState.ValueType  # 4
 """Nobody came back for it: charged at its last checkpoint."""
 Global___RequestState: _TypeAlias = RequestState  # noqa: Y015
 
+class _CreditKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CreditKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CreditKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CREDIT_KIND_UNSPECIFIED: _CreditKind.ValueType  # 0
+    CREDIT_KIND_GRANT: _CreditKind.ValueType  # 1
+    CREDIT_KIND_ADJUSTMENT: _CreditKind.ValueType  # 2
+    CREDIT_KIND_CHARGES: _CreditKind.ValueType  # 3
+    """All charges of a day, in UTC. They come after the grants and adjustments of that day."""
+
+class CreditKind(_CreditKind, metaclass=_CreditKindEnumTypeWrapper): ...
+
+CREDIT_KIND_UNSPECIFIED: CreditKind.ValueType  # 0
+CREDIT_KIND_GRANT: CreditKind.ValueType  # 1
+CREDIT_KIND_ADJUSTMENT: CreditKind.ValueType  # 2
+CREDIT_KIND_CHARGES: CreditKind.ValueType  # 3
+"""All charges of a day, in UTC. They come after the grants and adjustments of that day."""
+Global___CreditKind: _TypeAlias = CreditKind  # noqa: Y015
+
 @_typing.final
 class ExchangeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -1077,6 +1098,99 @@ class ListBalancesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListBalancesResponse: _TypeAlias = ListBalancesResponse  # noqa: Y015
+
+@_typing.final
+class ListCreditsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    page_size: _builtins.int
+    """At most 1,000; 0 is 100."""
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCreditsRequest: _TypeAlias = ListCreditsRequest  # noqa: Y015
+
+@_typing.final
+class CreditEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
+    BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    BOOKING_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    kind: Global___CreditKind.ValueType
+    amount_nanos: _builtins.int
+    """What the balance grew by; charges and some adjustments take away."""
+    balance_nanos: _builtins.int
+    """After it."""
+    booking_id: _builtins.str
+    """The id of a grant or an adjustment."""
+    reason: _builtins.str
+    """Of an adjustment."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was booked; of charges, the beginning of their day."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___CreditKind.ValueType = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        amount_nanos: _builtins.int = ...,
+        balance_nanos: _builtins.int = ...,
+        booking_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_nanos", b"amount_nanos", "balance_nanos", b"balance_nanos", "booking_id", b"booking_id", "kind", b"kind", "reason", b"reason", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreditEntry: _TypeAlias = CreditEntry  # noqa: Y015
+
+@_typing.final
+class ListCreditsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty: this was the last page."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreditEntry]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___CreditEntry] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCreditsResponse: _TypeAlias = ListCreditsResponse  # noqa: Y015
 
 @_typing.final
 class AuditRequest(_message.Message):

@@ -559,6 +559,11 @@ class CreditAdminServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesResponse.FromString,
                 _registered_method=True)
+        self.ListCredits = channel.unary_unary(
+                '/legato.metering.v1.CreditAdminService/ListCredits',
+                request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsResponse.FromString,
+                _registered_method=True)
         self.Audit = channel.unary_unary(
                 '/legato.metering.v1.CreditAdminService/Audit',
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.SerializeToString,
@@ -588,6 +593,13 @@ class CreditAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCredits(self, request, context):
+        """Everything that changed an account's balance, with the balance after it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Audit(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -611,6 +623,11 @@ def add_CreditAdminServiceServicer_to_server(servicer, server):
                     servicer.ListBalances,
                     request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesResponse.SerializeToString,
+            ),
+            'ListCredits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCredits,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsResponse.SerializeToString,
             ),
             'Audit': grpc.unary_unary_rpc_method_handler(
                     servicer.Audit,
@@ -700,6 +717,33 @@ class CreditAdminService:
             '/legato.metering.v1.CreditAdminService/ListBalances',
             protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_metering__pb2.ListBalancesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCredits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.CreditAdminService/ListCredits',
+            protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_metering__pb2.ListCreditsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -166,6 +166,8 @@ class CreditAdminServiceStub:
     GrantCredits: _grpc.UnaryUnaryMultiCallable[_metering_pb2.GrantCreditsRequest, _metering_pb2.GrantCreditsResponse]
     AdjustCredits: _grpc.UnaryUnaryMultiCallable[_metering_pb2.AdjustCreditsRequest, _metering_pb2.AdjustCreditsResponse]
     ListBalances: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListBalancesRequest, _metering_pb2.ListBalancesResponse]
+    ListCredits: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]
+    """Everything that changed an account's balance, with the balance after it."""
     Audit: _grpc.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]
 
 @_typing.type_check_only
@@ -176,6 +178,8 @@ class CreditAdminServiceAsyncStub(CreditAdminServiceStub):
     GrantCredits: _aio.UnaryUnaryMultiCallable[_metering_pb2.GrantCreditsRequest, _metering_pb2.GrantCreditsResponse]  # type: ignore[assignment]
     AdjustCredits: _aio.UnaryUnaryMultiCallable[_metering_pb2.AdjustCreditsRequest, _metering_pb2.AdjustCreditsResponse]  # type: ignore[assignment]
     ListBalances: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListBalancesRequest, _metering_pb2.ListBalancesResponse]  # type: ignore[assignment]
+    ListCredits: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]  # type: ignore[assignment]
+    """Everything that changed an account's balance, with the balance after it."""
     Audit: _aio.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]  # type: ignore[assignment]
 
 class CreditAdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -201,6 +205,14 @@ class CreditAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.ListBalancesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.ListBalancesResponse, _abc.Awaitable[_metering_pb2.ListBalancesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListCredits(
+        self,
+        request: _metering_pb2.ListCreditsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metering_pb2.ListCreditsResponse, _abc.Awaitable[_metering_pb2.ListCreditsResponse]]:
+        """Everything that changed an account's balance, with the balance after it."""
 
     @_abc_1.abstractmethod
     def Audit(

@@ -5,11 +5,11 @@ sequence: its lock is held until the commit, so epochs become visible in order a
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records import Changes
+from services.auth.records import Changes, Maintenance
 from services.auth.store.tables import accounts, epoch, key_changes, keys
 
 # How many epochs the list of changes reaches back. Callers ask five times a second: a thousand is minutes of silence
@@ -17,6 +17,12 @@ from services.auth.store.tables import accounts, epoch, key_changes, keys
 HISTORY_EPOCHS: Final = 1_000
 # A list longer than this costs more than forgetting everything.
 LISTED_KEYS_MOST: Final = 1_000
+
+MAINTENANCE: Final = (
+    epoch.c.maintenance_message,
+    epoch.c.maintenance_retry_after_s,
+    epoch.c.maintenance_started_at_us,
+)
 
 _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspended_at_us.is_not(None))
 
@@ -48,11 +54,12 @@ def note_peppers(connection: sa.Connection, noted: str) -> bool:
 
 def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
     """What a caller who has acted on `since_epoch` has missed; call it on one snapshot."""
-    now = connection.execute(sa.select(epoch.c.value, epoch.c.forgotten)).one()
+    now = connection.execute(sa.select(epoch.c.value, epoch.c.forgotten, *MAINTENANCE)).one()
+    maintenance = to_maintenance(now)
     if since_epoch >= now.value:
-        return Changes(now.value)
+        return Changes(now.value, maintenance=maintenance)
     if since_epoch < now.forgotten:
-        return Changes(now.value, has_gap=True)
+        return Changes(now.value, has_gap=True, maintenance=maintenance)
     listed = connection.execute(
         sa.select(keys.c.key_id, _IS_REFUSED.label("is_refused"))
         .distinct()
@@ -63,12 +70,20 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
         .limit(LISTED_KEYS_MOST + 1)
     ).all()
     if len(listed) > LISTED_KEYS_MOST:
-        return Changes(now.value, has_gap=True)
+        return Changes(now.value, has_gap=True, maintenance=maintenance)
     return Changes(
         now.value,
+        maintenance=maintenance,
         key_ids=tuple(row.key_id for row in listed),
         refused_key_ids=tuple(row.key_id for row in listed if row.is_refused),
     )
+
+
+def to_maintenance(row: Any) -> Maintenance | None:
+    """Of a row that has the columns of MAINTENANCE."""
+    if row.maintenance_message is None:
+        return None
+    return Maintenance(row.maintenance_message, row.maintenance_retry_after_s, row.maintenance_started_at_us)
 
 
 def find_refused_keys(connection: sa.Connection, key_ids: Sequence[str]) -> list[str]:

@@ -67,6 +67,7 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
         sa.select(
             epoch.c.value,
             epoch.c.peppers,
+            *epochs.MAINTENANCE,
             keys,
             accounts.c.preferred_class,
             accounts.c.requests_per_minute.label("account_requests_per_minute"),
@@ -94,6 +95,7 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
         is_suspended=row.suspended_at_us is not None,
         grounding=Grounding(row.search, row.memory, row.attachments),
         noted_peppers=row.peppers,
+        maintenance=epochs.to_maintenance(row),
     )
     return holder, row.value
 

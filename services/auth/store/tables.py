@@ -50,6 +50,10 @@ epoch = sa.Table(
     sa.Column("value", sa.BigInteger, nullable=False),
     sa.Column("forgotten", sa.BigInteger, nullable=False),
     sa.Column("peppers", sa.Text, nullable=False, server_default=""),
+    # None: there is no maintenance.
+    sa.Column("maintenance_message", sa.Text),
+    sa.Column("maintenance_retry_after_s", sa.Integer),
+    sa.Column("maintenance_started_at_us", sa.BigInteger),
 )
 
 key_changes = sa.Table(

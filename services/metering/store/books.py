@@ -14,6 +14,7 @@ from msgspec.structs import asdict, astuple
 from services.chassis.database_clock import read_now_us
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
+from services.metering.locked_accounts import AccountLocked
 from services.metering.operations import Operation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
@@ -25,7 +26,11 @@ from services.metering.store.tables import accounts, claims, holds, ledger, usag
 Outcome = Any | LegatoError
 
 # Locked in one order by everybody: two batches never wait for each other.
-_LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock=True)
+_LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock="FOR UPDATE")
+_LOCK_FREE_ACCOUNTS: Final = Lookup(
+    "SELECT account_id FROM accounts", "account_id", "ORDER BY account_id", lock="FOR UPDATE SKIP LOCKED"
+)
+_FIND_ACCOUNTS: Final = Lookup("SELECT account_id FROM accounts", "account_id")
 _READ_HOLDS: Final = Lookup(select_all(holds), "request_id")
 _READ_CREDITS: Final = Lookup(
     select_all(ledger, without=["entry_id"]), "request_id", "AND kind IN ('grant', 'adjustment')"
@@ -75,20 +80,39 @@ class BooksMoved(Exception):
 
 
 def keep_books(
-    connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int
+    connection: sa.Connection,
+    operations: Sequence[Operation[Any]],
+    prices: Prices,
+    life_us: int,
+    *,
+    skips_locked: bool = False,
 ) -> list[Outcome]:
-    """The answer to each operation, or the error that refuses it."""
-    books = _read(connection, operations, prices, life_us)
-    reach("read", operations)
+    """The answer to each operation, or the error that refuses it. Where it `skips_locked` accounts rather than wait for
+    them, their operations are refused with AccountLocked."""
+    locked_ids = _locked_by_others(connection, operations) if skips_locked else frozenset()
+    written = [operation for operation in operations if operation.account_id not in locked_ids]
+    books = _read(connection, written, prices, life_us)
+    reach("read", written)
     outcomes: list[Outcome] = []
     for operation in operations:
+        if operation.account_id in locked_ids:
+            outcomes.append(AccountLocked())
+            continue
         try:
             outcomes.append(books.apply(operation))
         except LegatoError as refusal:
             outcomes.append(refusal)
     _write(connection, books)
-    reach("written", operations)
+    reach("written", written)
     return outcomes
+
+
+def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> frozenset[str]:
+    """Accounts that somebody else has locked. All others are locked by us now."""
+    account_ids = {operation.account_id for operation in operations}
+    missing_ids = account_ids.difference(row[0] for row in _LOCK_FREE_ACCOUNTS.run(connection, account_ids))
+    # Those that are not there at all are new.
+    return frozenset(row[0] for row in _FIND_ACCOUNTS.run(connection, missing_ids))
 
 
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:

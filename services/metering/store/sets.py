@@ -71,13 +71,12 @@ def update_rows(table: sa.Table, key: str, changes: Iterable[str], found: Iterab
 class Lookup:
     """Rows whose column is one of some texts."""
 
-    def __init__(self, select: str, column: str, rest: str = "", *, lock: bool = False) -> None:
+    def __init__(self, select: str, column: str, rest: str = "", *, lock: str = "") -> None:
         """`select` ends before its WHERE; `rest` begins after the condition. `lock` is for PostgreSQL: in SQLite a
         writer has locked everything."""
         self.sqlite = f"{select} WHERE {column} IN (SELECT value FROM json_each(?)) {rest}"
         self.postgresql = (
-            f"{select} WHERE {column} = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json)))) {rest}"
-            + (" FOR UPDATE" if lock else "")
+            f"{select} WHERE {column} = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json)))) {rest} {lock}"
         )
 
     def run(self, connection: sa.Connection, texts: Iterable[str]) -> list[Row]:

@@ -6,8 +6,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.metering.records import HOUR_US, Hold, State, Usage
-from services.metering.usage import DAY_US, UsageQuery, UsageRow
+from services.metering.records import DAY_US, HOUR_US, Hold, State, Usage
+from services.metering.usage import UsageQuery, UsageRow
 from services.metering.wire.checked import checked_id, invalid
 from services.metering.wire.operations import BASES, ENDS
 

@@ -20,6 +20,7 @@ class AuthClient:
         self.auth = pb_grpc.AuthServiceStub(channel)
         self.accounts = pb_grpc.AccountAdminServiceStub(channel)
         self.keys = pb_grpc.KeyAdminServiceStub(channel)
+        self.maintenance = pb_grpc.MaintenanceAdminServiceStub(channel)
 
     async def create_account(self, name: str = "Acme") -> pb.Account:
         with errors_of("auth"):

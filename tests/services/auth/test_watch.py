@@ -227,7 +227,7 @@ async def test_callers_are_let_go_when_the_service_ends(watches: Watches, pings:
 
 
 def heartbeat_at(clock: FakeClock, **fields: Any) -> pb.WatchResponse:
-    heartbeat = pb.WatchResponse(**fields)
+    heartbeat = pb.WatchResponse(maintenance=pb.Maintenance(), **fields)
     heartbeat.read_time.FromMicroseconds(to_micros(clock.now()))
     return heartbeat
 

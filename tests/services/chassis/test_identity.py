@@ -46,6 +46,11 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "RevokeKey": ADMIN,
         "CountKeysByPepper": ADMIN,
     },
+    "legato.auth.v1.MaintenanceAdminService": {
+        "StartMaintenance": ADMIN,
+        "EndMaintenance": ADMIN,
+        "GetMaintenance": ADMIN,
+    },
     "legato.router.v1.RouterService": {"Chat": CHATTERS, "Exchange": CHATTERS, "ListModels": READERS},
     "legato.router.v1.RouteAdminService": {"ReloadRoutes": ADMIN, "ListTargets": ADMIN},
     "legato.router.v1.GroundingAdminService": {
@@ -73,6 +78,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "GrantCredits": ADMIN,
         "AdjustCredits": ADMIN,
         "ListBalances": ADMIN,
+        "ListCredits": ADMIN,
         "Audit": ADMIN,
     },
     "grpc.health.v1.Health": {"Check": READERS},

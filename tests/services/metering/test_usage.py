@@ -7,9 +7,9 @@ from services.chassis.database_clock import read_now_us
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
 from services.metering.operations import Reserve, Settle
-from services.metering.records import HOUR_US, Usage
+from services.metering.records import DAY_US, HOUR_US, Usage
 from services.metering.store.tables import usage_hours
-from services.metering.usage import DAY_US, UsageQuery, UsageRow, list_usage
+from services.metering.usage import UsageQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 DAY = 20_000 * DAY_US

@@ -1,0 +1,67 @@
+"""`legato maintenance`."""
+
+from typing import Any
+
+import click
+
+from cli.connection import ask
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.auth.v1.auth_pb2 import (
+    EndMaintenanceRequest,
+    GetMaintenanceRequest,
+    Maintenance,
+    StartMaintenanceRequest,
+)
+
+DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
+DEFAULT_RETRY_AFTER_S = 60
+LONGEST_RETRY_AFTER_S = 86_400
+
+
+@click.group()
+@shared_options
+def maintenance() -> None:
+    """Keep new chats out for a while, on every edge."""
+
+
+@maintenance.command()
+@click.option("--message", default=DEFAULT_MESSAGE, show_default=True, help="What clients are told: one line of text.")
+@click.option(
+    "--retry-after",
+    "retry_after_s",
+    type=click.IntRange(1, LONGEST_RETRY_AFTER_S),
+    default=DEFAULT_RETRY_AFTER_S,
+    show_default=True,
+    help="After how many seconds they are told to ask again.",
+)
+@takes_invocation
+def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
+    """Refuse new chats; those that run go on. It holds everywhere when the command returns."""
+    request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
+    invocation.show(describe(ask(invocation.services.maintenance.StartMaintenance, request).maintenance))
+
+
+@maintenance.command()
+@takes_invocation
+def off(invocation: Invocation) -> None:
+    """Let chats in again. It holds everywhere when the command returns."""
+    response = ask(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
+    invocation.show(describe(response.maintenance))
+
+
+@maintenance.command()
+@takes_invocation
+def status(invocation: Invocation) -> None:
+    """Show whether there is maintenance, and what clients are told."""
+    response = ask(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
+    invocation.show(describe(response.maintenance))
+
+
+def describe(current: Maintenance) -> dict[str, Any]:
+    return {
+        "maintenance": "on" if current.is_on else "off",
+        "message": current.message if current.is_on else None,
+        "retry_after_s": current.retry_after_s if current.is_on else None,
+        "started_at": rfc3339_of(current.start_time) if current.is_on else None,
+    }

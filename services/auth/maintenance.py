@@ -1,0 +1,44 @@
+"""Lets an operator keep new chats out, on every edge and without a restart."""
+
+import asyncio
+from dataclasses import replace
+
+from services.auth import checks
+from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, Sleep
+from services.auth.records import Maintenance, to_micros
+from services.auth.store import maintenance as stored
+from services.chassis.clock import Clock
+from services.chassis.database import Database
+from services.chassis.log import Log
+
+
+class MaintenanceAdmin:
+    def __init__(self, database: Database, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep) -> None:
+        self._database = database
+        self._clock = clock
+        self._log = log
+        self._sleep = sleep
+
+    async def get(self) -> Maintenance | None:
+        return await self._database.read(stored.read_maintenance)
+
+    async def start(self, message: str, retry_after_s: int) -> Maintenance | None:
+        """Returns when no edge lets new chats in. Maintenance that is on already keeps its time."""
+        wanted = Maintenance(
+            checks.maintenance_message(message), checks.retry_after_s(retry_after_s), to_micros(self._clock.now())
+        )
+
+        def started(before: Maintenance | None) -> Maintenance:
+            return wanted if before is None else replace(wanted, started_at_us=before.started_at_us)
+
+        maintenance = await self._database.write(lambda connection: stored.change_maintenance(connection, started))
+        self._log.info("maintenance.started")
+        # Also when nothing changed: the change may be another caller's, made a moment ago.
+        await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
+        return maintenance
+
+    async def end(self) -> None:
+        """Returns when every edge lets chats in again."""
+        await self._database.write(lambda connection: stored.change_maintenance(connection, lambda before: None))
+        self._log.info("maintenance.ended")
+        await self._sleep(HOLDS_EVERYWHERE_AFTER_S)

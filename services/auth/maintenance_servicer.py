@@ -1,0 +1,47 @@
+"""The RPCs of MaintenanceAdminService: from messages to what they ask for, and back."""
+
+from typing import Any
+
+import grpc.aio
+
+from protos.auth.v1 import auth_pb2 as pb
+from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from services.auth.maintenance import MaintenanceAdmin
+from services.auth.records import Maintenance
+from services.chassis.server import Registration
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class MaintenanceAdminServicer(pb_grpc.MaintenanceAdminServiceServicer):
+    def __init__(self, maintenance: MaintenanceAdmin) -> None:
+        self._maintenance = maintenance
+
+    async def StartMaintenance(
+        self, request: pb.StartMaintenanceRequest, context: Context
+    ) -> pb.StartMaintenanceResponse:
+        started = await self._maintenance.start(request.message, request.retry_after_s)
+        return pb.StartMaintenanceResponse(maintenance=to_maintenance(started))
+
+    async def EndMaintenance(self, request: pb.EndMaintenanceRequest, context: Context) -> pb.EndMaintenanceResponse:
+        await self._maintenance.end()
+        return pb.EndMaintenanceResponse(maintenance=to_maintenance(None))
+
+    async def GetMaintenance(self, request: pb.GetMaintenanceRequest, context: Context) -> pb.GetMaintenanceResponse:
+        return pb.GetMaintenanceResponse(maintenance=to_maintenance(await self._maintenance.get()))
+
+
+def to_maintenance(maintenance: Maintenance | None) -> pb.Maintenance:
+    if maintenance is None:
+        return pb.Maintenance()
+    told = pb.Maintenance(is_on=True, message=maintenance.message, retry_after_s=maintenance.retry_after_s)
+    told.start_time.FromMicroseconds(maintenance.started_at_us)
+    return told
+
+
+def register_maintenance_admin(maintenance: MaintenanceAdmin) -> Registration:
+    def register(server: grpc.aio.Server) -> str:
+        pb_grpc.add_MaintenanceAdminServiceServicer_to_server(MaintenanceAdminServicer(maintenance), server)
+        return pb.DESCRIPTOR.services_by_name["MaintenanceAdminService"].full_name
+
+    return register

@@ -1,0 +1,32 @@
+"""Maintenance as it is kept: in the row of the epoch, which rises with each change."""
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from services.auth.records import Maintenance
+from services.auth.store.epochs import MAINTENANCE, raise_epoch, to_maintenance
+from services.auth.store.tables import epoch
+
+
+def read_maintenance(connection: sa.Connection) -> Maintenance | None:
+    return to_maintenance(connection.execute(sa.select(*MAINTENANCE)).one())
+
+
+def change_maintenance(
+    connection: sa.Connection, change: Callable[[Maintenance | None], Maintenance | None]
+) -> Maintenance | None:
+    """The maintenance as it is now; `change` is given it as it was."""
+    before = to_maintenance(connection.execute(sa.select(*MAINTENANCE).with_for_update()).one())
+    after = change(before)
+    if after != before:
+        connection.execute(
+            epoch.update().values(
+                maintenance_message=after.message if after else None,
+                maintenance_retry_after_s=after.retry_after_s if after else None,
+                maintenance_started_at_us=after.started_at_us if after else None,
+            )
+        )
+        # No key has changed.
+        raise_epoch(connection, [])
+    return after

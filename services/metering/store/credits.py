@@ -1,0 +1,74 @@
+"""What changed an account's balance: grants and adjustments one by one, charges by day."""
+
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from services.metering.records import DAY_US, Entry
+from services.metering.store.tables import ledger, usage_hours
+
+# No parameter, so that the index of such entries is found whatever plan is made.
+_IS_RARE: Final = ledger.c.kind != sa.literal_column("'charge'")
+_IS_CREDIT: Final = sa.and_(_IS_RARE, ledger.c.kind.in_(["grant", "adjustment"]))
+_ORDER: Final = (ledger.c.recorded_at_us, ledger.c.entry_id)
+
+
+class CreditPosition(NamedTuple):
+    """Where an entry stands in the list of an account."""
+
+    at_us: int
+    entry_id: int
+
+
+class StoredCredit(NamedTuple):
+    position: CreditPosition
+    entry: Entry
+
+
+def read_credits(
+    connection: sa.Connection, account_id: str, after: CreditPosition, most: int
+) -> tuple[int, list[StoredCredit]]:
+    """Grants and adjustments: the sum of those up to a position, and the first after it, oldest first."""
+    is_its_own = sa.and_(_IS_CREDIT, ledger.c.account_id == account_id)
+    is_after = sa.tuple_(*_ORDER) > sa.tuple_(*after)
+    # PostgreSQL adds integers up to decimals.
+    total = sa.cast(sa.func.coalesce(sa.func.sum(ledger.c.customer_nanos), 0), sa.BigInteger)
+    before_nanos: int = connection.execute(sa.select(total).where(is_its_own, sa.not_(is_after))).scalar_one()
+    query = sa.select(ledger).where(is_its_own, is_after).order_by(*_ORDER).limit(most)
+    found = [
+        StoredCredit(CreditPosition(row.recorded_at_us, row.entry_id), Entry(*row[1:]))
+        for row in connection.execute(query)
+    ]
+    return before_nanos, found
+
+
+def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int, int]:
+    """What was charged on each day, by the beginning of the day, oldest first; the days on which it was recorded.
+
+    The hours have the sums. A request that was charged again later is in the hour of its first charge there; such
+    charges are few, and moved to the day of their own."""
+    hour_us = usage_hours.c.hour_us
+    hours = (
+        sa.select((hour_us - hour_us % DAY_US).label("day_us"), _sum(usage_hours.c.cost_nanos))
+        .where(usage_hours.c.account_id == account_id)
+        .group_by(sa.text("1"))
+    )
+    counted_us, recorded_us = ledger.c.hour_us, ledger.c.recorded_at_us
+    late = (
+        sa.select(
+            (counted_us - counted_us % DAY_US).label("counted_day_us"),
+            (recorded_us - recorded_us % DAY_US).label("recorded_day_us"),
+            _sum(-ledger.c.customer_nanos),
+        )
+        .where(_IS_RARE, ledger.c.kind == "late_charge", ledger.c.account_id == account_id)
+        .group_by(sa.text("1"), sa.text("2"))
+    )
+    charged: dict[int, int] = {row[0]: row[1] for row in connection.execute(hours)}
+    for counted_day_us, recorded_day_us, nanos in connection.execute(late):
+        charged[counted_day_us] -= nanos
+        charged[recorded_day_us] = charged.get(recorded_day_us, 0) + nanos
+    return {day_us: charged[day_us] for day_us in sorted(charged) if charged[day_us]}
+
+
+def _sum(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    return sa.cast(sa.func.sum(column), sa.BigInteger)

@@ -1,0 +1,78 @@
+"""Pages of what changed a balance, between the .proto's messages and the domain."""
+
+import base64
+import binascii
+from typing import Final, NamedTuple
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError
+from services.metering.credit_list import BEGINNING, CreditEntry, CreditPage
+from services.metering.store.credits import CreditPosition
+from services.metering.wire.checked import checked_id, invalid
+
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MOST: Final = 1_000
+
+_KINDS: Final = {
+    "grant": pb.CREDIT_KIND_GRANT,
+    "adjustment": pb.CREDIT_KIND_ADJUSTMENT,
+    "charges": pb.CREDIT_KIND_CHARGES,
+}
+
+
+class CreditQuery(NamedTuple):
+    account_id: str
+    after: CreditPosition
+    size: int
+
+
+def to_credit_query(request: pb.ListCreditsRequest) -> CreditQuery:
+    if request.page_size < 0:
+        raise invalid("A page size is not negative.", "page_size")
+    return CreditQuery(
+        account_id=checked_id(request.account_id, "account_id"),
+        after=_position(request.page_token) if request.page_token else BEGINNING,
+        size=min(request.page_size, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT,
+    )
+
+
+def from_credit_page(page: CreditPage) -> pb.ListCreditsResponse:
+    return pb.ListCreditsResponse(
+        entries=map(_entry, page.entries),
+        next_page_token="" if page.next_after is None else _token(page.next_after),
+    )
+
+
+def _entry(entry: CreditEntry) -> pb.CreditEntry:
+    time = Timestamp()
+    time.FromMicroseconds(entry.at_us)
+    return pb.CreditEntry(
+        kind=_KINDS[entry.kind],
+        time=time,
+        amount_nanos=entry.amount_nanos,
+        balance_nanos=entry.balance_nanos,
+        booking_id=entry.booking_id,
+        reason=entry.reason,
+    )
+
+
+def _token(position: CreditPosition) -> str:
+    return base64.urlsafe_b64encode(f"{position.at_us} {position.entry_id}".encode()).decode()
+
+
+def _position(token: str) -> CreditPosition:
+    try:
+        at_us, _, entry_id = base64.b64decode(token, altchars=b"-_", validate=True).decode().partition(" ")
+        position = CreditPosition(int(at_us), int(entry_id))
+    except (binascii.Error, ValueError):
+        raise _bad_token() from None
+    # What is not written the way we write it was not written by us.
+    if _token(position) != token or max(map(abs, position)) >= 2**63:
+        raise _bad_token()
+    return position
+
+
+def _bad_token() -> LegatoError:
+    return invalid("A page token is one that the page before gave.", "page_token")
