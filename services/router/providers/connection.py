@@ -28,6 +28,10 @@ class Interrupted(ProviderError):
     """The connection, and not what was said on it."""
 
 
+class ConnectionRefused(Interrupted):
+    """Nobody takes it at the address: the server is not there, or so full that it takes no further one."""
+
+
 class Owner(Protocol):
     def take_back(self, connection: "Connection") -> bool:
         """Whether it keeps one that is free again."""
