@@ -15,7 +15,7 @@ from services.chassis.admission import NO_LIMIT, Gate, Place
 from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError
 from services.chassis.queueing import LEAST_SAMPLES, Signal, low_sample
-from services.router.backoff import Backoff
+from services.router.backoff import LONGEST_S, Backoff
 from services.router.providers.base import Piece
 from services.router.queue_watch import QueueWatch
 
@@ -28,7 +28,7 @@ OVERDUE: Final = 1.25
 LATE_SAMPLES: Final = 16
 IN_TIME_SHARE: Final = 1 / 16
 # In a queue nobody is overtaken. Where this share of those that are late is, they think.
-THINKING_SHARE: Final = 2 / 3
+THINKING_SHARE: Final = 0.5
 # Below this, what is slow is not slow because of us.
 LEAST_CHATS: Final = 8
 # A time that has become normal may be twice as long only after this.
@@ -121,7 +121,7 @@ class Saturation:
         if retry_after_s is None:
             return self.gate.refuse()
         self.backoff.refused(retry_after_s, self.gate.running)
-        return self.gate.refuse(self.backoff.left_s)
+        return self.gate.refuse(min(retry_after_s, LONGEST_S))
 
     @property
     def is_answering(self) -> bool:
@@ -135,7 +135,7 @@ class Saturation:
         """Those that came well before one that has begun now are not in a queue with it: they think."""
         while self._overdue:
             visit = next(iter(self._overdue))
-            if visit.place.entered_s + self._tolerated_s > entered_s:
+            if visit.place.entered_s + self._tolerated_s / 2 > entered_s:
                 return
             del self._overdue[visit]
             signal.withdraw(OVERDUE)
