@@ -102,6 +102,10 @@ revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minut
 chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+.PHONY: overload
+overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)
+	@$(BIN)/python -m tests.overload $(ARGS)
+
 .PHONY: compose-test
 compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
 	@$(BIN)/python -m tests.deploy.compose

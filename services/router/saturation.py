@@ -79,7 +79,6 @@ class Saturation:
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "Visit":
         """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
         self._note_overdue()
-        is_calm = self.gate.running < self.gate.limit / 2
         running = self.gate.running
         if not self.backoff.has_room(running):
             # There may be room as soon as the probe is answered.
@@ -88,7 +87,7 @@ class Saturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe_id = self.backoff.send(running)
-        visit = Visit(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=is_calm)
+        visit = Visit(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
         normal_s = None if is_whole else self._normal.time_s(visit.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[visit] = normal_s
