@@ -1,6 +1,6 @@
-"""`make overload`: the whole service on default settings, before a provider without a limit whose answers begin late, of
-whom nobody may be refused; and before one with few places at three times the load, in each way in which it can be known
-to be full."""
+"""`make overload`: the whole service on default settings, before a provider without a limit whose answers begin late:
+nobody may be refused. And before one with few places at three times the load, in each way in which it can be known to
+be full."""
 
 import argparse
 import asyncio
@@ -17,9 +17,8 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         print(what, "...", flush=True)
 
     for name, tally in await campaign.run_thinking(phase_s, say):
-        print(
-            f"{name:20} chats {tally.count:5}  refused {tally.refused}  failed {tally.failed}  p99 {tally.p99_s:.2f} s"
-        )
+        outcome = f"refused {tally.refused}  failed {tally.failed}  p99 {tally.p99_s:.2f} s"
+        print(f"{name:20} chats {tally.count:5}  {outcome}", flush=True)
         if tally.refused or tally.failed:
             violations.append(f"{name}: {tally.refused} refused, {tally.failed} failed")
     for way in ways:

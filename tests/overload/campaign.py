@@ -1,11 +1,13 @@
-"""What is refused, and what comes out, in two situations: a provider without any limit whose answers begin late, and one
-with few places that is asked for three times as much as it can bear."""
+"""What is refused, and what comes out, in two situations: a provider without any limit whose answers begin late, and
+one with few places that is asked for three times as much as it can bear."""
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -106,7 +108,7 @@ async def run_thinking(phase_s: float, say: Say) -> list[tuple[str, Tally]]:
         asked: list[asyncio.Task[None]] = []
         for name, share in (("usual", 0.0), ("half of them think", 0.5), ("usual again", 0.0)):
             say(name)
-            provider.think_s = lambda share=share: dice.uniform(*THINKS_S) if dice.random() < share else USUAL_S
+            provider.think_s = partial(_think_s, dice, share)
             tally = Tally()
             asked += await clients.at_rate(RATE_PER_S, phase_s, tally)
             found.append((name, tally))
@@ -131,20 +133,20 @@ async def run_overloaded(way: str, seconds: float, say: Say) -> Overloaded:
             "latency": "queueing_s = 0.5",
         }.get(way, "")
         async with served(provider, extra) as clients:
-            peak = Tally()
+            peak, began_s = Tally(), time.monotonic()
             await clients.again_and_again(PLACES, seconds, peak)
-            peak_per_s = peak.served / seconds
-            # The first seconds are not counted: some find out there what there is to know.
-            asked = await clients.at_rate(MULTIPLE * peak_per_s, seconds / 2, Tally())
-            tally = Tally()
+            peak_per_s = peak.served / (time.monotonic() - began_s)
+            # The first seconds are not counted: there it is found out what there is to know.
+            before, tally = Tally(), Tally()
+            asked = await clients.at_rate(MULTIPLE * peak_per_s, seconds / 2, before)
+            served_before, began_s = before.served, time.monotonic()
             asked += await clients.at_rate(MULTIPLE * peak_per_s, seconds, tally)
-            done_in_time = tally.served
+            # What comes out meanwhile, whenever it was asked for.
+            goodput_per_s = (before.served + tally.served - served_before) / (time.monotonic() - began_s)
             offered_per_s = len(asked) / (1.5 * seconds)
             await all_of(asked)
-            return Overloaded(way, peak_per_s, offered_per_s, _goodput(done_in_time, tally, seconds), tally)
+            return Overloaded(way, peak_per_s, offered_per_s, goodput_per_s, tally)
 
 
-def _goodput(done_in_time: int, tally: Tally, seconds: float) -> float:
-    """Those that were asked meanwhile and had ended by then; and as many at the beginning had been asked before."""
-    begun_before = tally.served - done_in_time
-    return (done_in_time + begun_before) / seconds
+def _think_s(dice: random.Random, share: float) -> float:
+    return dice.uniform(*THINKS_S) if dice.random() < share else USUAL_S
