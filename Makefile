@@ -112,6 +112,10 @@ chaos: .venv/dev ## Let one of two models fail and come back under load (five mi
 fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
+.PHONY: overload
+overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)
+	@$(BIN)/python -m tests.overload $(ARGS)
+
 .PHONY: compose-test
 compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
 	@$(BIN)/python -m tests.deploy.compose

@@ -1,7 +1,8 @@
 """Whether this process can take on another chat, by how late it runs already.
 
 Two queues are measured: that of the event loop, where everything that this process does waits for its turn, and that
-before metering, which shows in how long it takes to hold credit. Neither says anything while there is no queue.
+before metering, which shows in how long it takes to hold credit. Neither says anything while there is no queue. One
+stall, of a collection of garbage, of a disk or of the whole machine, is none; and a limit ends soon after its cause.
 """
 
 import asyncio
@@ -13,12 +14,15 @@ from services.chassis.errors import LegatoError
 from services.chassis.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.queueing import Signal
 
-# As in DAGOR, which has decided by this figure for all of WeChat.
-LATENESS_TOLERATED_S: Final = 0.02
+# DAGOR decides by 20 ms for all of WeChat, on machines that have nothing else to do.
+LATENESS_TOLERATED_S: Final = 0.05
 RESERVE_TOLERATED_S: Final = 0.25
 SAMPLE_EACH_S: Final = 0.05
+# A verdict takes so long at least, and a limit that none confirms is gone after this.
+ROUND_S: Final = 0.5
+LIFETIME_S: Final = 1.5
 # So few chats do not keep a processor busy, so it is not they who make the loop late.
-LEAST_CHATS: Final = 32
+LEAST_CHATS: Final = 64
 
 
 class Saturation:
@@ -26,10 +30,11 @@ class Saturation:
         """Where no time is tolerated, what is measured is told but counts for nothing: then everybody is let in."""
         self._clock = clock
         self._tolerated_s = tolerated_s
-        self._gate = Gate("The service", clock, least=LEAST_CHATS)
-        self._lateness = Signal(self._gate, clock)
+        self._gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
+        self._lateness = Signal(self._gate, clock, round_s=ROUND_S)
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
-        self._reserving = Signal(self._gate, clock)
+        # All must wait: those who were held up by one stall come to their end together, and are many.
+        self._reserving = Signal(self._gate, clock, share=0.0, round_s=ROUND_S)
         # All that was measured, for whoever looks.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None

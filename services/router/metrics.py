@@ -39,7 +39,7 @@ def show_stations(stations: Stations, registry: Registry) -> None:
     gauges(
         registry,
         "legato_upstream_limit",
-        "How many chats a model is given at once, by how long it lets them wait. A million: no queue was seen.",
+        "How many chats a model is given at once: a constant, by its queue, or by latency. A million: no limit.",
         MODEL_LABELS,
         lambda: read(lambda station: station.saturation.gate.limit),
     )

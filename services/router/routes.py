@@ -18,6 +18,7 @@ from services.router.character import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.providers.origin import has_host
+from services.router.queue_watch import MOST_WAITING
 from services.router.tables import Table
 
 CLASSES = ("mezzo", "forte", "fortissimo")
@@ -37,11 +38,17 @@ class Target:
     model_name: str
     context_tokens: int
     max_output_tokens: int
-    # How many chats it may have at once, at most; None: as many as do not queue there.
+    # How many chats it may have at once, at most; None: as many as its server takes.
     concurrency: int | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     # Whether it calls functions while it streams, so that it can be offered one of ours.
     has_tools: bool = True
+    # Where its server publishes how many requests wait there, and how many may.
+    queue_metrics_url: str = ""
+    queue_most_waiting: int = MOST_WAITING
+    # How much later than usual its answers may begin before that is taken for a queue. 0: that is not measured;
+    # None: as for all models.
+    queueing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +137,13 @@ class _Reader:
         )
 
     @staticmethod
-    def _read_address(table: Table) -> str:
-        base_url = table.text("base_url")
-        if base_url and not base_url.startswith(("http://", "https://")):
-            table.mistake("base_url", "must start with http:// or https://")
-        elif base_url and not has_host(base_url):
-            table.mistake("base_url", "must name a host, and a port if it names one")
-        return base_url
+    def _read_address(table: Table, key: str = "base_url") -> str:
+        url = table.text(key)
+        if url and not url.startswith(("http://", "https://")):
+            table.mistake(key, "must start with http:// or https://")
+        elif url and not has_host(url):
+            table.mistake(key, "must name a host, and a port if it names one")
+        return url
 
     def _read_secret(self, table: Table, *, is_needed: bool) -> str:
         if table.take("api_key") is not None:
@@ -166,6 +173,9 @@ class _Reader:
             replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
             # What the bundled model says with tools comes in one piece, at the end: only the client's are worth that.
             table.flag("tools", default=provider not in providers or providers[provider].kind != "local"),
+            self._read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
+            table.positive("queue_most_waiting") if table.has("queue_most_waiting") else MOST_WAITING,
+            table.seconds("queueing_s", or_zero=True) if table.has("queueing_s") else None,
         )
         table.finish()
         return target

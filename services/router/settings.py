@@ -6,9 +6,9 @@ from typing import Annotated, Final
 import msgspec
 
 from services.chassis.settings import HostAndPort, HttpAddress, Seconds, SecondsOrZero
+from services.router.local_model import LOCAL_MODEL_PARALLEL
 from services.router.providers.base import Timeouts
 from services.router.routes import DEFAULT_PATH
-from services.router.saturation import QUEUEING_TOLERATED_S
 
 MOST_ATTEMPTS: Final = 3
 
@@ -29,8 +29,12 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_total_s: Seconds = 3600.0
     # How many models may be asked for one chat, one after the other.
     upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
-    # How long a model may let chats wait before new ones are refused; 0: that is not measured.
-    upstream_queueing_s: SecondsOrZero = QUEUEING_TOLERATED_S
+    # How much later than usual answers may begin before that is taken for a queue, at models for which the routes do
+    # not say; 0: that is not measured.
+    upstream_queueing_s: SecondsOrZero = 0.0
+    # How many answers the bundled model works on at once, and how many chats may wait for their turn there.
+    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
+    local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = 32
     # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
     drain_delay_s: SecondsOrZero = 0.0
     # How long chats may go on then.

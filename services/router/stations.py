@@ -11,8 +11,11 @@ from services.router.character import Character
 from services.router.health import Health, State
 from services.router.lines import Line, LineKey, Lines
 from services.router.providers.base import ProviderRoute
+from services.router.providers.origin import read_url
+from services.router.providers.queue_gauge import GaugeAddress, QueueGauge
+from services.router.queue_watch import QueueWatch
 from services.router.routes import Routes, Target
-from services.router.saturation import QUEUEING_TOLERATED_S, Saturation
+from services.router.saturation import Saturation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,12 +31,21 @@ class Station:
 
 class Stations:
     def __init__(
-        self, routes: Routes, lines: Lines, clock: Clock, log: Log, queueing_tolerated_s: float = QUEUEING_TOLERATED_S
+        self,
+        routes: Routes,
+        lines: Lines,
+        clock: Clock,
+        log: Log,
+        queueing_tolerated_s: float = 0.0,
+        local_places: int | None = None,
     ) -> None:
+        """`queueing_tolerated_s` is that of models for which the routes name none; `local_places` is how many chats the
+        bundled model may have at once, those that wait included."""
         self._lines = lines
         self._clock = clock
         self._log = log
         self._queueing_tolerated_s = queueing_tolerated_s
+        self._local_places = local_places
         self._stations: dict[tuple[ProviderRoute, Target], Station] = {}
         self.by_class: Mapping[str, tuple[Station, ...]] = {}
         self.characters: Mapping[str, Character] = {}
@@ -46,9 +58,10 @@ class Stations:
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }
         lines = self._lines.replace(LineKey(route, target.timeouts) for route, target in wanted)
+        before = self._stations
         self._stations = {
-            (route, target): self._stations.get((route, target))
-            or self._open(target, lines[LineKey(route, target.timeouts)])
+            (route, target): before.get((route, target))
+            or self._open(route, target, lines[LineKey(route, target.timeouts)])
             for route, target in wanted
         }
         self.by_class = {
@@ -56,17 +69,37 @@ class Stations:
             for class_id, targets in routes.classes.items()
         }
 
+        for key, station in before.items():
+            if key not in self._stations and station.saturation.queue_watch is not None:
+                self._lines.do(station.saturation.queue_watch.aclose())
+
+    async def aclose(self) -> None:
+        for station in self._stations.values():
+            if station.saturation.queue_watch is not None:
+                await station.saturation.queue_watch.aclose()
+
     def held(self, class_id: str) -> "_Held":
         """Those of a class, in their order. Their lines stay open meanwhile, whatever becomes of the routes."""
         return _Held(self.by_class[class_id])
 
-    def _open(self, target: Target, line: Line) -> Station:
-        saturation = Saturation(self._clock, self._queueing_tolerated_s, target.concurrency)
+    def _open(self, route: ProviderRoute, target: Target, line: Line) -> Station:
+        tolerated_s = self._queueing_tolerated_s if target.queueing_s is None else target.queueing_s
+        concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
+        saturation = Saturation(self._clock, tolerated_s, concurrency)
+        if target.queue_metrics_url:
+            gauge = QueueGauge(_gauge_address(route, target))
+            saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
         return Station(target, line, saturation, Health(self._clock, lambda state: self._tell(target, state)))
 
     def _tell(self, target: Target, state: State) -> None:
         event = "target.back" if state is State.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
+
+
+def _gauge_address(route: ProviderRoute, target: Target) -> GaugeAddress:
+    """Nobody but the server that the key is for is told it."""
+    is_same_server = bool(route.base_url) and read_url(route.base_url)[0] == read_url(target.queue_metrics_url)[0]
+    return GaugeAddress(target.queue_metrics_url, target.model_name, route.api_key if is_same_server else "")
 
 
 class _Held:

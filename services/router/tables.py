@@ -65,10 +65,11 @@ class Table:
         elif self.take(key) is not True:
             self.mistake(key, f"must be true: {why}")
 
-    def seconds(self, key: str) -> float:
+    def seconds(self, key: str, *, or_zero: bool = False) -> float:
         value = self.take(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            self.mistake(key, "must be a number of seconds above zero")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not (0 < value < math.inf or (or_zero and value == 0)):
+            self.mistake(key, f"must be a number of seconds above zero{', or 0' if or_zero else ''}")
             return 1.0
         return float(value)
 

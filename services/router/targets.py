@@ -18,7 +18,6 @@ from services.router.prompt import Prompt
 from services.router.providers.base import Call, CannotDo, Failure, ProviderError
 from services.router.refusals import NotAccepted, Refusals, too_long_for
 from services.router.routes import CLASSES, Target
-from services.router.saturation import Visit
 from services.router.settings import MOST_ATTEMPTS
 from services.router.spans import begin_question, end_question
 from services.router.stations import Station, Stations
@@ -81,15 +80,19 @@ class Targets:
 
 
 def _in_turn(stations: Sequence[Station]) -> Iterator[Station]:
-    """In their order; but those whose breaker is open come last. So they are asked only where no other has answered:
-    that they failed a moment ago is no reason to refuse a chat that nobody else takes."""
-    passed_over = []
+    """In their order; but those whose servers asked to be left alone come later, and those whose breaker is open last.
+    So they are asked only where no other has answered: what they said a moment ago is no reason to refuse a chat that
+    nobody else takes."""
+    left_alone, failing = [], []
     for station in stations:
-        if station.health.may_be_asked():
-            yield station
+        if not station.health.may_be_asked():
+            failing.append(station)
+        elif station.saturation.backoff.left_s:
+            left_alone.append(station)
         else:
-            passed_over.append(station)
-    yield from passed_over
+            yield station
+    yield from left_alone
+    yield from failing
 
 
 class _PutOff(NamedTuple):
@@ -195,14 +198,15 @@ class _Opening:
             end_question(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            self._note(error, target, visit)
+            self._note(error, station)
             forget_origin(error)
             self._refit_tokens = self._refit(error, station, max_tokens)
             return None
         station.line.hold()
         return Upstream(station, visit, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
 
-    def _note(self, error: ProviderError, target: Target, visit: Visit) -> None:
+    def _note(self, error: ProviderError, station: Station) -> None:
+        target = station.target
         if isinstance(error, CannotDo):
             # Nothing was sent for it.
             self._attempts.count -= 1
@@ -217,7 +221,7 @@ class _Opening:
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
-            self.refusals.add_saturated(visit.turned_away(error.retry_after_s))
+            self.refusals.add_saturated(station.saturation.turned_away(error.retry_after_s))
 
     def _refit(self, error: ProviderError, station: Station, max_tokens: int) -> int | None:
         """A limit that may fit, where this one was refused for length."""

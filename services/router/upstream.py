@@ -11,6 +11,7 @@ from services.router.calibration import CountedPrompt
 from services.router.health import Attempt
 from services.router.plausible import UsageJudge, Violation
 from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
+from services.router.providers.connection import ConnectionRefused
 from services.router.saturation import Visit
 from services.router.spans import end_question
 from services.router.stations import Station
@@ -68,6 +69,10 @@ async def begin(
     except BaseException as error:
         visit.leave()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
+            attempt.given_up()
+        elif isinstance(error, ConnectionRefused) and visit.are_others_answered:
+            # Whoever answers others and takes no further connection is full, and not away.
+            error.failure = Failure.BUSY
             attempt.given_up()
         elif error.failure is Failure.PROVIDER:
             attempt.failed()

@@ -81,3 +81,68 @@ async def test_lateness_of_a_real_loop_is_noticed() -> None:
                 await asyncio.sleep(0)
     finally:
         saturation.close()
+
+
+# A chat that comes now and then, as on any day.
+STEPS_PER_S = round(1 / SAMPLE_EACH_S)
+A_SECOND_OR_TWO_S = 2.0
+
+
+def is_refused_after(saturation: Saturation, clock: FakeClock, seconds: float) -> bool:
+    """Of a machine that is in time again, and holds credit quickly."""
+    for _ in range(round(seconds * STEPS_PER_S)):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_lateness(0.001)
+        saturation.note_reserve(0.005)
+    return is_refused(saturation)
+
+
+def test_stall_of_the_whole_machine_leaves_no_limit(clock: FakeClock) -> None:
+    """All that ran meanwhile is late by as much, once."""
+    saturation = Saturation(clock)
+    fill(saturation, 4 * LEAST_CHATS)
+    is_refused_after(saturation, clock, 1.0)
+    clock.advance(1.0)
+    saturation.note_lateness(1.0)
+    for _ in range(40):
+        saturation.note_reserve(1.0)
+    for _ in range(3 * STEPS_PER_S):
+        assert not is_refused_after(saturation, clock, SAMPLE_EACH_S)
+
+
+def test_collections_of_garbage_leave_no_limit(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 4 * LEAST_CHATS)
+    for _ in range(30):
+        clock.advance(0.2)
+        saturation.note_lateness(0.2)
+        assert not is_refused_after(saturation, clock, 0.3)
+
+
+def test_limit_ends_a_second_or_two_after_a_noisy_neighbour_does(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 4 * LEAST_CHATS)
+    for _ in range(10 * STEPS_PER_S):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_lateness(10 * LATENESS_TOLERATED_S)
+    assert is_refused(saturation)
+    assert not is_refused_after(saturation, clock, A_SECOND_OR_TWO_S)
+
+
+def test_limit_ends_a_second_or_two_after_metering_is_quick_again(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 4 * LEAST_CHATS)
+    for _ in range(10 * STEPS_PER_S):
+        clock.advance(SAMPLE_EACH_S)
+        saturation.note_reserve(10 * RESERVE_TOLERATED_S)
+    assert is_refused(saturation)
+    assert not is_refused_after(saturation, clock, A_SECOND_OR_TWO_S)
+
+
+def test_limit_ends_although_nothing_is_measured_any_more(clock: FakeClock) -> None:
+    saturation = Saturation(clock)
+    fill(saturation, 4 * LEAST_CHATS)
+    run_late(saturation, clock, 10 * LATENESS_TOLERATED_S)
+    assert is_refused(saturation)
+    clock.advance(A_SECOND_OR_TWO_S)
+    assert not is_refused(saturation)

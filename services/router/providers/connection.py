@@ -39,6 +39,10 @@ class _Refused(Exception):
     """Raised inside of the parser, which reads no further."""
 
 
+class ConnectionRefused(Interrupted):
+    """Nobody takes it at the address: the server is not there, or so full that it takes no further one."""
+
+
 class Owner(Protocol):
     def take_back(self, connection: "Connection") -> bool:
         """Whether it keeps one that is free again."""

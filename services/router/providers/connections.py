@@ -1,13 +1,15 @@
 """The connections to one server: kept for a while, so that not every request has to open one."""
 
 import asyncio
+import errno
+import re
 import socket
 from typing import Any
 
 import aiohappyeyeballs
 
 from services.chassis.deadlines import Deadlines
-from services.router.providers.connection import Connection, Interrupted
+from services.router.providers.connection import Connection, ConnectionRefused, Interrupted
 from services.router.providers.origin import Origin
 from services.router.providers.tempo import Tempo
 
@@ -60,8 +62,8 @@ class Connections:
                     )
         except TimeoutError:
             raise Interrupted("did not answer in time") from None
-        except (OSError, UnicodeError):
-            raise Interrupted("could not be reached") from None
+        except (OSError, UnicodeError) as error:
+            raise (ConnectionRefused if _is_refusal(error) else Interrupted)("could not be reached") from None
         self._open.add(connection)
         return connection
 
@@ -107,6 +109,14 @@ class Connections:
             if not addresses:
                 self._addresses = None
         return addresses
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Also where a host has several addresses, and all of them refuse. A unix socket that is full says EAGAIN."""
+    if isinstance(error, ConnectionRefusedError | BlockingIOError):
+        return True
+    named = set(re.findall(r"\[Errno (\d+)\]", str(error)))
+    return named == {str(errno.ECONNREFUSED)}
 
 
 def _new_socket(address: Any) -> socket.socket:

@@ -63,6 +63,9 @@ class RequestHead:
         traced = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
         return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), traced)
 
+    def for_reading(self, path: str) -> bytes:
+        return b"GET %s HTTP/1.1%s0\r\n\r\n" % (_quoted(path), self._rest)
+
 
 @lru_cache(maxsize=1024)
 def _quoted(path: str) -> bytes:

@@ -1,8 +1,10 @@
 """Whom a gate lets in and when the others may come back, on a clock that the tests move."""
 
+import math
+
 import pytest
 
-from services.chassis.admission import LONGEST_CLOSED_S, OVERCOMMITMENT
+from services.chassis.admission import OVERCOMMITMENT
 from tests.fakes import FakeClock
 from tests.services.chassis.gate_house import CALM, House
 
@@ -79,19 +81,19 @@ def test_nothing_is_kept_of_keys_that_run_nothing(house: House) -> None:
     assert not house.gate.running_by_key
 
 
-def test_gate_is_closed_for_as_long_as_the_provider_asked(house: House) -> None:
-    place = house.gate.enter("key")
-    house.gate.turned_away(place.entered_s, retry_after_s=7)
-    place.leave()
-    house.clock.advance(2)
-    assert house.refusal().retry_after_s == 5
-    house.clock.advance(5)
+def test_limit_that_the_server_tells_is_kept_and_shared(house: House) -> None:
+    house.gate.told_limit = 10
+    house.fill("greedy")
+    assert house.gate.running == 10
+    house.let_in(1, "small")
+    house.gate.told_limit = math.inf
+    house.let_in(100, "greedy")
+
+
+def test_server_that_can_bear_nobody_is_sent_one_all_the_same(house: House) -> None:
+    house.gate.told_limit = -5
     house.let_in(1)
-
-
-def test_gate_is_not_closed_for_longer_than_a_minute(house: House) -> None:
-    house.gate.turned_away(house.gate.enter("key").entered_s, retry_after_s=86_400)
-    assert house.refusal().retry_after_s == LONGEST_CLOSED_S
+    house.refusal()
 
 
 @pytest.mark.parametrize(("dice", "retry_after_s"), [(0.0, 1.0), (0.5, 5.5), (1.0, 10.0)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.chassis.admission import LEAST
+from services.chassis.admission import LEAST, LIFETIME_S, LONGEST_LIFETIME_S
 from services.chassis.errors import Reason
 from services.chassis.queueing import LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, Signal
 from tests.fakes import FakeClock
@@ -93,14 +93,21 @@ def test_queue_of_those_who_were_let_in_is_cut_off_by_its_length(house: House) -
 
 def test_limit_on_a_queue_grows_by_what_may_wait(house: House) -> None:
     waiting = Signal(house.gate, house.clock, tolerated_s=0.5)
-    house.shrink_to(200)
-    house.fill()
+    house.let_in(250)
+    # About ten a second come and go.
     for _ in range(300):
         house.let_out(1)
-        house.fill()
+        house.let_in(1)
         house.clock.advance(0.1)
-    house.measure(CALM, signal=waiting)
-    assert house.gate.limit == pytest.approx(200 + 0.5 * 10, abs=1)
+    house.measure(QUEUEING)
+    house.let_out(50)
+    house.fill()
+    limit, left_per_s = house.gate.limit, house.gate._left.per_s(house.clock.elapsed_s())
+    house.clock.advance(NO_GROWTH_S)
+    for _ in range(LEAST_SAMPLES):
+        waiting.note(CALM, house.clock.elapsed_s())
+        house.clock.advance(ROUND_S / 4)
+    assert limit < house.gate.limit <= limit + 0.5 * left_per_s
 
 
 def test_all_who_are_seen_to_wait_are_cut_off_at_once(clock: FakeClock) -> None:
@@ -136,8 +143,9 @@ def test_limit_recovers_after_an_overload(house: House) -> None:
     house.let_out(200)
     house.measure(MUCH_QUEUEING)
     assert house.gate.limit == 100
-    for _ in range(20):
-        house.let_out(house.gate.running)
+    house.let_out(house.gate.running)
+    house.clock.advance(NO_GROWTH_S)
+    for _ in range(5):
         house.fill()
         house.measure(CALM)
     assert house.gate.limit > 400
@@ -155,30 +163,68 @@ def test_so_few_are_never_the_reason_for_a_queue(house: House) -> None:
     house.let_in(100)
 
 
-def test_whoever_measures_is_told_when_it_queues_even_at_the_least(clock: FakeClock) -> None:
+def test_limit_that_queues_even_at_the_least_is_lifted_where_somebody_wants_to_know(clock: FakeClock) -> None:
     told: list[bool] = []
-    house = House(clock, on_least=lambda: told.append(True))
+    house = House(clock, on_false_alarm=lambda: told.append(True))
     house.shrink_to(LEAST)
     house.let_in(LEAST)
     assert not told
     house.measure(QUEUEING)
     assert told == [True]
-
-
-def test_being_told_that_it_is_full_cuts_the_limit_once_and_holds_it(house: House) -> None:
     house.let_in(100)
-    began_s = house.clock.elapsed_s()
-    for _ in range(10):
-        house.gate.turned_away(began_s, retry_after_s=None)
-    assert house.gate.limit == pytest.approx(90)
-    house.let_out(50)
-    house.fill()
-    house.measure(CALM)
-    assert house.gate.limit == pytest.approx(90)
-    house.clock.advance(NO_GROWTH_S)
-    house.fill()
-    house.measure(CALM)
-    assert house.gate.limit == pytest.approx(99)
+
+
+def test_limit_that_no_queue_confirms_is_gone_after_its_lifetime(house: House) -> None:
+    house.let_in(400)
+    house.measure(MUCH_QUEUEING)
+    house.refusal()
+    house.clock.advance(LIFETIME_S)
+    house.let_in(400)
+
+
+def test_limit_lasts_while_the_queue_does(house: House) -> None:
+    house.let_in(400)
+    for _ in range(40):
+        house.measure(QUEUEING)
+    house.refusal()
+
+
+def test_limit_on_a_queue_lasts_until_it_is_in_force(house: House) -> None:
+    """However long those who are in take to leave, within reason."""
+    waiting = Signal(house.gate, house.clock, tolerated_s=0.5)
+    house.let_in(100)
+    house.measure(QUEUEING, signal=waiting)
+    house.clock.advance(2 * LIFETIME_S)
+    house.refusal()
+    house.clock.advance(LONGEST_LIFETIME_S)
+    house.let_in(1)
+
+
+def test_limit_found_by_one_key_is_that_of_this_key_alone(house: House) -> None:
+    house.let_in(40, "slow")
+    for _ in range(LEAST_SAMPLES):
+        house.signal.note(MUCH_QUEUEING, house.clock.elapsed_s(), "slow")
+        house.clock.advance(ROUND_S)
+    house.refusal("slow")
+    house.let_in(100, "another")
+
+
+def test_limit_found_by_several_keys_is_for_all(house: House) -> None:
+    house.let_in(40, "slow")
+    for number in range(LEAST_SAMPLES):
+        house.signal.note(MUCH_QUEUEING, house.clock.elapsed_s(), f"key {number}")
+        house.clock.advance(ROUND_S)
+    house.refusal("another")
+
+
+def test_growth_doubles_with_each_calm_round_in_a_row(house: House) -> None:
+    house.shrink_to(80)
+    limits = []
+    for _ in range(4):
+        house.fill()
+        house.measure(CALM)
+        limits.append(house.gate.limit)
+    assert limits == pytest.approx([88, 105.6, 147.84, 266.112])
 
 
 def test_one_calm_signal_does_not_undo_what_another_measured(house: House) -> None:

@@ -137,6 +137,7 @@ async def running_router(
             yield router
     finally:
         await server.stop(0)
+        await stations.aclose()
         await lines.aclose()
 
 

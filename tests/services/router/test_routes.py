@@ -255,3 +255,25 @@ def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes
         routes_file.write_text(text)
         big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
         assert (big.has_tools, small.has_tools) == (has_tools, False)
+
+
+def test_nothing_but_its_server_limits_a_model_unless_the_file_says_so(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    assert (big.concurrency, big.queue_metrics_url, big.queueing_s) == (None, "", None)
+
+
+def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_file: Path) -> None:
+    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3\nqueueing_s = 0.7'
+    routes_file.write_text(GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}"))
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
+
+
+def test_mistakes_in_what_limits_a_model_are_named(routes_file: Path) -> None:
+    more = '\nqueue_metrics_url = "host.test/metrics"\nqueue_most_waiting = 0\nqueueing_s = -1'
+    assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}")) == [
+        "models.big.queue_metrics_url: must start with http:// or https://",
+        "models.big.queue_most_waiting: must be a whole number above zero",
+        "models.big.queueing_s: must be a number of seconds above zero, or 0",
+    ]

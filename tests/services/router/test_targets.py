@@ -10,6 +10,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.router.backoff import LONGEST_S
 from services.router.providers import base
 from services.router.providers.openai import OpenAIProvider
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
@@ -135,9 +136,56 @@ async def test_models_that_are_all_busy_are_saturation_and_the_soonest_is_told(s
             refusal = await refusal_of(router)
             assert refusal.reason is Reason.SATURATED
             assert refusal.retry_after_s == 20
-            # They are left alone for as long as they asked for.
-            assert (await refusal_of(router)).reason is Reason.SATURATED
-        assert (len(first.requests), len(second.requests)) == (1, 1)
+            # There is no other that could serve, so one chat at a time tries them.
+            second.default_reply = Reply()
+            assert (await router.ask()).text == "Hello, world!"
+            assert (await router.ask()).text == "Hello, world!"
+        # The first stays alone now that the second serves.
+        assert (len(first.requests), len(second.requests)) == (2, 3)
+
+
+async def test_model_that_names_a_time_is_left_alone_while_another_serves(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(status=429, headers={"retry-after": "40"})) as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            for _ in range(5):
+                assert (await router.ask()).text == "Hello, world!"
+        assert (len(first.requests), len(second.requests)) == (1, 5)
+
+
+async def test_one_wrong_header_does_not_close_a_class_with_one_model(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies.append(Reply(status=429, headers={"retry-after": "3600"}))
+        assert (await refusal_of(router)).retry_after_s == LONGEST_S
+        answers = [await router.ask() for _ in range(3)]
+        answers += await asyncio.gather(*(router.ask() for _ in range(10)))
+        assert [answer.text for answer in answers] == ["Hello, world!"] * 13
+
+
+async def test_while_a_server_wants_to_be_left_alone_one_chat_at_a_time_tries_it(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies += [Reply(status=503, headers={"retry-after": "60"}), Reply(delay_s=0.5)]
+        await refusal_of(router)
+        probe = router.open()
+        await upstream.received(2)
+        assert (await refusal_of(router)).reason is Reason.SATURATED
+        assert len(upstream.requests) == 2
+        assert (await read(probe)).text == "Hello, world!"
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_connection_that_is_refused_while_others_are_answered_means_full_and_else_away(
+    socket_folder: Path, log: Log
+) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        running = await open_running(router, upstream)
+        for site in list(upstream._runner.sites):  # type: ignore[union-attr]
+            await site.stop()
+        assert (await refusal_of(router)).reason is Reason.SATURATED
+        running.cancel()
+        await upstream.requests[0].ended.wait()
+        async with asyncio.timeout(60):
+            while (await refusal_of(router)).reason is not Reason.UPSTREAM_FAILED:
+                await asyncio.sleep(0.02)
 
 
 async def test_busy_model_that_names_no_time_is_asked_again(socket_folder: Path, log: Log) -> None:
