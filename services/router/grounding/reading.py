@@ -6,6 +6,8 @@ Lines are JSON: what isolates it, the kind and the number of pages, then the pag
 not.
 """
 
+import encodings
+import pkgutil
 import resource
 import sys
 from typing import Final
@@ -22,12 +24,11 @@ PIECE_CHARACTERS: Final = 32 * 1024
 CHARACTERS_MOST: Final = 8_000_000
 
 
-# What reading may need and loads late.
+# What reading may need and loads late: any encoding, and parts of pypdf.
 LIBRARIES: Final = (
-    "encodings.cp1252", "encodings.idna", "encodings.latin_1", "encodings.mac_roman", "encodings.utf_16",
-    "encodings.utf_16_be", "encodings.utf_16_le", "html.parser", "pypdf", "pypdf._codecs._codecs", "pypdf.filters",
-    "pypdf.generic",
-)  # fmt: skip
+    *(f"encodings.{module.name}" for module in pkgutil.iter_modules(encodings.__path__)),
+    *("html.parser", "pypdf", "pypdf._codecs._codecs", "pypdf.filters", "pypdf.generic"),
+)
 
 
 class Line(msgspec.Struct, omit_defaults=True):
