@@ -267,7 +267,7 @@ HANGS = SERVES.replace(
         import time; time.sleep(0.01)""",
 )
 WATCHFUL = Timing(
-    first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=0.2, unresponsive_after_s=1.0
+    first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
 )
 
 
@@ -306,13 +306,13 @@ if len(runs.read_text()) == 2:
     time.sleep(600)
 {SERVES}"""
     timing = Timing(
-        first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=0.2, unresponsive_after_s=1.0
+        first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
     )
     supervisor = scene.supervisor([scene.process("auth", hangs_later)], timing=timing)
     async with scene.running(supervisor):
         # The first start may have taken its time; the next is given little.
         supervisor.timing = Timing(
-            first_delay_s=0.01, start_timeout_s=1.0, check_every_s=0.05, check_timeout_s=0.2, unresponsive_after_s=1.0
+            first_delay_s=0.01, start_timeout_s=1.0, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
         )
         pid = scene.pid("auth")
         assert pid is not None
