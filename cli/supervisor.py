@@ -70,6 +70,8 @@ class _Kept:
     log: ProcessLog
     process: Process | None = None
     started_at: float = 0.0
+    # This run of it.
+    has_served: bool = False
     restarts: int = 0
 
     @property
@@ -166,7 +168,7 @@ class Supervisor:
                 # Ctrl-C reaches the whole group of a terminal; the processes are to end in our order.
                 process_group=0,
             )
-        kept.started_at = time.monotonic()
+        kept.started_at, kept.has_served = time.monotonic(), False
         self.log.info("process.started", name=spec.name, pid=kept.process.pid, restarts=kept.restarts)
         self._tell_change()
 
@@ -174,6 +176,7 @@ class Supervisor:
         """False if the process ended instead."""
         while kept.pid is not None:
             if await asyncio.to_thread(kept.spec.health.is_serving):
+                kept.has_served = True
                 return True
             await asyncio.sleep(POLL_S)
         return False
@@ -223,6 +226,8 @@ class Supervisor:
             start_timeout_s=timing.start_timeout_s,
             unresponsive_after_s=timing.unresponsive_after_s,
         )
+        if kept.has_served:
+            judged.note_answer(time.monotonic())
         loop = asyncio.get_running_loop()
         while process.returncode is None:
             due_at = time.monotonic() + timing.check_every_s

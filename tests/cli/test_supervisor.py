@@ -277,7 +277,7 @@ async def test_a_process_that_hangs_is_started_again_and_it_says_so(scene: Scene
         first, beside = scene.pid("router"), scene.pid("auth")
         marker = scene.folder / "router.sock.hang"
         marker.touch()
-        await until(lambda: scene.restarts("router") == 1)
+        await until(lambda: scene.restarts("router") == 1, within_s=60)
         marker.unlink()
         await until(lambda: "router is ready again" in scene.said)
         assert scene.pid("router") not in (None, first)
@@ -291,7 +291,7 @@ async def test_a_process_that_is_stopped_is_started_again(scene: Scene) -> None:
         pid = scene.pid("metering")
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        await until(lambda: "metering is ready again" in scene.said)
+        await until(lambda: "metering is ready again" in scene.said, within_s=60)
         assert not lives(pid)
 
 
@@ -317,7 +317,7 @@ if len(runs.read_text()) == 2:
         pid = scene.pid("auth")
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: scene.restarts("auth") >= 2 and "auth is ready again" in scene.said)
+        await until(lambda: scene.restarts("auth") >= 2 and "auth is ready again" in scene.said, within_s=60)
 
 
 async def test_logs_make_room_while_processes_write_them(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
