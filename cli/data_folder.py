@@ -131,9 +131,10 @@ def is_supervised(data: Path) -> bool:
     return False
 
 
-def key_peppers(data: Path) -> str:
-    """What keys are hashed with, as auth takes it ("1:HEX"); made on the first start. Without it no key is known."""
-    return _kept_secret(data / "key-peppers")
+def key_peppers(data: Path, version: int = 1) -> str:
+    """What keys are hashed with, as auth takes it ("1:HEX"); made on the first start. Without it no key is known.
+    `version` is that of one that has to be made."""
+    return _kept_secret(data / "key-peppers", version)
 
 
 def grounding_key(data: Path) -> str:
@@ -142,14 +143,14 @@ def grounding_key(data: Path) -> str:
     return _kept_secret(data / "grounding-key")
 
 
-def _kept_secret(path: Path) -> str:
+def _kept_secret(path: Path, version: int = 1) -> str:
     if not path.exists():
-        _write_private(path, f"1:{secrets.token_hex(32)}\n")
+        write_private(path, f"{version}:{secrets.token_hex(32)}\n")
     return path.read_text().strip()
 
 
 def write_processes(data: Path, state: dict[str, Any]) -> None:
-    _write_private(data / "run" / "processes.json", json.dumps(state))
+    write_private(data / "run" / "processes.json", json.dumps(state))
 
 
 def read_processes(data: Path) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def read_processes(data: Path) -> dict[str, Any]:
     return state
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """All of it or nothing, on the disk when this returns."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from cli.completeness import require_complete
 from cli.options import Invocation, takes_invocation
 from cli.settings import SettingsWrong, read_settings
 from services.chassis.errors import LegatoError
@@ -35,6 +36,7 @@ def migrate(invocation: Invocation) -> None:
 
     try:
         settings = read_settings(MigrateSettings)
+        require_complete(invocation.data, settings.database_url, peppers_given=True)
         migrated = []
         for folder in sorted(SERVICES.glob("*/migrations")):
             service = folder.parent.name
@@ -47,5 +49,5 @@ def migrate(invocation: Invocation) -> None:
     except SettingsError as error:
         raise SettingsWrong(str(error)) from None
     except LegatoError as error:
-        raise click.ClickException(error.message) from None
+        raise click.ClickException(" ".join(getattr(error, "__notes__", [])) or error.message) from None
     invocation.show({"migrated": migrated})

@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-LARGEST_BYTES = 10 * 1024 * 1024
-TAIL_BYTES = 64 * 1024
-LAST_LINES = 5
+LARGEST_BYTES: Final = 10 * 1024 * 1024
+# NAME.log.1, the newest, to NAME.log.3.
+KEPT_FILES: Final = 3
+COPIED_BYTES: Final = 1024 * 1024
+TAIL_BYTES: Final = 64 * 1024
+LAST_LINES: Final = 5
 
 
 class ProcessLog:
@@ -15,9 +18,10 @@ class ProcessLog:
         self._start_of_this_run = 0
 
     def open(self) -> BinaryIO:
-        """For one more run of the process. A file that grew large becomes NAME.log.1, in place of the last one."""
-        if self.path.exists() and self.path.stat().st_size > LARGEST_BYTES:
-            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        """For one more run of the process. It is appended to, so that the file may be cut while it is written."""
+        if self._is_large():
+            self._make_room()
+            self.path.replace(self._kept(1))
         file = self.path.open("a+b")
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -27,6 +31,33 @@ class ProcessLog:
                 file.flush()
         self._start_of_this_run = file.tell()
         return file
+
+    def rotate(self) -> bool:
+        """Copies a file that grew large to NAME.log.1 and empties it, while its process goes on writing to it.
+
+        The process keeps the file open, and so does whatever library writes to its stderr: a new file would be written
+        by nobody. What is written between the last look at the file's end and its emptying, some microseconds, is lost.
+        """
+        if not self._is_large():
+            return False
+        draft = self.path.with_name(f"{self.path.name}.new")
+        try:
+            self._move_to(draft)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        self._make_room()
+        draft.replace(self._kept(1))
+        self._start_of_this_run = 0
+        return True
+
+    def _move_to(self, draft: Path) -> None:
+        draft.touch(mode=0o600)
+        with self.path.open("r+b", buffering=0) as file, draft.open("wb") as copy:
+            while data := file.read(COPIED_BYTES):
+                copy.write(data)
+                copy.flush()
+            file.truncate(0)
 
     def last_words(self) -> str:
         """What the latest run said last, on one line: of a traceback its last line, of structured logs nothing."""
@@ -38,3 +69,15 @@ class ProcessLog:
         if any(line.startswith("Traceback ") for line in lines):
             lines = lines[-1:]
         return "; ".join(lines[-LAST_LINES:])
+
+    def _is_large(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > LARGEST_BYTES
+
+    def _make_room(self) -> None:
+        """The oldest goes, the others move up."""
+        for number in range(KEPT_FILES - 1, 0, -1):
+            if self._kept(number).exists():
+                self._kept(number).replace(self._kept(number + 1))
+
+    def _kept(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")

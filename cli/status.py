@@ -36,4 +36,8 @@ def describe(state: dict[str, Any]) -> dict[str, Any]:
 def _health(state: dict[str, Any]) -> str:
     if state["pid"] is None:
         return "down"
-    return "serving" if msgspec.convert(state["health"], Health).is_serving() else "not serving"
+    health = msgspec.convert(state["health"], Health)
+    if not health.is_serving():
+        return "not serving"
+    # What answers its health check by itself may be at work on something long, or hang: `up` ends it then.
+    return "serving" if health.protocol == "grpc" or health.answers() else "busy"

@@ -7,6 +7,7 @@ import subprocess
 import time
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from cli.health import Health
 from cli.process_log import ProcessLog
+from cli.responsiveness import Responsiveness
 from services.chassis import lifeline
 from services.chassis.log import Log
 
@@ -41,6 +43,13 @@ class Timing:
     start_timeout_s: float = 60.0
     # Between SIGTERM and SIGKILL.
     grace_s: float = 10.0
+    # Between two looks at a process that runs, and how long it may take for its answer.
+    check_every_s: float = 3.0
+    check_timeout_s: float = 3.0
+    # A process that has not answered for as long as this hangs, and is started again; 0: never.
+    unresponsive_after_s: float = 20.0
+    # Between two looks at how large the logs are.
+    rotate_every_s: float = 5.0
 
 
 # With which our processes end where a setting is wrong; what they say then is a line for each mistake.
@@ -61,6 +70,8 @@ class _Kept:
     log: ProcessLog
     process: Process | None = None
     started_at: float = 0.0
+    # This run of it.
+    has_served: bool = False
     restarts: int = 0
 
     @property
@@ -88,6 +99,10 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._groups = [[_Kept(spec, ProcessLog(self.logs, spec.name)) for spec in group] for group in self.groups]
         self._all = [kept for group in self._groups for kept in group]
+        # Its own log, and those of processes.
+        self._logs = [ProcessLog(self.logs, "up"), *(kept.log for kept in self._all)]
+        # Of its own: a check that had to wait for a thread would look like one that was not answered.
+        self._checks = ThreadPoolExecutor(len(self._all) or 1, thread_name_prefix="health")
         # The write end stays here alone, so that the children learn of our end from the kernel.
         self._lifeline, self._lifeline_write_end = os.pipe()
 
@@ -101,11 +116,15 @@ class Supervisor:
         try:
             if await _done_before(stop, asyncio.create_task(self._start_all())):
                 keepers = [asyncio.create_task(self._keep(kept)) for kept in self._all]
+                if self.timing.unresponsive_after_s:
+                    keepers += [asyncio.create_task(self._watch(kept)) for kept in self._all]
+                keepers.append(asyncio.create_task(self._keep_logs_small()))
                 await on_ready()
                 await stop.wait()
         finally:
             await _cancel(keepers)
             await self._end_all(hurry)
+            self._checks.shutdown(wait=False)
             os.close(self._lifeline)
             os.close(self._lifeline_write_end)
 
@@ -149,7 +168,7 @@ class Supervisor:
                 # Ctrl-C reaches the whole group of a terminal; the processes are to end in our order.
                 process_group=0,
             )
-        kept.started_at = time.monotonic()
+        kept.started_at, kept.has_served = time.monotonic(), False
         self.log.info("process.started", name=spec.name, pid=kept.process.pid, restarts=kept.restarts)
         self._tell_change()
 
@@ -157,6 +176,7 @@ class Supervisor:
         """False if the process ended instead."""
         while kept.pid is not None:
             if await asyncio.to_thread(kept.spec.health.is_serving):
+                kept.has_served = True
                 return True
             await asyncio.sleep(POLL_S)
         return False
@@ -183,6 +203,52 @@ class Supervisor:
                 kept.process, kept.started_at = None, time.monotonic()
             if await self._until_serving(kept):
                 self.say(f"{name} is ready again")
+
+    async def _watch(self, kept: _Kept) -> None:
+        """Ends a process that hangs, so that `_keep` starts it again. Nothing is lost that a crash would not lose."""
+        while True:
+            process = kept.process
+            if process is None or process.returncode is not None:
+                await asyncio.sleep(POLL_S)
+                continue
+            silent_s = await self._until_unresponsive(kept, process)
+            if silent_s is not None:
+                self.say(f"{kept.spec.name} has not answered for {silent_s:.0f} s; ending it")
+                self.log.warning("process.unresponsive", name=kept.spec.name, pid=process.pid, reason="no answer")
+                _send(process, signal.SIGKILL)
+                await process.wait()
+
+    async def _until_unresponsive(self, kept: _Kept, process: Process) -> float | None:
+        """For how long it has been silent; None if it ended first."""
+        timing = self.timing
+        judged = Responsiveness(
+            kept.started_at,
+            start_timeout_s=timing.start_timeout_s,
+            unresponsive_after_s=timing.unresponsive_after_s,
+        )
+        if kept.has_served:
+            judged.note_answer(time.monotonic())
+        loop = asyncio.get_running_loop()
+        while process.returncode is None:
+            due_at = time.monotonic() + timing.check_every_s
+            await asyncio.sleep(timing.check_every_s)
+            began_at = time.monotonic()
+            answers = await loop.run_in_executor(self._checks, kept.spec.health.answers, timing.check_timeout_s)
+            ended_at = time.monotonic()
+            if answers:
+                judged.note_answer(ended_at)
+            elif judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s) and process.returncode is None:
+                return judged.silent_s(ended_at)
+        return None
+
+    async def _keep_logs_small(self) -> None:
+        while True:
+            await asyncio.sleep(self.timing.rotate_every_s)
+            for log in self._logs:
+                try:
+                    await asyncio.to_thread(log.rotate)
+                except OSError as error:
+                    self.log.failure("log.not_rotated", error, name=log.path.name)
 
     async def _end_all(self, hurry: asyncio.Event) -> None:
         for group in reversed(self._groups):

@@ -5,13 +5,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from cli import data_folder
+from cli import completeness, data_folder
 from cli.data_folder import AlreadyLocked, FolderLock
 from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.options import Invocation, takes_invocation
@@ -23,7 +24,7 @@ from cli.standard_streams import heard_or_not, open_closed_ones
 from cli.supervisor import StartFailed, Supervisor, Timing
 from services.chassis import lifeline
 from services.chassis.log import Log
-from services.chassis.settings import HostAndPort, Port, SecondsOrZero
+from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
 
 # What the processes of a supervisor that was killed need to end, and some.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
@@ -46,6 +47,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     edge_port: Port = 8080
     # Without it, made on the first start and kept in the folder.
     key_peppers: str = ""
+    # Where accounts and the ledger are; without it, in the folder.
+    database_url: PostgresAddress = ""
     # Where one of them is switched on, the key is made like the peppers.
     memory: bool = False
     attachments: bool = False
@@ -57,6 +60,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     drain_delay_s: SecondsOrZero = 0.0
     # A process that dies again and again is started later each time, but never later than this.
     longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
+    # A process that does not answer its health check for so long is started again; 0: never.
+    unresponsive_after_s: SecondsOrZero = Timing.unresponsive_after_s
 
 
 class CannotStart(click.ClickException):
@@ -81,9 +86,21 @@ class CannotStart(click.ClickException):
 @click.option(
     "--welcome", "welcomes", is_flag=True, help="On the first start make an account and a key, and show them."
 )
+@click.option(
+    "--begin-anew",
+    type=click.Choice(completeness.PARTS),
+    multiple=True,
+    help="Make this part anew if it is missing though others are in use. What it held is lost.",
+)
 @takes_invocation
 def up(
-    invocation: Invocation, port: int | None, host: str | None, routes: Path | None, workers: int, welcomes: bool
+    invocation: Invocation,
+    port: int | None,
+    host: str | None,
+    routes: Path | None,
+    workers: int,
+    welcomes: bool,
+    begin_anew: tuple[str, ...],
 ) -> None:
     """Start the whole service and keep it running.
 
@@ -103,6 +120,9 @@ def up(
     settings = read_settings(UpSettings)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
+    completeness.require_complete(
+        data, settings.database_url, peppers_given=bool(settings.key_peppers), begin_anew=begin_anew
+    )
     host = settings.edge_host if host is None else host
     listener = listen(host, settings.edge_port if port is None else port)
     installation = Installation(
@@ -112,7 +132,7 @@ def up(
         uses_local_model=load_routes(routes).uses_local_model,
         workers=workers,
         drain_s=settings.drain_s,
-        key_peppers=settings.key_peppers or _kept(data_folder.key_peppers, data),
+        key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
         grounding_key=grounding_key_for(settings, data),
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
@@ -121,6 +141,9 @@ def up(
     address = base_url(listener, host)
 
     def announce() -> None:
+        with suppress(OSError):
+            # A full disk must not end what runs.
+            completeness.record_parts(data, settings.database_url)
         with heard_or_not(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
             if welcomes:
@@ -135,6 +158,7 @@ def up(
             timing=Timing(
                 grace_s=settings.drain_delay_s + settings.drain_s + CLOSING_S,
                 longest_delay_s=settings.longest_restart_delay_s,
+                unresponsive_after_s=settings.unresponsive_after_s,
             ),
             on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
         )
@@ -179,6 +203,15 @@ def grounding_key_for(settings: UpSettings, data: Path) -> str:
     if settings.grounding_key or not (settings.memory or settings.attachments):
         return settings.grounding_key
     return _kept(data_folder.grounding_key, data)
+
+
+def _key_peppers(settings: UpSettings) -> Callable[[Path], str]:
+    def key_peppers(data: Path) -> str:
+        is_there = (data / completeness.PEPPERS).exists()
+        version = 1 if is_there else completeness.next_pepper_version(data, settings.database_url)
+        return data_folder.key_peppers(data, version)
+
+    return key_peppers
 
 
 def _kept(secret_in: Callable[[Path], str], data: Path) -> str:

@@ -1,19 +1,23 @@
 """Ends with 0 if the process at an address serves: what a container's health check runs.
 
 python deploy/serving.py auth:7001                              gRPC's health service
-python deploy/serving.py http+unix:/run/legato/model.sock       GET /health
+python deploy/serving.py http+unix:/run/legato/model.sock       GET /health, and whether the model works
 """
 
 import sys
 
 from cli.health import Health, grpc_is_serving
+from services.router.local_model import WORK_PATH
 
+# A long prompt may keep it busy for some seconds; less than the probe's own patience.
+WORK_TIMEOUT_S = 3.0
 HTTP_ON_A_SOCKET = "http+unix:"
 
 
 def is_serving(address: str) -> bool:
     if address.startswith(HTTP_ON_A_SOCKET):
-        return Health("http", address.removeprefix(HTTP_ON_A_SOCKET)).is_serving()
+        health = Health("http", address.removeprefix(HTTP_ON_A_SOCKET), WORK_PATH)
+        return health.is_serving() and health.answers(WORK_TIMEOUT_S)
     return grpc_is_serving(address)
 
 

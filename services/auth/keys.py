@@ -103,6 +103,11 @@ class Peppers:
         entries = noted.split(",")
         return self._entry(version) in entries and entries[0] == self._entry(self._oldest)
 
+    def contradicted_by(self, noted: str) -> list[int]:
+        """The versions under which others are noted: no key that was made with those is recognised any more."""
+        others = [entry for entry in noted.split(",") if entry and entry not in self.noted.split(",")]
+        return [version for entry in others if self.has(version := int(entry.partition(":")[0]))]
+
     def digest(self, key: ApiKey) -> StoredDigest:
         return StoredDigest(self._hmac(key, self._newest), self._newest)
 

@@ -9,13 +9,14 @@ from services.auth.maintenance import MaintenanceAdmin
 from services.auth.maintenance_servicer import register_maintenance_admin
 from services.auth.records import Changes
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
-from services.auth.store.epochs import changes_since, note_peppers
+from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
 from services.auth.watch import Watches
 from services.chassis.clock import Clock
 from services.chassis.database import Database
 from services.chassis.log import Log
+from services.chassis.settings import SettingsError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -44,5 +45,13 @@ class Auth:
         """Before anything is served. Where the peppers are not those of the replica that started last, callers forget
         whom they remember."""
         noted = self._peppers.noted
+        contradicted = await self._database.read(lambda connection: find_contradicted(connection, self._peppers))
+        if contradicted:
+            # A lost secret that was made anew: every key would be refused, and nobody told why.
+            raise SettingsError(
+                f"LEGATO_KEY_PEPPERS: version {contradicted[0]} is not the secret that the keys in this database were "
+                "made with: put that secret back, or, if it is lost, give the new one a version of its own, as in "
+                "2:HEX: all keys that were made with the lost one stay refused"
+            )
         if await self._database.write(lambda connection: note_peppers(connection, noted)):
             self._log.info("peppers.changed")

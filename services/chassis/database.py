@@ -24,6 +24,8 @@ ResultT = TypeVar("ResultT")
 READ_ONLY = "25006"
 LOCKED = "55P03"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
+# SQLite's: SQLITE_CORRUPT and SQLITE_NOTADB.
+SQLITE_DAMAGE = frozenset({11, 26})
 
 
 class DatabaseAway(LegatoError):
@@ -37,11 +39,25 @@ class LockTimeout(DatabaseAway):
     """Somebody else has locked a row, and has had it for longer than is waited for."""
 
 
+class DatabaseDamaged(DatabaseAway):
+    """Its file holds no database, or not a whole one. Clients learn no more than that it is not available; its note is
+    for whoever starts the process."""
+
+    def __init__(self, file: str | None, reason: str) -> None:
+        super().__init__()
+        self.add_note(
+            f"the database {file} is damaged ({reason}): stop everything, keep a copy of the file, and restore it from "
+            "a backup (docs/runbooks/restore-the-database.md)"
+        )
+
+
 @contextmanager
 def _told_to_the_operator() -> Iterator[None]:
     """Whoever starts the process can do something about a database that is away, or that refuses what is needed."""
     try:
         yield
+    except DatabaseDamaged:
+        raise
     except (DatabaseAway, sa.exc.ProgrammingError) as error:
         told = error.__cause__ if isinstance(error, DatabaseAway) else error
         # In the driver's own words, which have no password in them; further lines are advice.
@@ -145,6 +161,11 @@ class Database:
             # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
             if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
                 raise DatabaseAway from error
+            raise
+        except (sa.exc.DatabaseError, driver.DatabaseError) as error:
+            told = getattr(error, "orig", error)
+            if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
+                raise DatabaseDamaged(self.engine.url.database, str(told)) from error
             raise
 
     @contextmanager

@@ -28,7 +28,8 @@ def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except LegatoError as error:
-        sys.exit(f"{name}: {error.message}")
+        # What is for whoever starts the process, and for no client, is in the notes.
+        sys.exit(f"{name}: {' '.join(getattr(error, '__notes__', [])) or error.message}")
 
 
 def allow_many_connections() -> None:

@@ -24,6 +24,9 @@ STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 # A chat that waits for its turn keeps a thread of the HTTP server.
 HTTP_THREADS = 64
+BATCH_TOKENS = 512
+# Answered by the thread that works; /health is answered by any, also while that one hangs.
+WORK_PATH = "/metrics"
 # Errors alone, for whoever starts it: further down llama.cpp would write prompts.
 VERBOSITY_ERRORS = 1
 
@@ -78,7 +81,11 @@ def serve(settings: LocalModelSettings) -> Any:
     for threads in (parameters.cpuparams, parameters.cpuparams_batch):
         threads.n_threads = settings.local_model_threads or default_threads()
     parameters.n_threads_http = HTTP_THREADS
+    # Between two batches it looks at what else there is to do; larger ones are no faster.
+    parameters.n_batch = BATCH_TOKENS
     parameters.verbosity = VERBOSITY_ERRORS
+    # Counters alone. The thread that works tells them, so they also tell whether it hangs.
+    parameters.endpoint_metrics = True
     # What llama.cpp would show or keep of other people's prompts stays off.
     parameters.endpoint_slots = False
     parameters.ui = False

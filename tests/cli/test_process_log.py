@@ -1,4 +1,8 @@
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from cli import process_log
 from cli.process_log import ProcessLog
@@ -44,3 +48,49 @@ def test_first_line_of_a_run_stands_by_itself_where_the_last_run_was_killed_in_m
         with log.open() as file:
             file.write(text)
     assert log.path.read_text() == "whole\nhal\nnext\nlast\n"
+
+
+def test_a_large_log_makes_room_while_its_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_log, "LARGEST_BYTES", 1000)
+    log = ProcessLog(tmp_path, "edge-1")
+    program = (
+        "import sys\nfor line in sys.stdin:\n    sys.stderr.write(line * 100); sys.stderr.flush(); print(flush=True)"
+    )
+    with (
+        log.open() as output,
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        rotated = []
+        for number in range(6):
+            process.stdin.write(f"line of run {number}\n")
+            process.stdin.flush()
+            # It has written what it was told to.
+            process.stdout.readline()
+            rotated.append(log.rotate())
+            # What has become of it in between is of no size worth a rotation.
+            assert not log.rotate()
+        process.stdin.close()
+    assert rotated == [True] * 6
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert kept == {
+        "edge-1.log": "",
+        "edge-1.log.1": "line of run 5\n" * 100,
+        "edge-1.log.2": "line of run 4\n" * 100,
+        "edge-1.log.3": "line of run 3\n" * 100,
+    }
+
+
+def test_last_words_are_found_after_a_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_log, "LARGEST_BYTES", 100)
+    log = ProcessLog(tmp_path, "auth")
+    write(log, "an earlier run\n")
+    with log.open() as file:
+        file.write(b"{}\n" * 100)
+        file.flush()
+        assert log.rotate()
+        file.write(b"LEGATO_A is not set\n")
+    assert log.last_words() == "LEGATO_A is not set"

@@ -45,6 +45,36 @@ def test_only_the_router_is_told_the_grounding_key(monkeypatch: pytest.MonkeyPat
     assert not [spec for spec in by_name(installation()).values() if key in spec.environ.values()]
 
 
+@pytest.mark.parametrize(
+    ("name", "who_is_told"),
+    [
+        ("OPENAI_API_KEY", {"router"}),
+        ("OPENAI_API_KEY_FILE", {"router"}),
+        # People keep their own variables under our name; the routes may name them.
+        ("LEGATO_PROVIDER_KEY", {"router"}),
+        ("AWS_SECRET_ACCESS_KEY", {"router"}),
+        ("LEGATO_KEY_PEPPERS_FILE", set()),
+        ("LEGATO_DATABASE_URL", {"auth", "metering", "router"}),
+        ("LEGATO_DATABASE_URL_FILE", {"auth", "metering", "router"}),
+        ("PGPASSWORD", {"auth", "metering", "router"}),
+        ("LEGATO_VALKEY_URL", {"metering"}),
+        ("LEGATO_VALKEY_URL_FILE", {"metering"}),
+    ],
+)
+def test_a_secret_is_told_to_those_alone_who_use_it(
+    name: str, who_is_told: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "a secret")
+    specs = by_name(installation())
+    assert {process for process, spec in specs.items() if "a secret" in spec.environ.values()} == who_is_told
+
+
+@pytest.mark.parametrize("name", ["PATH", "TZ", "LC_ALL", "PYTHONHASHSEED", "GRPC_VERBOSITY", "LEGATO_FAILPOINTS"])
+def test_what_is_no_secret_is_told_to_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "of the machine")
+    assert all(spec.environ[name] == "of the machine" for spec in by_name(installation()).values())
+
+
 def test_only_edges_get_the_public_socket_and_all_hold_the_lock() -> None:
     specs = by_name(installation(workers=2))
     assert {name for name, spec in specs.items() if 7 in spec.pass_fds} == {"edge-1", "edge-2"}

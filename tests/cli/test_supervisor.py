@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli import process_log
 from cli.health import Health
 from cli.supervisor import ProcessSpec, StartFailed, Supervisor, Timing
 from services.chassis.log import Log
@@ -256,3 +257,81 @@ async def test_a_state_that_cannot_be_written_does_not_end_what_runs(scene: Scen
     async with scene.running(supervisor):
         assert supervisor.names == ["auth"]
     assert "state.not_written" in scene.log.getvalue()
+
+
+# Serves until a file is there; then it lives on, and hangs.
+HANGS = SERVES.replace(
+    "connection.settimeout(2)",
+    """connection.settimeout(2)
+    while os.path.exists(path + ".hang"):
+        import time; time.sleep(0.01)""",
+)
+WATCHFUL = Timing(
+    first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
+)
+
+
+async def test_a_process_that_hangs_is_started_again_and_it_says_so(scene: Scene) -> None:
+    hangs, well = scene.process("router", HANGS), scene.process("auth")
+    async with scene.running(scene.supervisor([hangs], [well], timing=WATCHFUL)):
+        first, beside = scene.pid("router"), scene.pid("auth")
+        marker = scene.folder / "router.sock.hang"
+        marker.touch()
+        await until(lambda: scene.restarts("router") == 1, within_s=60)
+        marker.unlink()
+        await until(lambda: "router is ready again" in scene.said)
+        assert scene.pid("router") not in (None, first)
+        assert (scene.pid("auth"), scene.restarts("auth")) == (beside, 0)
+    assert any(line.startswith("router has not answered for ") for line in scene.said)
+    assert "process.unresponsive" in scene.log.getvalue()
+
+
+async def test_a_process_that_is_stopped_is_started_again(scene: Scene) -> None:
+    async with scene.running(scene.supervisor([scene.process("metering")], timing=WATCHFUL)):
+        pid = scene.pid("metering")
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: "metering is ready again" in scene.said, within_s=60)
+        assert not lives(pid)
+
+
+async def test_a_process_that_hangs_as_it_starts_again_is_not_waited_for_forever(scene: Scene) -> None:
+    hangs_later = f"""
+import sys, time
+from pathlib import Path
+runs = Path(sys.argv[3] + ".runs")
+with runs.open("a") as file:
+    file.write("x")
+if len(runs.read_text()) == 2:
+    time.sleep(600)
+{SERVES}"""
+    timing = Timing(
+        first_delay_s=0.01, start_timeout_s=20, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
+    )
+    supervisor = scene.supervisor([scene.process("auth", hangs_later)], timing=timing)
+    async with scene.running(supervisor):
+        # The first start may have taken its time; the next is given little.
+        supervisor.timing = Timing(
+            first_delay_s=0.01, start_timeout_s=1.0, check_every_s=0.05, check_timeout_s=1.0, unresponsive_after_s=2.0
+        )
+        pid = scene.pid("auth")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: scene.restarts("auth") >= 2 and "auth is ready again" in scene.said, within_s=60)
+
+
+async def test_logs_make_room_while_processes_write_them(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_log, "LARGEST_BYTES", 1000)
+    talks = (
+        "import threading, time\ndef talk():\n    while True:\n        print('a line', flush=True); time.sleep(0.001)\n"
+    )
+    talks += "threading.Thread(target=talk, daemon=True).start()\n"
+    supervisor = scene.supervisor(
+        [scene.process("edge-1", talks + SERVES)], timing=Timing(first_delay_s=0.01, rotate_every_s=0.05)
+    )
+    async with scene.running(supervisor):
+        oldest = scene.folder / f"edge-1.log.{process_log.KEPT_FILES}"
+        await until(oldest.exists)
+        assert not (scene.folder / f"edge-1.log.{process_log.KEPT_FILES + 1}").exists()
+        assert scene.restarts("edge-1") == 0
+    assert set(oldest.read_text().split("\n")) <= {"a line", ""}

@@ -93,6 +93,10 @@ def test_every_secret_has_a_volume_that_its_own_container_alone_mounts(secrets: 
         assert mounted_by == ({"legato"} if holder == "admin" else set() if holder == "authority" else {holder})
 
 
+def test_only_the_router_is_told_the_providers_keys() -> None:
+    assert [name for name in SERVICES if "env_file" in SERVICES[name]] == ["router"]
+
+
 def test_secrets_stay_the_same_and_certificates_are_new_on_every_start(secrets: Path) -> None:
     kept = ("auth/key-peppers", "postgres/password", "metering/valkey-url", "router/grounding-key", "authority/ca.pem")
     before = {name: (secrets / name).read_text() for name in (*kept, "edge/tls.pem")}

@@ -271,6 +271,30 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
                 assert f"`{volume['secret']['secretName']}`" in guide
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("auth", {"tls-auth", "database", "key-peppers"}),
+        ("edge", {"tls-edge"}),
+        ("metering", {"tls-metering", "database", "valkey"}),
+        ("router", {"tls-router", "database", "grounding", "providers"}),
+        ("local-model", set()),
+    ],
+)
+def test_each_container_has_its_own_secrets_and_nobody_elses(
+    name: str, expected: set[str], resources: list[Resource]
+) -> None:
+    found = [(workload, container) for _, workload, container in containers(resources) if container["name"] == name]
+    for workload, container in found:
+        volumes = {volume["name"]: volume for volume in pod_of(workload)["volumes"]}
+        mounted = [volumes[mount["name"]] for mount in container["volumeMounts"]]
+        told = [*container.get("envFrom", []), *(entry.get("valueFrom", {}) for entry in container.get("env", []))]
+        secrets = {volume["secret"]["secretName"] for volume in mounted if "secret" in volume}
+        secrets |= {given[kind]["name"] for given in told for kind in ("secretRef", "secretKeyRef") if kind in given}
+        assert secrets == expected
+    assert found or name == "local-model"
+
+
 def test_files_of_secrets_are_entries_that_are_made(resources: list[Resource]) -> None:
     for name, workload, container in containers(resources):
         volumes = [volume for volume in pod_of(workload)["volumes"] if "secret" in volume]

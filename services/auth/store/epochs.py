@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.auth.keys import Peppers
 from services.auth.records import Changes, Maintenance
 from services.auth.store.tables import accounts, epoch, key_changes, keys
 
@@ -50,6 +51,15 @@ def note_peppers(connection: sa.Connection, noted: str) -> bool:
     connection.execute(epoch.update().values(peppers=noted))
     raise_epoch(connection, None)
     return True
+
+
+def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
+    """Versions that other peppers were noted under, where keys that were made with those may still be used."""
+    noted = str(connection.execute(sa.select(epoch.c.peppers)).scalar_one())
+    contradicted = peppers.contradicted_by(noted)
+    query = sa.select(keys.c.pepper_version).distinct()
+    query = query.where(keys.c.pepper_version.in_(contradicted), keys.c.revoked_at_us.is_(None))
+    return sorted(connection.execute(query).scalars()) if contradicted else []
 
 
 def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:

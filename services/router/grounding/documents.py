@@ -1,6 +1,7 @@
 """Text out of documents that somebody else made: by what is in them, never by what they are called.
 
-Runs in a process of its own (`reading.py`), which has no keys, no files and no network to lose, and not much memory.
+Runs in a process of its own (`reading.py`), which has no keys to lose, where the kernel allows it no files and no
+network either (`isolation.py`), and not much memory.
 """
 
 import re

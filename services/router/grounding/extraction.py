@@ -1,4 +1,4 @@
-"""Has a document read in a process of its own, within limits of time and memory."""
+"""Has a document read in a process of its own, within limits of time and memory, and isolated from all else."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.log import Log
+from services.router.grounding.isolation import LANDLOCK, SECCOMP, library_folders
 from services.router.grounding.reading import Line
 from services.router.grounding.records import Document, DocumentKind
 
@@ -26,8 +28,11 @@ OnPage = Callable[[int, int], None]
 
 
 class Extraction:
-    def __init__(self, pages_most: int, within_s: float = WITHIN_S) -> None:
+    def __init__(self, pages_most: int, log: Log, within_s: float = WITHIN_S) -> None:
         self._pages_most = pages_most
+        self._log = log
+        # What isolated the last reader.
+        self._holds: list[str] | None = None
         self._within_s = within_s
         # Each takes a processor.
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -37,20 +42,59 @@ class Extraction:
             async with self._turns, asyncio.timeout(self._within_s), started_reader(self._pages_most) as reader:
                 handing_over = asyncio.create_task(_hand_over(reader, document))
                 try:
-                    kind, pages = await _read_pages(reader, on_page)
+                    kind, pages = await self._read_pages(reader, on_page)
                 finally:
                     handing_over.cancel()
         except TimeoutError:
             raise _refusal("The document takes too long to read.") from None
         return Document(kind, len(document), pages)
 
+    async def _read_pages(self, reader: Process, on_page: OnPage) -> tuple[DocumentKind, list[str]]:
+        lines = _lines(reader)
+        isolated = await anext(lines, None)
+        if isolated is not None:
+            self._tell(isolated.holds or [])
+        head = await anext(lines, None)
+        if head is None:
+            raise _refusal("The document takes too much memory or time to read.")
+        pages = [""] * head.pages
+        seen = 0
+        async for line in lines:
+            pages[line.page - 1] += line.text
+            if line.page > seen:
+                seen = line.page
+                on_page(seen, head.pages)
+        if seen < head.pages:
+            raise _refusal("The document takes too much memory or time to read.")
+        return DocumentKind(head.kind), pages
+
+    def _tell(self, holds: list[str]) -> None:
+        """Once, and whenever it changes."""
+        if holds == self._holds:
+            return
+        self._holds = holds
+        if SECCOMP in holds:
+            self._log.info("reader.isolated", reason="+".join(holds))
+        else:
+            missing = "network" if LANDLOCK in holds else "files and network"
+            self._log.warning("reader.not_isolated", reason=f"{missing} open; {'+'.join(holds) or 'nothing'} holds")
+
+
+def reader_command(pages_most: int) -> list[str]:
+    """Its environment is empty, so that it is told here where its program is. -I: nothing is read from elsewhere."""
+    program = "import sys; sys.path[:0] = sys.argv[1].split(':'); from services.router.grounding.reading import main; "
+    return [
+        *(sys.executable, "-I", "-B", "-X", "utf8", "-c", program + "main(int(sys.argv[2]))"),
+        *(":".join((str(_HERE), *library_folders())), str(pages_most)),
+    ]
+
 
 @contextlib.asynccontextmanager
 async def started_reader(pages_most: int) -> AsyncIterator[Process]:
     reader = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.router.grounding.reading", str(pages_most)),
-        # It is told nothing but where its program is: above all no keys.
-        env={"PYTHONPATH": str(_HERE), "PYTHONDONTWRITEBYTECODE": "1"},
+        *reader_command(pages_most),
+        # Above all no keys.
+        env={},
         cwd="/",
         stdin=PIPE,
         stdout=PIPE,
@@ -74,23 +118,6 @@ async def _hand_over(reader: Process, document: bytes) -> None:
         reader.stdin.write(document)
         await reader.stdin.drain()
     reader.stdin.close()
-
-
-async def _read_pages(reader: Process, on_page: OnPage) -> tuple[DocumentKind, list[str]]:
-    lines = _lines(reader)
-    head = await anext(lines, None)
-    if head is None:
-        raise _refusal("The document takes too much memory or time to read.")
-    pages = [""] * head.pages
-    seen = 0
-    async for line in lines:
-        pages[line.page - 1] += line.text
-        if line.page > seen:
-            seen = line.page
-            on_page(seen, head.pages)
-    if seen < head.pages:
-        raise _refusal("The document takes too much memory or time to read.")
-    return DocumentKind(head.kind), pages
 
 
 async def _lines(reader: Process) -> AsyncIterator[Line]:

@@ -35,7 +35,7 @@ async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, st
 
     library = _open_library(settings, clock, log, stack) if settings.has_store else None
     budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
-    extraction = Extraction(settings.attachment_pages) if settings.attachments else None
+    extraction = Extraction(settings.attachment_pages, log) if settings.attachments else None
     admin = GroundingAdminServicer(library, extraction, settings.attachment_bytes, log)
     search = _open_search(settings, stack) if settings.search_url else None
     return Opened(Grounding(library, search, settings.search_rounds, budgets, log), admin)

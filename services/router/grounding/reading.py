@@ -1,9 +1,13 @@
 """`python -m services.router.grounding.reading`: reads one document from stdin, and writes its text to stdout.
 
-A process of its own, because documents are made by others: one that would take all memory or time takes this process's.
-Lines are JSON: the kind and the number of pages, then the pages, long ones in several pieces; or why not.
+A process of its own, because documents are made by others: one that would take all memory or time takes this process's,
+and one that finds a hole in what reads it finds nothing beyond (`isolation.py`).
+Lines are JSON: what isolates it, the kind and the number of pages, then the pages, long ones in several pieces; or why
+not.
 """
 
+import encodings
+import pkgutil
 import resource
 import sys
 from typing import Final
@@ -11,6 +15,7 @@ from typing import Final
 import msgspec
 
 from services.router.grounding.documents import Refused, kind_of, pages_of
+from services.router.grounding.isolation import isolate
 
 MEMORY_BYTES: Final = 1024**3
 PROCESSOR_S: Final = 60
@@ -19,7 +24,16 @@ PIECE_CHARACTERS: Final = 32 * 1024
 CHARACTERS_MOST: Final = 8_000_000
 
 
+# What reading may need and loads late: any encoding, and parts of pypdf.
+LIBRARIES: Final = (
+    *(f"encodings.{module.name}" for module in pkgutil.iter_modules(encodings.__path__)),
+    *("html.parser", "pypdf", "pypdf._codecs._codecs", "pypdf.filters", "pypdf.generic"),
+)
+
+
 class Line(msgspec.Struct, omit_defaults=True):
+    # What isolates the reader, by name.
+    holds: list[str] | None = None
     kind: str = ""
     pages: int = 0
     # Of page number `page`, from 1.
@@ -33,6 +47,7 @@ def main(pages_most: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _write(Line(holds=isolate(LIBRARIES)))
     try:
         _read(sys.stdin.buffer.read(), pages_most)
     except Refused as refusal:

@@ -9,6 +9,7 @@ import msgspec
 
 from services.router.providers.base import (
     Call,
+    CannotDo,
     Failure,
     Piece,
     ProviderError,
@@ -16,6 +17,7 @@ from services.router.providers.base import (
     Surroundings,
     Timeouts,
 )
+from services.router.providers.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
 from services.router.providers.openai import OpenAIProvider
 from services.router.providers.plaintools import Offer, read_answer, read_offer, tell_plainly
 
@@ -41,18 +43,26 @@ class LocalProvider:
     async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
         if offer is None:
+            _check_response_format(call.parameters_json)
             async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
+        if len(offer.functions) > CHOICES_MOST:
+            raise CannotDo(f"This model takes no more than {CHOICES_MOST} functions.", "tools")
+        yield await self._ask_exactly(call, offer) or await self._ask(call, offer, exact=False)
+
+    async def _ask_exactly(self, call: Call, offer: Offer) -> Piece | None:
+        """None: it cannot follow one of the schemas, or only at everybody's cost. The model is then left to itself."""
         try:
-            answer = await self._ask(call, offer, exact=True)
+            check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
+            return await self._ask(call, offer, exact=True)
+        except TooMuch:
+            return None
         except ProviderError as error:
             if error.failure is not Failure.REFUSED:
                 raise
-            # A schema it cannot follow: the arguments are left to the model then.
-            answer = await self._ask(call, offer, exact=False)
-        yield answer
+            return None
 
     async def _ask(self, call: Call, offer: Offer, *, exact: bool) -> Piece:
         """The answer is JSON that means something only when it is whole, so it comes in one piece."""
@@ -64,6 +74,38 @@ class LocalProvider:
                 if piece.last:
                     return _read_piece(text, finish_reason, piece)
         raise ProviderError("ended its stream before the answer was complete")
+
+
+class _JsonSchema(msgspec.Struct):
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _ResponseFormat(msgspec.Struct):
+    json_schema: _JsonSchema | None = None
+    # llama.cpp knows this place as well.
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Parameters(msgspec.Struct):
+    response_format: _ResponseFormat | None = None
+
+
+def _check_response_format(parameters_json: bytes) -> None:
+    if b'"response_format"' not in parameters_json:
+        return
+    try:
+        wanted = msgspec.json.decode(parameters_json, type=_Parameters).response_format or _ResponseFormat()
+    except msgspec.ValidationError:
+        # Of no shape that the server takes: it says so.
+        return
+    for schema in ((wanted.json_schema or _JsonSchema()).schema, wanted.schema):
+        try:
+            if schema:
+                check_schema(bytes(schema))
+        except TooMuch as error:
+            raise CannotDo(
+                f"This model cannot keep to the schema of response_format: {error}.", "response_format"
+            ) from None
 
 
 async def _plain_call(call: Call) -> Call:

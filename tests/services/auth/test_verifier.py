@@ -13,6 +13,7 @@ from services.auth.verifier import Verifier
 from services.chassis.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.log import Log
+from services.chassis.settings import SettingsError
 from tests.fakes import FakeClock
 from tests.services.auth.conftest import FakeSleep
 
@@ -123,6 +124,23 @@ async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to
     assert (await old.verifier.verify(key)).may_be_remembered
     await Auth(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).note_peppers()
     assert not (await old.verifier.verify(key)).may_be_remembered
+
+
+async def test_another_pepper_under_a_known_version_is_refused_before_every_key_is(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    """It was lost and made anew: nobody would be told why no key works."""
+    await Auth(database, peppers, clock, log, sleep).note_peppers()
+    # While there are no keys, there is nothing to lose.
+    await Auth(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    await Auth(database, peppers, clock, log, sleep).note_peppers()
+    key = await issue_key(database, peppers, clock, log, sleep)
+    with pytest.raises(SettingsError, match="LEGATO_KEY_PEPPERS: version 1 is not the secret"):
+        await Auth(database, Peppers({1: NEW_PEPPER, 2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    # Nothing was noted, so that the right one is still known.
+    again = Auth(database, peppers, clock, log, sleep)
+    await again.note_peppers()
+    assert (await again.verifier.verify(key)).may_be_remembered
 
 
 async def test_pepper_that_is_brought_in_keeps_nobody_from_remembering(

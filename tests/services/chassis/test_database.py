@@ -326,6 +326,31 @@ async def test_full_database_is_unavailable_until_there_is_room(database: Databa
     assert await database.read(note_ids) == [1, 2]
 
 
+@pytest.mark.parametrize("damage", ["no database", "broken pages"])
+async def test_damaged_database_names_its_file_to_whoever_starts_the_process(
+    damage: str, migrations: Path, tmp_path: Path
+) -> None:
+    whole = open_database("auth", "", tmp_path)
+    whole.migrate(migrations)
+    whole.close()
+    file = tmp_path / "auth.db"
+    content = file.read_bytes()
+    # All that follows the header: every page of every table.
+    file.write_bytes(b"x" * len(content) if damage == "no database" else content[:100] + b"x" * (len(content) - 100))
+    database = open_database("auth", "", tmp_path)
+    with pytest.raises(DatabaseAway) as started:
+        database.prepare(migrations, migrates=True)
+    with pytest.raises(DatabaseAway) as asked:
+        await database.read(note_ids)
+    database.close()
+    for raised in (started.value, asked.value):
+        [note] = raised.__notes__
+        assert f"the database {file} is damaged" in note
+        assert "restore-the-database.md" in note
+        # A client is told nothing of files.
+        assert raised.message == "The database is not available right now. Please retry."
+
+
 @contextmanager
 def no_room(database: Database) -> Iterator[None]:
     if database.is_sqlite:

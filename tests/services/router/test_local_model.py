@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cli.health import Health
+from services.router.local_model import WORK_PATH
 from services.router.providers.base import Call, Failure, Piece, ProviderError, Timeouts
 from services.router.providers.local import LocalProvider
 
@@ -76,6 +79,18 @@ async def provider(model_socket: Path) -> AsyncIterator[LocalProvider]:
 async def ask(provider: LocalProvider, call: Call) -> list[Piece]:
     async with aclosing(provider.answer(call)) as pieces:
         return [piece async for piece in pieces]
+
+
+def test_model_tells_by_the_thread_that_works_that_it_does(model_socket: Path) -> None:
+    health = Health("http", str(model_socket), WORK_PATH)
+    assert health.is_serving()
+    # Not with 404 or 501, which any thread would say.
+    assert health.work_path == "/metrics"
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(model_socket))
+        asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert asking.recv(100).startswith(b"HTTP/1.1 200")
+    assert health.answers(60)
 
 
 async def test_model_answers_in_one_piece(provider: LocalProvider) -> None:

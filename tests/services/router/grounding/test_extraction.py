@@ -1,23 +1,30 @@
 """Documents that are read in a process of their own."""
 
 import asyncio
+import io
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.extraction import Extraction, started_reader
+from services.chassis.log import Log
+from services.router.grounding.extraction import Extraction, reader_command, started_reader
 from services.router.grounding.reading import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.records import DocumentKind
 from tests.pdfs import make_pdf, make_pdf_bomb
 from tests.service import wait_until
 
 
+def extraction(**limits: float) -> Extraction:
+    return Extraction(10, Log("router", io.StringIO()), **limits)
+
+
 async def refusal_of(document: bytes, **limits: float) -> LegatoError:
     with pytest.raises(LegatoError) as refusal:
-        await Extraction(pages_most=10, **limits).read(document, lambda done, total: None)
+        await extraction(**limits).read(document, lambda done, total: None)
     assert refusal.value.reason is Reason.REQUEST_INVALID
     return refusal.value
 
@@ -25,14 +32,14 @@ async def refusal_of(document: bytes, **limits: float) -> LegatoError:
 async def test_pages_are_read_in_their_order_and_told_as_they_come() -> None:
     told: list[tuple[int, int]] = []
     document = make_pdf(["One.", "", "Three."])
-    read = await Extraction(pages_most=10).read(document, lambda done, total: told.append((done, total)))
+    read = await extraction().read(document, lambda done, total: told.append((done, total)))
     assert (read.kind, read.size_bytes, read.pages) == (DocumentKind.PDF, len(document), ["One.", "", "Three."])
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 async def test_long_text_arrives_whole() -> None:
     text = "Line after line, and none is lost. ü\n" * 20_000
-    read = await Extraction(pages_most=10).read(text.encode(), lambda done, total: None)
+    read = await extraction().read(text.encode(), lambda done, total: None)
     assert read.pages == [text]
 
 
@@ -43,8 +50,7 @@ async def test_document_that_unpacks_to_far_more_than_it_is_is_refused() -> None
 
 
 def test_reader_may_neither_take_much_nor_write_anything() -> None:
-    command = [sys.executable, "-m", "services.router.grounding.reading", "10"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+    with subprocess.Popen(reader_command(10), env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdin is not None
         # It asks for the document only after it has bound itself.
         limits = wait_until(lambda: _limits_of(reader.pid))
@@ -55,8 +61,11 @@ def test_reader_may_neither_take_much_nor_write_anything() -> None:
 async def test_reader_is_told_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEGATO_GROUNDING_KEY", "1:secret")
     async with started_reader(pages_most=10) as reader:
+        assert reader.stdout is not None
+        # It runs its own program by now, and has said so.
+        await reader.stdout.readline()
         environ = await asyncio.to_thread(Path(f"/proc/{reader.pid}/environ").read_bytes)
-    assert b"secret" not in environ
+    assert environ == b""
 
 
 def _limits_of(process_id: int) -> dict[str, int]:
@@ -75,3 +84,30 @@ async def test_refusal_says_why_and_quotes_nothing() -> None:
     refusal = await refusal_of(b"secretword\x00")
     assert "neither text" in refusal.message
     assert "secretword" not in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("holds", "event", "said"),
+    [
+        (["namespaces", "landlock", "seccomp"], "reader.isolated", "namespaces+landlock+seccomp"),
+        (["seccomp"], "reader.isolated", "seccomp"),
+        (["landlock"], "reader.not_isolated", "network open; landlock holds"),
+        ([], "reader.not_isolated", "files and network open; nothing holds"),
+    ],
+)
+async def test_log_says_once_what_holds(
+    holds: list[str], event: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.StringIO()
+    made = Extraction(10, Log("router", written))
+    lines = [{"holds": holds}, {"kind": "text", "pages": 1}, {"page": 1, "text": "Read."}]
+    program = "import sys; sys.stdin.buffer.read(); sys.stdout.write(sys.argv[1])"
+    answer = "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+    monkeypatch.setattr(
+        "services.router.grounding.extraction.reader_command",
+        lambda pages_most: [sys.executable, "-c", program, answer],
+    )
+    for _ in range(2):
+        await made.read(b"Read.", lambda done, total: None)
+    [line] = written.getvalue().splitlines()
+    assert (msgspec.json.decode(line)["event"], msgspec.json.decode(line)["reason"]) == (event, said)
