@@ -166,3 +166,18 @@ def test_of_500_at_once_as_many_are_served_as_the_credit_affords_litellm_26672(
     assert [entry.loss_nanos for entry in service.entries(account)] == [0] * afforded
     assert {hold.amount_nanos for hold in service.holds(account) if hold.state == "settled"} == {cost_nanos}
     assert service.audit() == []
+
+
+def test_list_of_credits_ends_with_the_balance(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    service.legato("credits", "adjust", account, "-1.25", "--reason", "charged twice")
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION}).status == 200
+    balance_nanos = service.settled_balance_nanos(account)
+    listed = service.legato("credits", "list", account)["entries"]
+    assert [entry["kind"] for entry in listed] == ["grant", "adjustment", "charges"]
+    assert [entry["balance_nanos"] for entry in listed] == [5 * DOLLAR_NANOS, 375 * 10**7, balance_nanos]
+    first = service.legato("credits", "list", account, "--limit", "2")
+    rest = service.legato("credits", "list", account, "--page", first["next_page"])
+    assert [*first["entries"], *rest["entries"]] == listed
