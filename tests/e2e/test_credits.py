@@ -225,3 +225,18 @@ def test_what_nobody_has_counted_is_not_sent(service: Service, upstream: Upstrea
     messages = [{**QUESTION[0], "x": "canary", "audio": {"data": "canary"}}]
     assert post_chat(service, api_key, {"model": "mezzo", "messages": messages, "x": "canary"}).status == 200
     assert b"canary" not in upstream.requests[0].body
+
+
+def test_list_of_credits_ends_with_the_balance(
+    service: Service, upstream: Upstream, account: str, api_key: str
+) -> None:
+    service.legato("credits", "adjust", account, "-1.25", "--reason", "charged twice")
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION}).status == 200
+    balance_nanos = service.settled_balance_nanos(account)
+    listed = service.legato("credits", "list", account)["entries"]
+    assert [entry["kind"] for entry in listed] == ["grant", "adjustment", "charges"]
+    assert [entry["balance_nanos"] for entry in listed] == [5 * DOLLAR_NANOS, 375 * 10**7, balance_nanos]
+    first = service.legato("credits", "list", account, "--limit", "2")
+    rest = service.legato("credits", "list", account, "--page", first["next_page"])
+    assert [*first["entries"], *rest["entries"]] == listed
