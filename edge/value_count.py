@@ -26,7 +26,7 @@ async def check_values(text_json: bytes, turns: Turns, most: int = MOST_VALUES) 
         end = begin + _SLICE_BYTES
         commas += text_json.count(b",", begin, end)
         openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
-        if turns.are_due(_SLICE_BYTES // 4):
+        if turns.are_due(_SLICE_BYTES // 8):
             await turns.rest()
     if max(commas, openings) > most:
         await _check_outside_strings(text_json, turns, most)

@@ -18,7 +18,7 @@ from services.router.providers.conversation import (
     UserTurn,
     read_conversation,
 )
-from services.router.providers.conversion import ConversionTurns, write_list
+from services.router.providers.conversion import ConversionTurns, joined, write_list
 from services.router.providers.extra import merged
 from services.router.providers.http import Question, Server
 from services.router.providers.origin import read_url
@@ -119,8 +119,8 @@ async def _messages(said: list[Turn], turns: ConversionTurns) -> Raw:
     messages = []
     for role, together in groupby(said, _role):
         content = await write_list((block for turn in together for block in _blocks(turn)), turns)
-        messages.append({"role": role, "content": content})
-    return await write_list(messages, turns)
+        messages.append(msgspec.json.encode({"role": role, "content": content}))
+    return joined(messages)
 
 
 def _role(turn: Turn) -> str:

@@ -48,4 +48,8 @@ async def write_list(elements: Iterable[Any], turns: ConversionTurns) -> Raw:
         written.append(element_json)
         if turns.are_due_after(element_json):
             await turns.rest()
-    return Raw(b"[" + b",".join(written) + b"]")
+    return joined(written)
+
+
+def joined(elements_json: list[bytes]) -> Raw:
+    return Raw(b"[" + b",".join(elements_json) + b"]")

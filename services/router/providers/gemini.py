@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
 from services.router.providers.conversation import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
-from services.router.providers.conversion import ConversionTurns, write_list
+from services.router.providers.conversion import ConversionTurns, joined, write_list
 from services.router.providers.extra import merged
 from services.router.providers.gemini_answer import SIGNS, ContentAnswer
 from services.router.providers.http import Question, Server
@@ -86,9 +86,10 @@ async def _request(call: Call) -> dict[str, Any]:
     contents = []
     for turn in conversation.turns:
         parts = await write_list(_parts(turn, needs_signatures=needs_signatures), turns)
-        contents.append({"role": "model" if isinstance(turn, ModelTurn) else "user", "parts": parts})
+        role = "model" if isinstance(turn, ModelTurn) else "user"
+        contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
-        "contents": await write_list(contents, turns),
+        "contents": joined(contents),
         "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
     }
     if conversation.system:
