@@ -55,12 +55,13 @@ class Answer(ABC):
         self._characters = 0
 
     def say(self, text: str) -> None:
-        if len(text) > LARGEST_PIECE_CHARACTERS:
-            for part in _parts_of(text):
-                self.say(part)
+        characters = self._characters + len(text)
+        if characters > LARGEST_PIECE_CHARACTERS:
+            self._say_much(text)
             return
+        self._characters = characters
         # In a piece the texts stand before the tool calls, and are of one kind.
-        piece = self._piece_for(text)
+        piece = self.pieces[-1]
         if piece.tool_calls or piece.refuses:
             self.begin_piece()
         self.pieces[-1].contents.append(text)
@@ -104,6 +105,13 @@ class Answer(ABC):
             self.begin_piece()
         self.pieces[-1].last = True
         self.pieces[-1].usage = self.usage
+
+    def _say_much(self, text: str) -> None:
+        for part in _parts_of(text):
+            piece = self._piece_for(part)
+            if piece.tool_calls or piece.refuses:
+                self.begin_piece()
+            self.pieces[-1].contents.append(part)
 
     def _piece_for(self, text: str) -> Piece:
         """The last one, if it has room for so much."""

@@ -15,7 +15,7 @@ from services.router.providers.connection import Connection, Interrupted
 from services.router.providers.connections import Connections
 from services.router.providers.failures import TELLING_STATUSES, Signs, read_failure
 from services.router.providers.halves import LONGEST_HALVED_BYTES, join_halves
-from services.router.providers.json_objects import has_too_many_objects
+from services.router.providers.json_objects import SHORT_BYTES, has_too_many_objects
 from services.router.providers.origin import Origin, RequestHead
 from services.router.providers.room import Place, Room
 from services.router.providers.sse import EventReader, EventTooLong
@@ -227,7 +227,8 @@ class Stream:
             self.limit_silence()
 
     def _read_event(self, event: bytes) -> None:
-        _refuse_too_many_objects(event)
+        if len(event) >= SHORT_BYTES:
+            _refuse_too_many_objects(event)
         try:
             self._answer.read_event(event)
         except Nonsense:

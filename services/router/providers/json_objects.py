@@ -9,12 +9,12 @@ from typing import Final
 # In one event, or in an answer in one piece. Fewer than this are never too many, however they lie.
 MOST_OBJECTS: Final = 20_000
 # Shorter JSON has no room for so many.
-_SHORT_BYTES: Final = len(b"{},") * MOST_OBJECTS
+SHORT_BYTES: Final = len(b"{},") * MOST_OBJECTS
 _ALL_BUT_MARKS: Final = bytes(byte for byte in range(256) if byte not in b'"{')
 
 
 def has_too_many_objects(data: bytes) -> bool:
-    if len(data) < _SHORT_BYTES or data.count(b"{") <= MOST_OBJECTS:
+    if len(data) < SHORT_BYTES or data.count(b"{") <= MOST_OBJECTS:
         return False
     return count_objects(data) > MOST_OBJECTS
 

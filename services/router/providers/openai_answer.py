@@ -129,7 +129,7 @@ class CompletionAnswer(Answer):
             self.is_over = True
             return
         completion = self._decode(data)
-        choice = _choice_of(completion)
+        choice = completion.choices.first if completion.choices is not None else None
         if choice is None:
             return
         message = choice.delta or choice.message
@@ -140,7 +140,7 @@ class CompletionAnswer(Answer):
 
     def read_whole(self, body: bytes) -> None:
         completion = self._decode(body)
-        choice = _choice_of(completion)
+        choice = completion.choices.first if completion.choices is not None else None
         if choice is None or choice.message is None:
             raise ProviderError("sent an answer without a message")
         self._read(choice.message)
@@ -162,7 +162,7 @@ class CompletionAnswer(Answer):
 
     def _read(self, message: _Message) -> None:
         # First what may turn out to be unreadable: then nothing was taken from the message yet.
-        calls = [_read_call(call) for call in message.tool_calls or ()]
+        calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
                 self.say(message.content)
@@ -189,15 +189,11 @@ class CompletionAnswer(Answer):
         usage = completion.usage
         if usage in _NOTHING and completion.x_groq is not None:
             usage = completion.x_groq.usage
-        choice = _choice_of(completion)
-        if usage in _NOTHING and choice is not None:
-            usage = choice.usage
+        choices = completion.choices
+        if usage in _NOTHING and choices is not None and choices.first is not None:
+            usage = choices.first.usage
         if usage not in _NOTHING:
             self.usage = _latest(_read_usage(usage), self.usage)
-
-
-def _choice_of(completion: _Completion) -> _Choice | None:
-    return completion.choices.first if completion.choices is not None else None
 
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:

@@ -9,7 +9,12 @@ import msgspec
 import pytest
 
 from protos.router.v1.router_pb2 import ToolCallDelta
-from services.router.toolcalls import DELTAS_THAT_WAIT_MOST, ToolCallFragment, ToolCalls
+from services.router.toolcalls import (
+    DELTAS_THAT_WAIT_MOST,
+    MOST_CHARACTERS_WITHOUT_NAME,
+    ToolCallFragment,
+    ToolCalls,
+)
 
 PARIS, ROME = '{"city": "Paris"}', '{"city": "Rome"}'
 TWO_CALLS = [("weather", PARIS), ("time", ROME)]
@@ -188,3 +193,34 @@ def test_call_that_was_cut_off_before_its_arguments_does_not_look_whole() -> Non
 def test_client_that_wants_one_call_is_told_of_no_other_that_has_no_arguments() -> None:
     deltas = sent_on(ToolCalls(only_one=True), [NOW, DATE])
     assert [(delta.index, delta.arguments) for delta in deltas] == [(0, ""), (0, "{}")]
+
+
+def test_call_that_says_too_much_before_its_name_is_broken_and_not_collected() -> None:
+    calls = ToolCalls()
+    pieces = [fragment(0, arguments="x" * 1000)] * (MOST_CHARACTERS_WITHOUT_NAME // 1000 + 1)
+    assert sent_on(calls, [*pieces, fragment(0, "call_a", "weather"), fragment(0, arguments=PARIS)]) == []
+    assert not calls.all_named
+
+
+def test_long_arguments_with_or_after_a_name_are_not_too_much() -> None:
+    much = "x" * (MOST_CHARACTERS_WITHOUT_NAME + 1)
+    for fragments in (
+        [fragment(0, "call_a", "weather", much)],
+        [fragment(0, "call_a", "weather"), fragment(0, arguments=much)],
+        [fragment(0, arguments=PARIS), fragment(0, "call_a", "weather", much)],
+    ):
+        [call] = put_together(fragments)
+        assert call["arguments"].endswith(much)
+
+
+def test_thousands_of_calls_are_each_found_by_what_was_said_of_them() -> None:
+    count = 3000
+    by_index = [fragment(number, f"call_{number}", "weather") for number in range(count)]
+    by_id = [fragment(None, f"call_{number}", "weather") for number in range(count)]
+    for begun, more in (
+        (by_index, [fragment(number, arguments=PARIS) for number in reversed(range(count))]),
+        (by_id, [fragment(None, f"call_{number}", arguments=PARIS) for number in reversed(range(count))]),
+    ):
+        calls = put_together(begun + more)
+        assert [call["id"] for call in calls] == [f"call_{number}" for number in range(count)]
+        assert {call["arguments"] for call in calls} == {PARIS}

@@ -185,6 +185,7 @@ def test_long_text_becomes_pieces_of_a_bounded_size(message: dict[str, Any], wha
     pieces = read_whole(CompletionAnswer(), body)
     assert "".join(map(what, pieces)) == MUCH
     assert max(len(what(piece)) for piece in pieces) <= LARGEST_PIECE_CHARACTERS
+    assert not any(piece.is_empty for piece in pieces)
     assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers import connection, http
+from services.router.providers import connection, halves, http
 from services.router.providers.base import Call, Failure, Timeouts
 from services.router.providers.openai import OpenAIProvider
 from services.router.providers.room import FREE_BYTES, ROOM_BYTES
@@ -182,3 +182,16 @@ async def test_room_of_an_answer_is_free_again_however_it_ends(content_type: byt
         for _ in range(2):
             await failure_of(provider)
         assert provider._server._room.left_bytes == ROOM_BYTES
+
+
+async def test_flood_behind_the_end_of_an_answer_is_not_read() -> None:
+    flood = [b": x\n" * 16 * 1024] * 1000
+    async with asking(saying(STREAM + HELLO, *flood)) as provider, asyncio.timeout(30):
+        assert text_of(await pieces_of(provider)) == "Hello"
+
+
+async def test_large_event_is_not_searched_for_halves_of_characters() -> None:
+    escapes = b"\\n" * halves.LONGEST_HALVED_BYTES
+    event = b'data: {"choices":[{"delta":{"content":"%b\\ud83d"}}]}\n\n' % escapes
+    async with asking(saying(STREAM + event)) as provider:
+        assert (await failure_of(provider)).what == "sent something that is not a chat completion"
