@@ -40,7 +40,7 @@ class Timing:
     longest_delay_s: float = 5.0
     # A process that lived as long as this was not ill: the next delay is the first again.
     steady_after_s: float = 30.0
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = 180.0
     # Between SIGTERM and SIGKILL.
     grace_s: float = 10.0
     # Between two looks at a process that runs, and how long it may take for its answer.

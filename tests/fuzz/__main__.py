@@ -9,10 +9,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.fuzz.provider_side import fuzz_provider_side
+from tests.fuzz.public_port import fuzz_public_port
 
 # How long, and with which seed; what was found.
 Fuzz = Callable[[float, int], Coroutine[Any, Any, list[str]]]
-SIDES: dict[str, Fuzz] = {"provider": fuzz_provider_side}
+SIDES: dict[str, Fuzz] = {"provider": fuzz_provider_side, "public": fuzz_public_port}
 
 
 def main() -> int:
