@@ -39,7 +39,8 @@ RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirem
 COPY services/__init__.py services/
 COPY services/chassis services/chassis
 COPY services/router/__init__.py services/router/local_model.py services/router/
-COPY cli/__init__.py cli/health.py cli/
+COPY cli/__init__.py cli/
+COPY cli/supervision/__init__.py cli/supervision/health.py cli/supervision/
 COPY deploy/serving.py deploy/
 RUN rm -rf requirements && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
 

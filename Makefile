@@ -98,23 +98,23 @@ soak: .venv/dev ## Look for what is never given back, while half of the clients 
 
 .PHONY: faults
 faults: .venv/dev ## Kill every process at every step, and compare the books (an hour to two). Options: make faults ARGS="--kills 5 --points edge"
-	@$(BIN)/python -m tests.faults $(ARGS)
+	@$(BIN)/python -m tests.campaigns.faults $(ARGS)
 
 .PHONY: revocations
 revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minutes). Options: make revocations ARGS="--revocations 100"
-	@$(BIN)/python -m tests.revocation $(ARGS)
+	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)
 
 .PHONY: chaos
 chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
-	@$(BIN)/python -m tests.chaos $(ARGS)
+	@$(BIN)/python -m tests.campaigns.chaos $(ARGS)
 
 .PHONY: fuzz
 fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
-	@$(BIN)/python -m tests.fuzz $(ARGS)
+	@$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
 
 .PHONY: overload
 overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)
-	@$(BIN)/python -m tests.overload $(ARGS)
+	@$(BIN)/python -m tests.campaigns.overload $(ARGS)
 
 .PHONY: compose-test
 compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
@@ -130,7 +130,7 @@ write_lock = $(BIN)/uv pip compile $(2) --quiet $(UPGRADE) --universal --generat
 
 .PHONY: drain-test
 drain-test: .venv/dev ## Restart every process under 200 streams, and see that nobody notices (a minute). Options: make drain-test ARGS="--rounds 5"
-	@$(BIN)/python -m tests.drain $(ARGS)
+	@$(BIN)/python -m tests.campaigns.drain $(ARGS)
 
 .PHONY: lock
 lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock UPGRADE=

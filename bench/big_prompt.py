@@ -16,7 +16,7 @@ from bench.children import Provider, result_of, started_provider
 from bench.gaps import WARM_UP_S, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row, percentile
-from tests.service import NEVER_SATURATED, Service
+from tests.support.service import NEVER_SATURATED, Service
 
 MEASUREMENT: Final = "big prompts"
 CHUNK_EVERY_S: Final = 0.02

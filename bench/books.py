@@ -6,7 +6,7 @@ from typing import Final
 from bench.chats import Outcome
 from services.metering.prices import read_prices
 from services.metering.records import Usage
-from tests.service import Service
+from tests.support.service import Service
 
 PRICES: Final = Path(__file__).parents[1] / "prices.toml"
 CLASS: Final = "forte"

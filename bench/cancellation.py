@@ -14,10 +14,10 @@ from bench.processors import Watch
 from bench.progress import Progress
 from bench.report import Row, percentile
 from tests.e2e.raw_http import OpenChat
-from tests.service import ROUTES, Service, UpstreamThread, wait_for_requests, wait_until
-from tests.upstream import Recorded, Reply, Upstream
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.service import ROUTES, Service, UpstreamThread, wait_for_requests, wait_until
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 MEASUREMENT: Final = "cancellation"
 PROMISED_MS: Final = 250.0

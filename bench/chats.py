@@ -15,8 +15,8 @@ import msgspec
 from bench.children import printed_address
 from bench.compiled import TOKENS_A_CHUNK, program
 from bench.progress import Progress
-from tests.child import start_child
-from tests.service import wait_until
+from tests.support.child import start_child
+from tests.support.service import wait_until
 
 # As long as a short question with its instruction is.
 _INSTRUCTION: Final = "You are a helpful assistant."

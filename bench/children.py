@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.progress import Progress
-from tests.child import start_child
-from tests.service import wait_until
+from tests.support.child import start_child
+from tests.support.service import wait_until
 
 ROOT: Final = Path(__file__).parents[1]
 

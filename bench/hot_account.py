@@ -21,11 +21,11 @@ from bench.books import BooksWrong
 from bench.load import GRANT_NANOS, PATIENCE_S, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row
-from services.chassis.database import Database, open_database
-from tests.child import start_child
+from services.chassis.database.database import Database, open_database
+from tests.support.child import start_child
 
 # The tests' own PostgreSQL: it needs nothing installed, and can be told to wait for its disk.
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 
 NAME: Final = "hot account"
 ROOT: Final = Path(__file__).parents[1]

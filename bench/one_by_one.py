@@ -2,10 +2,10 @@
 
 from unittest.mock import patch
 
-from services.chassis import process
+from services.chassis.process.run import run
 from services.metering import batch
 from services.metering.__main__ import main
 
 if __name__ == "__main__":
     with patch.object(batch, "BATCH_MOST", 1):
-        process.run("metering", main)
+        run("metering", main)

@@ -18,7 +18,7 @@ from bench.children import result_of, started_provider
 from bench.clients import Offer, Order, Outcome
 from bench.progress import Progress
 from bench.report import Row
-from tests.service import Service
+from tests.support.service import Service
 
 CURVE: Final = "overload"
 FAIRNESS: Final = "greedy key at 3x"

@@ -10,8 +10,8 @@ from bench.processors import Watch
 from bench.progress import Progress
 from bench.report import Row
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.service import Service, UpstreamThread, wait_until
-from tests.upstream import Recorded, Reply, Upstream
+from tests.support.service import Service, UpstreamThread, wait_until
+from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 MEASUREMENT: Final = "slow readers"
 PROMISED_KB: Final = 512.0

@@ -12,8 +12,8 @@ from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
 from bench.progress import Progress
 from bench.relay import KEY
-from tests.postgres import Postgres
-from tests.service import Service
+from tests.support.postgres import Postgres
+from tests.support.service import Service
 
 DIRECT: Final = "no gateway"
 RELAY: Final = "relay"

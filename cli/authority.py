@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from services.chassis.identity import Role, role_of, uri_of
+from services.chassis.rpc.allowed_methods import Role, role_of, uri_of
 
 AUTHORITY = "ca"
 SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING)

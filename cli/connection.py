@@ -11,19 +11,19 @@ from typing import TypeVar
 import click
 import grpc
 
-from cli.data_folder import is_supervised, socket_of
-from cli.health import is_listening
 from cli.progress import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
+from cli.supervision.data_folder import is_supervised, socket_of
+from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
-from services.chassis.certificates import open_certificates
-from services.chassis.channel import from_rpc_error, open_sync_channel
 from services.chassis.errors import LegatoError, Reason, unavailable
-from services.chassis.log import Log
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from services.chassis.limits import LARGEST_LIMITS
+from services.chassis.load.limits import LARGEST_LIMITS
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2 import Account, Key

@@ -38,7 +38,7 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"cli.commands.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

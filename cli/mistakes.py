@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from cli.processes import SECRETS
 from cli.settings import CommandSettings
-from services.chassis import failpoints, lifeline
+from cli.supervision.processes import SECRETS
+from services.chassis.process import failpoints, lifeline
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
 
 # Stands for a secret that is made, and kept, when the processes are started.
@@ -87,7 +87,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def mistakes_in_files(routes: Path, prices: Path) -> Iterable[str]:
     from services.metering.prices import read_prices
-    from services.router.routes import load_routes
+    from services.router.routing.routes import load_routes
 
     for read, path in ((load_routes, routes), (read_prices, prices)):
         try:

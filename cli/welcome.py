@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from cli.accounts import create_account, every_account
+from cli.commands.accounts import create_account, every_account
+from cli.commands.keys import create_key
 from cli.connection import Services
-from cli.keys import create_key
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 FIRST_ACCOUNT = "default"

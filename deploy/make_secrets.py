@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli.authority import AUTHORITY, issue, make_authority
-from cli.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
+from cli.commands.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
 
 # Whom the service's image runs as.
 OWNER = 10001

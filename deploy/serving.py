@@ -6,7 +6,7 @@ python deploy/serving.py http+unix:/run/legato/model.sock       GET /health, and
 
 import sys
 
-from cli.health import Health, grpc_is_serving
+from cli.supervision.health import Health, grpc_is_serving
 from services.router.local_model import WORK_PATH
 
 # A long prompt may keep it busy for some seconds; less than the probe's own patience.

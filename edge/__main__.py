@@ -7,18 +7,19 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
-from edge.connections import Connections, most_connections
-from edge.http import HttpServer
+from edge.http.connection_limit import Connections, most_connections
+from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
-from services.chassis import memory, process
-from services.chassis.clock import SystemClock
-from services.chassis.log import open_log
-from services.chassis.metrics import new_registry
-from services.chassis.operations import serve_operations
-from services.chassis.server import HealthServer, on_second_signal, private_listen, stop_asked
+from services.chassis.process import memory
+from services.chassis.process.run import run
+from services.chassis.rpc.server import HealthServer, on_second_signal, private_listen, stop_asked
 from services.chassis.settings import SettingsError, load
-from services.chassis.tracing import tracing_to
+from services.chassis.telemetry.http_port import serve_operations
+from services.chassis.telemetry.log import open_log
+from services.chassis.telemetry.metrics import new_registry
+from services.chassis.telemetry.tracing import tracing_to
+from services.chassis.timing.clock import SystemClock
 
 
 async def main() -> None:
@@ -83,4 +84,4 @@ def open_listener(settings: EdgeSettings) -> socket.socket:
 
 
 if __name__ == "__main__":
-    process.run("edge", main)
+    run("edge", main)

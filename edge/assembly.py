@@ -6,29 +6,29 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from edge.addresses import Addresses
-from edge.app import Edge
-from edge.bodies import Bodies
-from edge.chat import Surroundings
-from edge.chat_endpoint import ChatEndpoint
-from edge.checkpoints import Checkpoints
-from edge.cors import Cors
-from edge.entrance import Entrance
-from edge.metering import Metering
+from edge.access.entrance import Entrance
+from edge.access.principals import Principals
+from edge.access.saturation import Saturation
+from edge.access.wrong_keys import Strangers
+from edge.api.app import Edge
+from edge.api.chat import ChatEndpoint
+from edge.api.models import Models
+from edge.backends.exchanges import Services
+from edge.billing.checkpoints import Checkpoints
+from edge.billing.metering import Metering
+from edge.billing.recovery import Journals
+from edge.chat.chat import Surroundings
 from edge.metrics import ChatMetrics, show_edge
-from edge.models import Models
-from edge.principals import Principals
 from edge.readiness import Readiness
-from edge.recovery import Journals
-from edge.saturation import Saturation
-from edge.services import Services
 from edge.settings import EdgeSettings
-from edge.strangers import Strangers
-from services.chassis.certificates import open_certificates
-from services.chassis.clock import Clock
-from services.chassis.log import Log
-from services.chassis.metrics import Registry, show_certificate, show_exchanges
-from services.chassis.tracing import Tracer
+from edge.wire.body_reader import Bodies
+from edge.wire.client_address import Addresses
+from edge.wire.cors import Cors
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, show_certificate, show_exchanges
+from services.chassis.telemetry.tracing import Tracer
+from services.chassis.timing.clock import Clock
 
 # Longer than services that live take to answer, and shorter than a client waits to be let in.
 COMPANY_PATIENCE_S: Final = 5.0

@@ -5,15 +5,15 @@ To its clients the edge is the model server, so what OpenTelemetry has a name fo
 
 from typing import Final, NamedTuple
 
-from edge.connections import Connections
-from edge.journal import SLOTS, Journal
-from edge.metering import Metering
+from edge.access.saturation import Saturation
+from edge.billing.journal import SLOTS, Journal
+from edge.billing.metering import Metering
+from edge.http.connection_limit import Connections
 from edge.readiness import Readiness
-from edge.saturation import Saturation
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
-from services.chassis.metrics import (
+from services.chassis.telemetry.metrics import (
     FIRST_TOKEN_BOUNDS_S,
     OUTPUT_TOKEN_BOUNDS_S,
     REQUEST_BOUNDS_S,

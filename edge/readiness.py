@@ -1,6 +1,6 @@
 """Whether clients should be sent to this edge."""
 
-from edge.services import Services
+from edge.backends.exchanges import Services
 
 
 class Readiness:

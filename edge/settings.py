@@ -4,11 +4,11 @@ from typing import Annotated
 
 import msgspec
 
-from edge.addresses import Addresses
-from edge.connections import MOST_CONNECTIONS
-from edge.cors import Cors
-from edge.saturation import LATENESS_TOLERATED_S
-from services.chassis.gcra import LARGEST_RATE
+from edge.access.saturation import LATENESS_TOLERATED_S
+from edge.http.connection_limit import MOST_CONNECTIONS
+from edge.wire.client_address import Addresses
+from edge.wire.cors import Cors
+from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, check_all
 

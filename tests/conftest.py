@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.log import Log
-from tests.fakes import FakeClock
-from tests.postgres import Postgres
-from tests.valkey import Valkey
+from services.chassis.telemetry.log import Log
+from tests.support.fakes import FakeClock
+from tests.support.postgres import Postgres
+from tests.support.valkey import Valkey
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.books import CLASS, PRICES
-from services.chassis.database import Database, open_database
+from services.chassis.database.database import Database, open_database
 from services.metering.prices import read_prices
 from services.metering.records import HOUR_US, Usage
 

@@ -22,8 +22,8 @@ from bench.report import Row
 from bench.runs import SETTLE_S, run, warm_up
 from bench.scale.filling import FEW, MANY, Size, fill
 from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, Target, legato_target
-from tests.postgres import Postgres
-from tests.service import Service
+from tests.support.postgres import Postgres
+from tests.support.service import Service
 
 SAME_KEY: Final = "the same key"
 NEW_KEYS: Final = "a new key each"

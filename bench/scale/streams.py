@@ -17,7 +17,7 @@ from bench.report import Row
 from bench.runs import warm_up
 from bench.soak.readings import House
 from bench.targets import ON_SQLITE, OURS, legato_target
-from tests.service import Service
+from tests.support.service import Service
 
 MEASUREMENT: Final = "idle streams"
 PROMISED_KB: Final = 60.0

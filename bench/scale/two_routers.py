@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Final
 from unittest.mock import patch
 
-from cli import up
-from cli.data_folder import socket_of
-from cli.health import Health
+from cli.commands import up
 from cli.main import main
-from cli.processes import Installation, process_groups
-from cli.supervisor import ProcessSpec
+from cli.supervision.data_folder import socket_of
+from cli.supervision.health import Health
+from cli.supervision.processes import Installation, process_groups
+from cli.supervision.supervisor import ProcessSpec
 
 SECOND: Final = "router-2"
 

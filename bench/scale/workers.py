@@ -17,7 +17,7 @@ from bench.progress import Progress
 from bench.report import Row
 from bench.runs import SETTLE_S, Run, run, warm_up
 from bench.targets import OURS, SETTINGS, Target
-from tests.service import Service
+from tests.support.service import Service
 
 CASES: Final = (MANY, BURST)
 ROUNDS: Final = 3

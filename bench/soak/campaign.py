@@ -17,7 +17,7 @@ from bench.soak.judgement import Sample, Soak, is_back
 from bench.soak.kinds import UNSTEADY_CLASS
 from bench.soak.readings import House, wait_for_rest
 from tests.e2e.operations import LISTENING
-from tests.service import Service
+from tests.support.service import Service
 
 SETTINGS: Final = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",

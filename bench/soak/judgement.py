@@ -9,7 +9,7 @@ import msgspec
 from bench.report import align
 from bench.soak.clients import Outcome
 from bench.soak.readings import FILES, THREADS
-from services.chassis.database_engine import READERS
+from services.chassis.database.engine import READERS
 
 PROMISED_MIB_PER_H: Final = 5.0
 # In less time, what a process takes for a moment looks like growth.

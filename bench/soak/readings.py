@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.operations import lines_of
-from tests.service import PATIENCE_S, Service
+from tests.support.service import PATIENCE_S, Service
 
 SUPERVISOR: Final = "supervisor"
 

@@ -7,16 +7,17 @@ from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, Auth
 from services.auth.settings import AuthSettings
-from services.chassis import memory, process
-from services.chassis.certificates import open_certificates
-from services.chassis.clock import SystemClock
-from services.chassis.database import open_database
-from services.chassis.database_clock import DatabaseClock
-from services.chassis.log import open_log
-from services.chassis.metrics import new_registry, show_certificate
-from services.chassis.operations import serve_operations
-from services.chassis.server import Server, private_listen, stop_asked
+from services.chassis.database.clock import DatabaseClock
+from services.chassis.database.database import open_database
+from services.chassis.process import memory
+from services.chassis.process.run import run
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.server import Server, private_listen, stop_asked
 from services.chassis.settings import load
+from services.chassis.telemetry.http_port import serve_operations
+from services.chassis.telemetry.log import open_log
+from services.chassis.telemetry.metrics import new_registry, show_certificate
+from services.chassis.timing.clock import SystemClock
 
 # Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
 STOP_GRACE_S = 3.0
@@ -65,4 +66,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run("auth", main)
+    run("auth", main)

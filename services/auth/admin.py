@@ -10,9 +10,9 @@ from services.auth import checks, keys
 from services.auth.records import Account, Key, Limits, PepperUse, Position, Scope, to_micros
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
-from services.chassis.clock import Clock
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 
 # Callers accept a cached key for at most 800 ms after they asked about it; the rest is for clocks that differ in rate.
 # So long after a commit was confirmed, nobody acts on what was true before. See docs/revocation.md.

@@ -7,9 +7,9 @@ from services.auth import checks
 from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, Sleep
 from services.auth.records import Maintenance, to_micros
 from services.auth.store import maintenance as stored
-from services.chassis.clock import Clock
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 
 
 class MaintenanceAdmin:

@@ -8,7 +8,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.records import Maintenance
-from services.chassis.server import Registration
+from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -1,7 +1,7 @@
 """What auth tells Prometheus of itself."""
 
 from services.auth.service import Auth
-from services.chassis.metrics import Registry, counters_of, gauge
+from services.chassis.telemetry.metrics import Registry, counters_of, gauge
 
 
 def show_auth(auth: Auth, registry: Registry) -> None:

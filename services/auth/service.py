@@ -13,10 +13,10 @@ from services.auth.store.epochs import changes_since, find_contradicted, note_pe
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
 from services.auth.watch import Watches
-from services.chassis.clock import Clock
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -14,8 +14,8 @@ from services.auth.maintenance_servicer import to_maintenance
 from services.auth.records import Account, Key, KeyState, Scope, to_micros
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
-from services.chassis.clock import Clock
-from services.chassis.server import Registration
+from services.chassis.rpc.server import Registration
+from services.chassis.timing.clock import Clock
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

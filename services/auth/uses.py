@@ -11,9 +11,9 @@ from typing import Final
 from services.auth.checks import KEYS_AT_ONCE_MOST, is_id
 from services.auth.records import to_micros
 from services.auth.store.keys import note_uses
-from services.chassis.clock import Clock
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 
 HOUR_US: Final = 3_600_000_000
 # While the database is away no more than this is kept for later: it is worth less than the memory.

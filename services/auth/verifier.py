@@ -8,11 +8,11 @@ from services.auth import checks, keys
 from services.auth.records import Holder, KeyState, to_micros
 from services.auth.store.epochs import find_refused_keys
 from services.auth.store.keys import find_holder
-from services.chassis.clock import Clock
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.metrics import Count
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Count
+from services.chassis.timing.clock import Clock
 
 # One message for keys that are malformed, unknown, revoked, expired or guessed: the answer helps nobody to guess.
 REFUSAL: Final = "This API key is not valid."

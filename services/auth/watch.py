@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.auth.records import Changes, to_micros
-from services.chassis.clock import Clock
 from services.chassis.errors import unavailable
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 
 # Callers ping five times a second. gRPC does not notice a caller that vanished without a word; silence tells.
 SILENCE_S: Final = 10.0

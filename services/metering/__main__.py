@@ -5,16 +5,17 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from services.chassis import memory, process
-from services.chassis.certificates import open_certificates
-from services.chassis.clock import SystemClock
-from services.chassis.database import open_database
-from services.chassis.log import open_log
-from services.chassis.metrics import new_registry, show_certificate, show_exchanges
-from services.chassis.operations import serve_operations
-from services.chassis.server import Server, private_listen, stop_asked
+from services.chassis.database.database import open_database
+from services.chassis.process import memory
+from services.chassis.process.run import run
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.server import Server, private_listen, stop_asked
 from services.chassis.settings import load
-from services.chassis.tracing import tracing_to
+from services.chassis.telemetry.http_port import serve_operations
+from services.chassis.telemetry.log import open_log
+from services.chassis.telemetry.metrics import new_registry, show_certificate, show_exchanges
+from services.chassis.telemetry.tracing import tracing_to
+from services.chassis.timing.clock import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, LocalLimiter
@@ -107,4 +108,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run("metering", main)
+    run("metering", main)

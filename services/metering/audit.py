@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.metering.store import checks
 
 # Whoever reads them needs the first ones.

@@ -6,11 +6,11 @@ import threading
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
-from services.chassis import memory
-from services.chassis.clock import Clock
-from services.chassis.database import Database
-from services.chassis.log import Log
-from services.chassis.metrics import Registry, gauge
+from services.chassis.database.database import Database
+from services.chassis.process import memory
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.timing.clock import Clock
 from services.metering.audit import find_violations
 from services.metering.store.checks import few_pages
 from services.metering.store.reports import HoldCounts, count_holds

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from services.chassis.clock import SystemClock
-from services.chassis.database import Database, DatabaseAway, LockTimeout
+from services.chassis.database.database import Database, DatabaseAway, LockTimeout
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
-from services.chassis.log import Log
-from services.chassis.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
+from services.chassis.timing.clock import SystemClock
 from services.metering.holds import UnmatchedSettlement
 from services.metering.locked_accounts import AccountLocked, LockedAccounts
 from services.metering.operations import AnswerT, Checkpoint, Operation, Settle, Sweep, Void

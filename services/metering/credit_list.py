@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.metering.records import DAY_US
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 

@@ -1,8 +1,8 @@
 """What one key may use of the service: requests and tokens a minute, and how many requests at once.
 
-Requests and tokens are rates (`services/chassis/gcra.py`), kept in memory here or for all replicas in Valkey. Both are
-taken in one step or neither is. What runs at once is counted from live holds: see `holds.py`. docs/limits.md tells the
-whole of it.
+Requests and tokens are rates (`services/chassis/load/gcra.py`), kept in memory here or for all replicas in Valkey. Both
+are taken in one step or neither is. What runs at once is counted from live holds: see `holds.py`. docs/limits.md tells
+the whole of it.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
-from services.chassis.clock import Clock
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.gcra import Buckets, Rate
+from services.chassis.load.gcra import Buckets, Rate
+from services.chassis.timing.clock import Clock
 
 ReplyT = TypeVar("ReplyT")
 

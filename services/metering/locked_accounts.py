@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from services.chassis.database import LockTimeout
+from services.chassis.database.database import LockTimeout
 
 ItemT = TypeVar("ItemT")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from services.chassis.metrics import Registry, counters_of, gauge, histograms_of
+from services.chassis.telemetry.metrics import Registry, counters_of, gauge, histograms_of
 from services.metering.batch import Writer
 from services.metering.sweeper import Sweeper
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from services.chassis import failpoints
+from services.chassis.process import failpoints
 from services.metering.operations import Operation
 
 # Read under its locks; written, but not committed; committed, but not answered.

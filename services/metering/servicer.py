@@ -9,12 +9,12 @@ import grpc.aio
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
-from services.chassis.log import Log
-from services.chassis.metrics import Histogram
-from services.chassis.tracing import Tracer
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Histogram
+from services.chassis.telemetry.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.credit_list import list_credits

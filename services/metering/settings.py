@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from services.chassis.gcra import Rate
-from services.chassis.limits import LARGEST_LIMITS
+from services.chassis.load.gcra import Rate
+from services.chassis.load.limits import LARGEST_LIMITS
 from services.chassis.residency import Store, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, Limits, token_rate

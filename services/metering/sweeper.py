@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.operations import Sweep, Swept
 from services.metering.store.old_claims import forget_claims

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from services.chassis.clock import Clock
+from services.chassis.timing.clock import Clock
 
 # Of an account: older ones are forgotten.
 MOST_KEPT: Final = 256

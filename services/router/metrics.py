@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from services.chassis.metrics import Histogram, Registry, counters_of, gauges, histograms_of
+from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
 from services.router.completion import Completions
-from services.router.health import State
+from services.router.routing.health import State
+from services.router.routing.model_states import Station, Stations
 from services.router.spans import OPERATION
-from services.router.stations import Station, Stations
 
 # As OpenTelemetry names them: here the router is the client, and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")

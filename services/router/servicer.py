@@ -9,19 +9,19 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
-from services.chassis.admission import NO_LIMIT
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
-from services.chassis.log import Log
-from services.chassis.metrics import Histogram
-from services.chassis.server import Registration
+from services.chassis.load.admission import NO_LIMIT
+from services.chassis.rpc.server import Registration
 from services.chassis.settings import SettingsError
-from services.chassis.tracing import Tracer
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Histogram
+from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import AUTO, Completions
-from services.router.health import State
-from services.router.reload import Reload
-from services.router.routes import CLASSES
-from services.router.stations import Station, Stations
+from services.router.routing.health import State
+from services.router.routing.model_states import Station, Stations
+from services.router.routing.reload import Reload
+from services.router.routing.routes import CLASSES
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -8,7 +8,7 @@ import msgspec
 from services.chassis.settings import HostAndPort, HttpAddress, Seconds, SecondsOrZero
 from services.router.local_model import LOCAL_MODEL_PARALLEL
 from services.router.providers.base import Timeouts
-from services.router.routes import DEFAULT_PATH
+from services.router.routing.routes import DEFAULT_PATH
 
 MOST_ATTEMPTS: Final = 3
 

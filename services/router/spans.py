@@ -3,9 +3,9 @@
 import asyncio
 
 from protos.router.v1.router_pb2 import Finished
-from services.chassis.tracing import Kind, Span, current_span
+from services.chassis.telemetry.tracing import Kind, Span, current_span
 from services.router.providers.base import ProviderError
-from services.router.routes import Target
+from services.router.routing.routes import Target
 
 OPERATION = "chat"
 

@@ -8,8 +8,8 @@ import pytest
 from bench.cancellation import SETTINGS
 from bench.progress import Progress
 from tests.e2e.operations import LISTENING
-from tests.service import ROUTES, Addressed, Service, UpstreamThread
-from tests.upstream import Upstream
+from tests.support.service import ROUTES, Addressed, Service, UpstreamThread
+from tests.support.upstreams.openai import Upstream
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ from bench.processors import Spent
 from bench.progress import Progress
 from bench.slow_readers import Endless
 from tests.bench.conftest import send_to
-from tests.postgres import Postgres
-from tests.service import Service, UpstreamThread
-from tests.upstream import Upstream
+from tests.support.postgres import Postgres
+from tests.support.service import Service, UpstreamThread
+from tests.support.upstreams.openai import Upstream
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300

@@ -17,7 +17,7 @@ from bench.progress import Progress
 from bench.runs import run, warm_up
 from bench.targets import ON_SQLITE, legato_target, started_relay
 from tests.bench.conftest import send_to
-from tests.service import Service
+from tests.support.service import Service
 
 ROUNDS: Final = 8
 RUN_S: Final = 0.3

@@ -16,7 +16,7 @@ from bench.scale.two_routers import groups_with_second
 from bench.scale.workers import Crew
 from bench.targets import DATABASE
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
-from services.chassis.database import open_database
+from services.chassis.database.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
 from services.metering.audit import find_violations
 from services.metering.prices import read_prices

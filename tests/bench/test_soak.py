@@ -11,7 +11,7 @@ from bench.soak.clients import Outcome
 from bench.soak.judgement import LAZY, SHORTEST_JUDGED_S, Sample, Soak, filtered, slope, table
 from bench.soak.kinds import KINDS
 from bench.soak.readings import CONNECTIONS, FILES
-from tests.service import Service
+from tests.support.service import Service
 
 
 def soak_of(

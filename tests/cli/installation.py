@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.processes import Installation
+from cli.supervision.processes import Installation
 
 PEPPER = "1:" + "ab" * 32
 

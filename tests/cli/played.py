@@ -15,8 +15,8 @@ from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
-from services.chassis.channel import STATUS_DETAILS_KEY
 from services.chassis.errors import LegatoError, to_status
+from services.chassis.rpc.channel import STATUS_DETAILS_KEY
 
 FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR, "router": router_pb2.DESCRIPTOR}
 

@@ -8,14 +8,14 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from cli import data_folder
 from cli.connection import NotRunning, Refused, ask, running_services
 from cli.settings import SettingsWrong
+from cli.supervision import data_folder
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.server import Server
-from tests.certificates import Authority
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from tests.support.certificates import Authority
 
 
 class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):

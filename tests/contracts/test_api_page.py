@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from edge import requests
-from edge.usage import PARAMETERS
+from edge.api.usage import PARAMETERS
+from edge.wire import chat_request as requests
 from services.chassis.errors import WIRE
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"

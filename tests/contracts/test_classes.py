@@ -1,10 +1,11 @@
 """The classes that a router resolves are those that are priced, preferred and offered."""
 
-from cli import accounts
-from edge import models
+from cli.commands import accounts
+from edge.api import models
 from services.auth import checks
 from services.metering import prices
-from services.router import completion, routes
+from services.router import completion
+from services.router.routing import routes
 
 
 def test_every_process_knows_the_same_classes_in_the_same_order() -> None:

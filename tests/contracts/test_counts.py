@@ -1,7 +1,7 @@
 """What one service sends, another takes: the largest count of tokens."""
 
 from services.metering.wire import checked as metering
-from services.router.providers import counts as provider
+from services.router.providers.translation import usage as provider
 
 
 def test_no_count_that_the_router_believes_is_refused_by_metering() -> None:

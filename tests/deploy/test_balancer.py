@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.debian import find_program
-from tests.ports import free_port
-from tests.service import wait_until
+from tests.support.debian import find_program
+from tests.support.ports import free_port
+from tests.support.service import wait_until
 
 ROOT = Path(__file__).parents[2]
 BALANCER = (ROOT / "deploy" / "compose" / "balancer.cfg").read_text()

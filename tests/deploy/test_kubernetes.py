@@ -9,7 +9,7 @@ import kubernetes_validate
 import msgspec
 import pytest
 
-from cli.migrate import MigrateSettings
+from cli.commands.migrate import MigrateSettings
 from deploy.kubernetes_secrets import SECRETS
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings

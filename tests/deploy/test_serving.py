@@ -3,8 +3,8 @@ import contextlib
 from pathlib import Path
 
 from deploy.serving import is_serving
-from services.chassis.log import Log
-from services.chassis.server import Server
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
 
 
 async def test_a_process_that_serves_is_healthy(socket_folder: Path, log: Log) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.store.price_versions import adopt_prices

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
-from tests.collector import Collector
-from tests.e2e.house import House
+from tests.e2e.harness import House
 from tests.e2e.operations import LISTENING
-from tests.service import Service, UpstreamThread
-from tests.upstream import Reply, Upstream
+from tests.support.collector import Collector
+from tests.support.service import Service, UpstreamThread
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 @pytest.fixture(scope="session")

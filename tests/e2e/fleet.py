@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.accounts import create_account
+from cli.commands.accounts import create_account
+from cli.commands.keys import create_key
 from cli.connection import Services, ask, running_services
-from cli.health import is_listening
-from cli.keys import create_key
-from cli.processes import GRPC_WITHOUT_EVENT_ENGINE
+from cli.supervision.health import is_listening
+from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
-from tests.child import start_child
-from tests.ports import free_port
-from tests.service import PATIENCE_S, ROUTES, wait_until
-from tests.upstream import Upstream
+from tests.support.child import start_child
+from tests.support.ports import free_port
+from tests.support.service import PATIENCE_S, ROUTES, wait_until
+from tests.support.upstreams.openai import Upstream
 
 EDGES = ("edge-1", "edge-2", "edge-3")
 CREDIT_NANOS = 5 * 10**9

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.service import PATIENCE_S, Service
+from tests.support.service import PATIENCE_S, Service
 
 PROCESSES = ("edge", "auth", "router", "metering")
 

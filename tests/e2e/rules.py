@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.router.tokens import count
-from tests.service import Service, wait_until
+from services.router.prompts.tokens import count
+from tests.support.service import Service, wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "billing.md"
 # In a cell of its own: there is none.

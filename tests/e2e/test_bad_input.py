@@ -6,8 +6,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import CHAT, ask, post_chat, send_bytes
-from tests.service import Service
-from tests.upstream import Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Upstream
 
 USER = b'{"role":"user","content":"Hi"}'
 

@@ -6,8 +6,8 @@ import openai
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import post_chat
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 CACHED_USAGE = {
     "prompt_tokens": 100,

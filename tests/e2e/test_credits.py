@@ -8,11 +8,11 @@ from typing import Any
 import openai
 import pytest
 
-from edge.guess import guess_prompt_tokens
+from edge.billing.prompt_estimate import guess_prompt_tokens
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 DOLLAR_NANOS = 10**9
 

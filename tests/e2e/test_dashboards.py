@@ -14,19 +14,19 @@ import pytest
 from ruamel.yaml import YAML
 
 from services.chassis.errors import Reason
-from services.chassis.log import Log
-from services.chassis.metrics import Registry, show_certificate
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, show_certificate
 from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
-from tests.certificates import Authority
-from tests.debian import find_program
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
-from tests.fakes import FakeClock
-from tests.service import Service, wait_until
-from tests.upstream import Upstream
+from tests.support.certificates import Authority
+from tests.support.debian import find_program
+from tests.support.fakes import FakeClock
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Upstream
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "observability"

@@ -13,9 +13,9 @@ import pytest
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import Charged, check_books, read_rules
-from tests.postgres import Postgres
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.postgres import Postgres
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 RULES = read_rules("What failed of ours")
 CREDIT_NANOS = 5 * 10**9

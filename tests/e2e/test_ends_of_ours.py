@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 
 from tests.e2e.chats import CHAT, RAIN, USAGE, WHOLE_CHAT
-from tests.e2e.house import CREDIT_NANOS, RULES, House
+from tests.e2e.harness import CREDIT_NANOS, RULES, House
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import INPUT_NANOS, OUTPUT_NANOS, Charged, check_books
-from tests.service import wait_until
-from tests.upstream import Reply
+from tests.support.service import wait_until
+from tests.support.upstreams.openai import Reply
 
 SILENT = Reply(stall_after=1)
 HALF = Reply(contents=RAIN, stall_after=3)

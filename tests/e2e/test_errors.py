@@ -7,8 +7,8 @@ import pytest
 
 from tests.e2e.chats import CHAT, QUESTION
 from tests.e2e.raw_http import post_chat
-from tests.service import Service
-from tests.upstream import TOO_LONG, Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
 
 
 def _check(

@@ -10,11 +10,11 @@ from pathlib import Path
 import openai
 import pytest
 
-from edge.bodies import LARGEST_BODY_BYTES
+from edge.wire.body_reader import LARGEST_BODY_BYTES
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask, post_chat
-from tests.service import PATIENCE_S, Service
-from tests.upstream import Upstream
+from tests.support.service import PATIENCE_S, Service
+from tests.support.upstreams.openai import Upstream
 
 FLOODING = 60
 SILENT = 2000

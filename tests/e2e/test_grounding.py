@@ -13,17 +13,17 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from cli.attachments import add_attachment
+from cli.commands.attachments import add_attachment
 from cli.connection import ask
 from cli.progress import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat
 from tests.e2e.rules import read_rules
-from tests.pdfs import make_pdf
-from tests.searx import Searx, SearxThread, page
-from tests.service import Service, UpstreamThread
-from tests.upstream import Recorded, Reply, Upstream
+from tests.support.pdfs import make_pdf
+from tests.support.searx import Searx, SearxThread, page
+from tests.support.service import Service, UpstreamThread
+from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 PRICE_NANOS = {"prompt": 100, "completion": 210}
 DOLLARS_NANOS = 5 * 10**9

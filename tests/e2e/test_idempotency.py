@@ -9,8 +9,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
-from tests.service import Service, wait_for_requests, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 CREDIT_NANOS = 5 * 10**9
 COST_NANOS = 11 * 100 + 7 * 210

@@ -11,12 +11,12 @@ from pathlib import Path
 import openai
 import pytest
 
-from services.router.tokens import count
+from services.router.prompts.tokens import count
 from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE
-from tests.e2e.house import CREDIT_NANOS, House
+from tests.e2e.harness import CREDIT_NANOS, House
 from tests.e2e.raw_http import OpenChat, ask, post_chat
-from tests.service import Service, wait_for_requests, wait_until
-from tests.upstream import TOO_LONG, Reply, Upstream
+from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
 
 CHAT_NANOS = 11 * 100 + 7 * 210
 COMPLAINT = "The server is overloaded, please ask its operator about your plan. " * 40

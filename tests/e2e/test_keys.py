@@ -11,8 +11,8 @@ import pytest
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import metrics_of
 from tests.e2e.raw_http import Answer, ask, post_chat
-from tests.service import Service, wait_until
-from tests.upstream import Upstream
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Upstream
 
 REFUSAL = {"message": "The API key is not valid.", "type": "authentication_error"}
 

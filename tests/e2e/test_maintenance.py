@@ -7,8 +7,8 @@ import pytest
 
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import Answer, OpenChat, ask, post_chat
-from tests.service import Service, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 MESSAGE = "Nous revenons à midi."
 OFF = {"maintenance": "off", "message": None, "retry_after_s": None, "started_at": None}

@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask
-from tests.service import Service, wait_until
-from tests.upstream import Upstream
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Upstream
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 CLASSES = ["auto", "mezzo", "forte", "fortissimo"]

@@ -9,10 +9,10 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from tests.e2e.chats import QUESTION, WEATHER
-from tests.service import Service, UpstreamThread
-from tests.upstream import Upstream
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.service import Service, UpstreamThread
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.openai import Upstream
 
 ROUTES = """
 [providers.anthropic]

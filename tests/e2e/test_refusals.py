@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from tests.e2e.chats import CHAT, QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.service import Service, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 REFUSAL = ["I", " cannot", " help."]
 REFUSING = Reply(contents=[], refusals=REFUSAL)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, ask, post_chat
-from tests.service import Service, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 SHORT_DRAIN = {"LEGATO_DRAIN_S": "3"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import CHAT, ask, post_chat, send_bytes
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 MB = 1024 * 1024
 # Of the model that the tests' routes name.

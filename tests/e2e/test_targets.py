@@ -8,8 +8,8 @@ from cli.connection import ask
 from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.service import Service, UpstreamThread, wait_until
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service, UpstreamThread, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
 
 CREDIT_NANOS = 5 * 10**9
 

@@ -8,8 +8,8 @@ from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolPara
 
 from tests.e2e.chats import QUESTION, WEATHER
 from tests.e2e.raw_http import post_chat
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 PARIS = {"id": "call_abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ERROR_KEYS, post_chat
-from tests.service import Service
-from tests.upstream import Reply, Upstream
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
 
 CREDIT_NANOS = 5 * 10**9
 

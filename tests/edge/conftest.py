@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.log import Log
-from tests.edge.chat_room import Room
+from services.chassis.telemetry.log import Log
+from tests.edge.chat_harness import Room
 from tests.edge.hello_server import served
-from tests.edge.metering_house import MeteringHouse
+from tests.edge.metering_harness import MeteringHouse
 
 
 @pytest.fixture

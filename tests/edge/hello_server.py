@@ -6,8 +6,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from edge.http import HttpServer
-from edge.protocol import RefuseAtOnce, refuse_nobody
+from edge.http.connection import RefuseAtOnce, refuse_nobody
+from edge.http.server import HttpServer
 from tests.edge.hello import hello
 
 

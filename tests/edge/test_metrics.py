@@ -4,7 +4,7 @@ from edge.metrics import OPERATION, PROVIDER, ChatMetrics
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
-from services.chassis.metrics import Registry
+from services.chassis.telemetry.metrics import Registry
 
 FORTE = {"gen_ai_operation_name": OPERATION, "gen_ai_provider_name": PROVIDER, "gen_ai_request_model": "forte"}
 

@@ -1,7 +1,7 @@
+from edge.backends.exchanges import Services
 from edge.readiness import Readiness
-from edge.services import Services
-from services.chassis.log import Log
-from tests.fakes import FakeClock
+from services.chassis.telemetry.log import Log
+from tests.support.fakes import FakeClock
 
 
 def test_all_that_keeps_an_edge_from_serving_is_named(clock: FakeClock, log: Log) -> None:

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from cli.accounts import balance_of, create_account
+from cli.commands.accounts import balance_of, create_account
+from cli.commands.keys import create_key
 from cli.connection import Services, running_services
-from cli.health import grpc_is_serving
-from cli.keys import create_key
-from services.chassis.channel import open_sync_channel
-from services.chassis.log import Log
-from tests.certificates import Authority
-from tests.child import start_child
-from tests.ports import free_port
-from tests.service import PATIENCE_S, ROUTES, UpstreamThread, wait_until
+from cli.supervision.health import grpc_is_serving
+from services.chassis.rpc.channel import open_sync_channel
+from services.chassis.telemetry.log import Log
+from tests.support.certificates import Authority
+from tests.support.child import start_child
+from tests.support.ports import free_port
+from tests.support.service import PATIENCE_S, ROUTES, UpstreamThread, wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internal-callers.md"

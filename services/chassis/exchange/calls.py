@@ -7,9 +7,9 @@ from typing import Generic, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, internal_error
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
+from services.chassis.timing.deadlines import Deadlines
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

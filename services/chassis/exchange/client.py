@@ -11,15 +11,15 @@ from google.rpc.status_pb2 import Status
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.deadlines import Deadlines
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Question
 from services.chassis.exchange.outbox import Opening, Outbox
 from services.chassis.exchange.parts import Parts
 from services.chassis.exchange.rests import Rest, rest_among
-from services.chassis.log import Log
-from services.chassis.metrics import BATCH_BOUNDS, Histogram
-from services.chassis.tracing import current_span
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.telemetry.tracing import current_span
+from services.chassis.timing.deadlines import Deadlines
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

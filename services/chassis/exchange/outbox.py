@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.metrics import Histogram
+from services.chassis.telemetry.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024
 # An item that is larger is sent in parts of this size: gRPC refuses messages of some megabytes, and what breaks an

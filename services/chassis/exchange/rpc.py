@@ -10,11 +10,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from services.chassis.channel import from_rpc_error, was_lost
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.exchange.methods import StreamMethod
 from services.chassis.exchange.spans import traced
-from services.chassis.tracing import Span
+from services.chassis.rpc.channel import from_rpc_error, was_lost
+from services.chassis.telemetry.tracing import Span
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)

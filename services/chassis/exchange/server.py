@@ -14,10 +14,10 @@ from services.chassis.exchange.outbox import Outbox
 from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.exchange.session import Session
 from services.chassis.exchange.spans import CallSpans
-from services.chassis.identity import may_call, not_allowed
-from services.chassis.log import Log
-from services.chassis.metrics import BATCH_BOUNDS, Histogram
-from services.chassis.tracing import Tracer
+from services.chassis.rpc.allowed_methods import may_call, not_allowed
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.telemetry.tracing import Tracer
 
 
 def _refuse(request: Empty) -> Awaitable[Empty]:

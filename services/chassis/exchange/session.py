@@ -16,8 +16,8 @@ from services.chassis.exchange.methods import Methods, StreamMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
 from services.chassis.exchange.parts import Parts
 from services.chassis.exchange.spans import CallSpans, end_with, traced
-from services.chassis.log import Log
-from services.chassis.tracing import Span
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Span
 
 # A client that was not heard of for so many times the time between its signs is gone. More than a client allows us: it
 # can go elsewhere, and we cannot.

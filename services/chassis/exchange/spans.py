@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from services.chassis.errors import LegatoError
-from services.chassis.tracing import Span, Tracer, work_on
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
 
 
 class CallSpans:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
-from services.chassis.database_clock import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError
 from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
 from services.metering.locked_accounts import AccountLocked

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.chassis.database_clock import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.claims import CLAIM_LIFE_US
 from services.metering.store.tables import claims
 

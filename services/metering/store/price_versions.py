@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from services.chassis.database_clock import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.prices import Price, Prices
 from services.metering.store.tables import price_versions, prices
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.limits import LARGEST_LIMITS
+from services.chassis.load.limits import LARGEST_LIMITS
 
 LARGEST_TOKENS: Final = 10**9
 

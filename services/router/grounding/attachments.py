@@ -5,10 +5,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from services.chassis.clock import Clock
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.router import tokens
+from services.chassis.timing.clock import Clock
 from services.router.grounding import ranking
 from services.router.grounding.passages import split_into_passages
 from services.router.grounding.records import Attachment, Document, Passage, to_micros
@@ -16,6 +15,7 @@ from services.router.grounding.sealing import Sealer, name_place, passage_place
 from services.router.grounding.store import attachments as stored
 from services.router.grounding.store.deletion import empty_write_log
 from services.router.grounding.words import words_of
+from services.router.prompts import tokens
 
 ATTACHMENTS_MOST: Final = 200
 PASSAGES_MOST: Final = 5_000

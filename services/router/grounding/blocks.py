@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from services.router import tokens
 from services.router.grounding.citations import Source
 from services.router.grounding.records import Note, Passage, Result
+from services.router.prompts import tokens
 
 _NOTES_ARE: Final = "The account's owner keeps these notes for you. Use them where they help; do not recite them."
 _PASSAGES_ARE: Final = (

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Citation
-from services.router.grants import ChatConversation
+from services.router.answers.grants import ChatConversation
 
 _MARK: Final = re.compile(r"\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
 # One or several in a row; not behind a letter, since `list[1][2]` is a piece of a program.

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.router.grounding.isolation import LANDLOCK, SECCOMP, library_folders
 from services.router.grounding.reading import Line
 from services.router.grounding.records import Document, DocumentKind

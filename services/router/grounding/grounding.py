@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from protos.router.v1.router_pb2 import ChatOpen
-from services.chassis.log import Log
-from services.router import tokens
-from services.router.grants import Allowance, ChatConversation
+from services.chassis.telemetry.log import Log
+from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.relay import Relay
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
 from services.router.grounding.citations import CitingConversation, Source, Sources
@@ -16,9 +16,9 @@ from services.router.grounding.holdings import NOTHING, Holdings
 from services.router.grounding.notes import Notes
 from services.router.grounding.questions import question_words
 from services.router.grounding.records import Passage
-from services.router.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
-from services.router.relay import Relay
-from services.router.routes import Target
+from services.router.prompts import tokens
+from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
+from services.router.routing.routes import Target
 
 if TYPE_CHECKING:
     from services.router.grounding.rounds import OpenUpstream, Rounds

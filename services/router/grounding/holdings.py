@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from services.chassis.clock import Clock
-from services.chassis.database import Database
+from services.chassis.database.database import Database
+from services.chassis.timing.clock import Clock
 from services.router.grounding.store.index import find_holding
 
 # Another replica may take an account's first note: so much later it counts here too.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.chassis.clock import Clock
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
 from services.chassis.versioned_secrets import parse_versioned_secrets
 from services.router.grounding.servicer import GroundingAdminServicer
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
@@ -50,7 +50,7 @@ def _open_search(settings: GroundingSettings, stack: AsyncExitStack) -> "Search"
 
 
 def _open_library(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> "Library":
-    from services.chassis.database import open_database
+    from services.chassis.database.database import open_database
     from services.router.grounding.attachments import Attachments
     from services.router.grounding.grounding import Library
     from services.router.grounding.holdings import Holdings

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from services.router import tokens
 from services.router.grounding.blocks import passage_tokens, passages_block
 from services.router.grounding.records import Passage
 from services.router.grounding.sealing import Sealer, name_place, passage_place
 from services.router.grounding.store import index
 from services.router.grounding.words import words_of
+from services.router.prompts import tokens
 
 # How many entries of the index are read at most, and how many passages are opened.
 POSTINGS_MOST: Final = 5_000

@@ -13,19 +13,19 @@ import msgspec
 
 from protos.router.v1.router_pb2 import ChatOpen, Finished
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis import failpoints
 from services.chassis.errors import LegatoError, Reason
-from services.router import tokens
-from services.router.grants import Allowance
+from services.chassis.process import failpoints
+from services.router.answers.grants import Allowance
+from services.router.answers.plausible import UsageJudge
+from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
+from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.upstream import Upstream
 from services.router.grounding.search_tool import Call, SearchTool
-from services.router.plausible import UsageJudge
-from services.router.prompt import TOKENS_PER_MESSAGE, Prompt
+from services.router.prompts import tokens
+from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.providers.counts import as_count
-from services.router.relay import LENGTH_REASONS, Relay, canonical_reason
-from services.router.toolcalls import ToolCalls
-from services.router.upstream import Upstream
+from services.router.providers.translation.usage import as_count
 
 # Between what the model said before it searched and what it says after.
 BETWEEN_TEXTS: Final = "\n\n"

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from services.router import tokens
 from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import Result
 from services.router.grounding.search import Search, SearchAway
+from services.router.prompts import tokens
 from services.router.providers.answer import UNREADABLE
 
 NAME: Final = "search_web"

@@ -11,8 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.server import Registration
+from services.chassis.rpc.server import Registration
+from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from services.router.providers import anthropic, gemini
-from services.router.providers.anthropic import AnthropicProvider
+from services.router.providers.anthropic import provider as anthropic
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Provider, ProviderRoute, Surroundings
-from services.router.providers.gemini import GeminiProvider
-from services.router.providers.local import LocalProvider
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers.gemini import provider as gemini
+from services.router.providers.gemini.provider import GeminiProvider
+from services.router.providers.local.provider import LocalProvider
+from services.router.providers.openai.provider import OpenAIProvider
 
 
 @dataclass(frozen=True, slots=True)

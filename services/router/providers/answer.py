@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
-from services.router.toolcalls import ToolCallFragment
 
 # What comes of reading what a provider sent, where that is no JSON, or other JSON than it should be. Of what is nested
 # too deeply nobody knows what it is.

@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from services.router.toolcalls import ToolCallFragment
+from services.router.answers.toolcalls import ToolCallFragment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
-from services.chassis.channel import errors_of
 from services.chassis.errors import LegatoError
+from services.chassis.rpc.channel import errors_of
 
 DAY_S = 24 * 60 * 60
 

@@ -8,12 +8,12 @@ import pytest
 
 from services.auth.keys import Peppers
 from services.auth.service import MIGRATIONS, Auth
-from services.chassis.channel import open_channel
-from services.chassis.database import Database
-from services.chassis.log import Log
-from services.chassis.server import Server
-from tests.fakes import FakeClock
+from services.chassis.database.database import Database
+from services.chassis.rpc.channel import open_channel
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient
+from tests.support.fakes import FakeClock
 
 
 class FakeSleep:

@@ -7,11 +7,11 @@ import pytest
 from google.protobuf.message import Message
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.chassis.channel import errors_of
 from services.chassis.errors import LegatoError, Reason
-from tests.fakes import FakeClock
+from services.chassis.rpc.channel import errors_of
 from tests.services.auth.client import DAY_S, AuthClient, refusal_of
 from tests.services.auth.conftest import FakeSleep
+from tests.support.fakes import FakeClock
 
 
 async def test_new_account_prefers_forte_and_has_no_rate_of_its_own(client: AuthClient, clock: FakeClock) -> None:

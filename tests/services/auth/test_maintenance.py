@@ -10,13 +10,13 @@ from services.auth.checks import MESSAGE_LENGTH_MOST
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.service import Auth
-from services.chassis.channel import errors_of
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from tests.fakes import FakeClock
+from services.chassis.rpc.channel import errors_of
+from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, ping
 from tests.services.auth.conftest import FakeSleep
+from tests.support.fakes import FakeClock
 
 MESSAGE = "Back at noon."
 

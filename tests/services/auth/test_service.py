@@ -11,14 +11,14 @@ import pytest
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys import Peppers
 from services.auth.service import MIGRATIONS, Auth
-from services.chassis.channel import open_channel
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.server import Server
-from tests.fakes import FakeClock
+from services.chassis.rpc.channel import open_channel
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, ping
 from tests.services.auth.conftest import FakeSleep
+from tests.support.fakes import FakeClock
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.auth import keys
 from services.auth.keys import ApiKey
 from services.chassis.errors import LegatoError, Reason
-from tests.fakes import FakeClock
 from tests.services.auth.client import DAY_S, AuthClient, refusal_of
 from tests.services.auth.conftest import FakeSleep
+from tests.support.fakes import FakeClock
 
 
 async def test_key_opens_everything_unless_it_was_restricted(client: AuthClient) -> None:

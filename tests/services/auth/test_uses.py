@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.service import Auth
 from services.auth.uses import HOUR_US, KeyUses
-from services.chassis.database import Database, DatabaseAway
-from services.chassis.log import Log
-from tests.fakes import FakeClock
+from services.chassis.database.database import Database, DatabaseAway
+from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, WatchCall, ping
+from tests.support.fakes import FakeClock
 
 HOUR_S = HOUR_US / 1e6
 

@@ -10,12 +10,12 @@ from services.auth.admin import AccountAdmin, KeyAdmin
 from services.auth.keys import ApiKey, Peppers
 from services.auth.service import Auth
 from services.auth.verifier import Verifier
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
 from services.chassis.settings import SettingsError
-from tests.fakes import FakeClock
+from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
+from tests.support.fakes import FakeClock
 
 NEW_PEPPER = b"another pepper for tests: 32 bytes"
 

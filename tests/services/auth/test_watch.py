@@ -12,11 +12,11 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.auth.records import Changes, to_micros
 from services.auth.service import Auth
 from services.auth.watch import Heartbeat, Ping, Watches
-from services.chassis.channel import from_rpc_error
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from tests.fakes import FakeClock
+from services.chassis.rpc.channel import from_rpc_error
+from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, ping
+from tests.support.fakes import FakeClock
 
 
 class SlowDatabase:

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.database import Database
-from tests.fakes import FakeClock
-from tests.services.chassis.gate_house import House
+from services.chassis.database.database import Database
+from tests.services.chassis.gate_harness import House
 from tests.services.chassis.notes import ENVIRONMENT, MIGRATION
+from tests.support.fakes import FakeClock
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import grpc
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
-from services.chassis.channel import errors_of
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.channel import errors_of
 
 CANARY = "what-somebody-said"
 

@@ -9,21 +9,21 @@ import pytest
 import services.metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
-from services.chassis.channel import errors_of, open_channel
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.exchange import ExchangeClient
-from services.chassis.gcra import Rate
-from services.chassis.log import Log
-from services.chassis.server import Server
+from services.chassis.load.gcra import Rate
+from services.chassis.rpc.channel import errors_of, open_channel
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.limits import Limits, LocalLimiter
 from services.metering.prices import Prices
 from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
 from services.metering.store.price_versions import adopt_prices
 from services.metering.unpaid import Habit, UnpaidPrompts
-from tests.fakes import FakeClock
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
+from tests.support.fakes import FakeClock
 
 MIGRATIONS = Path(services.metering.__file__).parent / "migrations"
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.claims import CLAIM_LIFE_US

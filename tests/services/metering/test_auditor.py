@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.chassis import memory
-from services.chassis.database import Database
-from services.chassis.log import Log
-from services.chassis.metrics import Registry
+from services.chassis.database.database import Database
+from services.chassis.process import memory
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
 from services.metering.auditor import LOGGED_MOST, Auditor
 from services.metering.batch import Writer
 from services.metering.prices import Prices
-from tests.fakes import FakeClock
 from tests.services.metering.samples import ask_all, ask_each, grant, reserve, settle
-from tests.waiting import until
+from tests.support.fakes import FakeClock
+from tests.support.waiting import until
 
 INTERVAL_S = 0.01
 

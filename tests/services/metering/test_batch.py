@@ -9,9 +9,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.metering import batch
 from services.metering.audit import audit
 from services.metering.batch import Writer

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.claims import CLAIM_LIFE_US

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.channel import errors_of
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.channel import errors_of
 from tests.services.metering.messages import grant
 from tests.services.metering.samples import ACCOUNT
 

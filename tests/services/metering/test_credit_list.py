@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.channel import errors_of
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.rpc.channel import errors_of
+from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.credit_list import BEGINNING, CreditEntry, list_credits

@@ -1,7 +1,7 @@
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.gcra import Rate
+from services.chassis.load.gcra import Rate
 from services.metering.limits import (
     Allowance,
     Limits,
@@ -11,7 +11,7 @@ from services.metering.limits import (
     request_rate,
     token_rate,
 )
-from tests.fakes import FakeClock
+from tests.support.fakes import FakeClock
 
 # One request every 20 ms.
 REQUESTS = Limits(Rate(3_000, 200))

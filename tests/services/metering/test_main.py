@@ -17,7 +17,7 @@ import pytest
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
-from services.chassis.channel import open_sync_channel
+from services.chassis.rpc.channel import open_sync_channel
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.database import Database
-from services.chassis.log import Log
-from services.chassis.metrics import Registry
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
 from services.metering.batch import Writer
 from services.metering.metrics import show_books
 from services.metering.prices import Prices

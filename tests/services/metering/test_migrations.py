@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from services.chassis.database import Database, open_database
+from services.chassis.database.database import Database, open_database
 from services.metering.audit import audit
 from tests.services.metering.conftest import MIGRATIONS
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
-from services.chassis import failpoints
-from services.chassis.channel import open_sync_channel
+from services.chassis.process import failpoints
+from services.chassis.rpc.channel import open_sync_channel
 from services.metering.places import reach
 from tests.services.metering.samples import reserve, settle
 

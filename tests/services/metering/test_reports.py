@@ -9,9 +9,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.channel import errors_of
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.channel import errors_of
+from services.chassis.timing.clock import SystemClock
 from tests.services.metering.messages import delivery, grant, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, request_id
 

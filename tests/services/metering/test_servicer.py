@@ -9,10 +9,10 @@ import pytest
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeClient
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from tests.services.metering.messages import Ask, delivery, grant, refusal_of, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 

@@ -16,12 +16,12 @@ import pytest
 
 from services.metering.operations import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Void
 from services.metering.records import Usage
-from tests.postgres import Postgres
 from tests.services.metering.machine import Machine
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY
 from tests.services.metering.stories import STORY_STEPS, tell_story
 from tests.services.metering.strategies import Named
+from tests.support.postgres import Postgres
 
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "0"))
 FIRST_STORY = int(os.environ.get("STATE_MACHINE_FIRST_STORY", str(time.time_ns()) if STEPS else "0"))

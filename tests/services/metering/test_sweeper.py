@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import internal_error
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.metering import sweeper
 from services.metering.audit import audit
 from services.metering.batch import Writer

@@ -3,7 +3,7 @@
 import pytest
 
 from services.metering.unpaid import MOST_ACCOUNTS, MOST_KEPT, Habit, UnpaidPrompts
-from tests.fakes import FakeClock
+from tests.support.fakes import FakeClock
 
 ANN, BOB = "acct_ann", "acct_bob"
 

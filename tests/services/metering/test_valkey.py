@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.gcra import Rate
-from services.chassis.log import Log
+from services.chassis.load.gcra import Rate
+from services.chassis.telemetry.log import Log
 from services.metering.limits import Allowance, Limits, LocalLimiter, admission, correction, token_rate
 from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
-from tests.fakes import FakeClock
-from tests.valkey import Valkey
-from tests.waiting import until
+from tests.support.fakes import FakeClock
+from tests.support.valkey import Valkey
+from tests.support.waiting import until
 
 # So slow that no time passes while a test runs.
 SLOW = Limits(Rate(1, 5))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from tests.services.router.harness import Router, running_router, target
-from tests.upstream import Upstream
+from tests.support.upstreams.openai import Upstream
 
 
 @pytest.fixture

@@ -11,25 +11,25 @@ import pytest
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
-from services.chassis.channel import open_channel
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
-from services.chassis.log import Log
-from services.chassis.metrics import Registry
-from services.chassis.server import Server
-from services.chassis.tracing import Tracer
+from services.chassis.rpc.channel import open_channel
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.chassis.telemetry.tracing import Tracer
+from services.chassis.timing.clock import SystemClock
 from services.router.completion import Completions
-from services.router.lines import Lines
 from services.router.metrics import show_chats, show_stations
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
-from services.router.routes import CLASSES, Routes, Target
+from services.router.routing.model_states import Stations
+from services.router.routing.provider_pool import Lines
+from services.router.routing.routes import CLASSES, Routes, Target
+from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router
 from services.router.settings import MOST_ATTEMPTS
-from services.router.stations import Stations
-from services.router.targets import Targets
-from tests.upstream import Upstream
+from tests.support.upstreams.openai import Upstream
 
 if TYPE_CHECKING:
     from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub

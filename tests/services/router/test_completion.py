@@ -12,13 +12,13 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Gran
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange import RpcCall
-from services.chassis.log import Log
-from services.router.character import load_character
+from services.chassis.telemetry.log import Log
 from services.router.completion import resolve_class
-from services.router.tokens import count
-from tests.leftovers import nothing_is_left
+from services.router.prompts.character import load_character
+from services.router.prompts.tokens import count
 from tests.services.router.harness import WAYS, Router, as_json, refusal_of, running_router, target
-from tests.upstream import Reply, Upstream
+from tests.support.leftovers import nothing_is_left
+from tests.support.upstreams.openai import Reply, Upstream
 
 CHARACTER = load_character()
 TOOLS = b'[ {"type":"function", "function":{"name":"weather","parameters":{"type":"object"}}} ]'

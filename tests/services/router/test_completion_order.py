@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from tests.services.router.harness import QUICK, WAYS, read, refusal_of, running_router, target
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 @pytest.mark.parametrize("stream", [True, False])

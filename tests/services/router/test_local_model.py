@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.health import Health
+from cli.supervision.health import Health
 from services.router.local_model import WORK_PATH
 from services.router.providers.base import Call, Failure, Piece, ProviderError, Timeouts
-from services.router.providers.local import LocalProvider
+from services.router.providers.local.provider import LocalProvider
 
 COMMAND = [sys.executable, "-m", "services.router.local_model"]
 CALL = Call(

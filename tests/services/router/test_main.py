@@ -11,10 +11,10 @@ import pytest
 
 from protos.router.v1.router_pb2 import ListModelsRequest
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
-from services.chassis.channel import open_sync_channel
-from services.chassis.log import Log
+from services.chassis.rpc.channel import open_sync_channel
+from services.chassis.telemetry.log import Log
 from tests.services.router.harness import connected_router, read
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 COMMAND = [sys.executable, "-m", "services.router"]
 

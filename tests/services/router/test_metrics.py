@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.log import Log
-from services.chassis.metrics import Registry
-from services.router.health import FAILURES_IN_A_ROW
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.router.routing.health import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
-from tests.upstream import USAGE, Reply, Upstream
+from tests.support.upstreams.openai import USAGE, Reply, Upstream
 
 FIRST = {"gen_ai_provider_name": "first", "gen_ai_request_model": "first-model"}
 SECOND = {"gen_ai_provider_name": "second", "gen_ai_request_model": "second-model"}

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from tests.services.router.harness import refusal_of, running_router, target
-from tests.upstream import Upstream
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.openai import Upstream
 
 JSON_OBJECT = b'{"response_format":{"type":"json_object"}}'
 TOOLS = b'[{"type":"function","function":{"name":"get_time"}}]'

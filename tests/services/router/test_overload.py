@@ -12,8 +12,8 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
-from tests.fakes import FakeClock
+from services.router.routing.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
+from tests.support.fakes import FakeClock
 
 SLOTS = 24
 FIRST_S = 0.1

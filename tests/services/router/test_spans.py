@@ -7,13 +7,13 @@ import pytest
 
 from protos.router.v1.router_pb2 import Finished
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.log import Log
-from services.chassis.tracing import Kind, Span, Tracer, work_on
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Kind, Span, Tracer, work_on
 from services.router.providers.base import Failure, ProviderError
 from services.router.spans import begin_question, end_question
-from tests.fakes import FakeClock
 from tests.services.router.harness import running_router, target
-from tests.upstream import Reply, Upstream
+from tests.support.fakes import FakeClock
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 
 # Each waits for those who read at that moment.
 ATTEMPTS = 3

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from services.auth.records import Changes, Key, Limits
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
 
 

@@ -9,7 +9,7 @@ from services.auth.keys import Peppers
 from services.auth.records import Changes, Key, Limits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
 
 

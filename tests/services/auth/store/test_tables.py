@@ -4,7 +4,7 @@ from alembic.migration import MigrationContext
 from services.auth.service import MIGRATIONS
 from services.auth.store import accounts as stored_accounts
 from services.auth.store.tables import metadata
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account
 
 

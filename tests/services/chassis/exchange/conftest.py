@@ -6,10 +6,10 @@ import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
 from services.chassis.exchange import ExchangeClient
-from services.chassis.log import Log
-from services.chassis.tracing import Span
+from services.chassis.rpc.channel import open_channel
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Span
 from tests.services.chassis.exchange.talker import Serve, Talker
 
 

@@ -9,7 +9,6 @@ import grpc.aio
 from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import (
     Conversation,
@@ -20,9 +19,10 @@ from services.chassis.exchange import (
     serve_stream,
 )
 from services.chassis.exchange.rests import Rest, rest_among
-from services.chassis.log import Log
-from services.chassis.server import Server
-from services.chassis.tracing import Span, Tracer
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Span, Tracer
+from services.chassis.timing.clock import SystemClock
 
 Chat = Conversation[router.ChatRequest, router.ChatResponse]
 

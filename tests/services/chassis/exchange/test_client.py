@@ -11,9 +11,9 @@ import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
 from services.chassis.exchange import ClientCall, ExchangeBroken, ExchangeClient
-from services.chassis.log import Log
+from services.chassis.rpc.channel import open_channel
+from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
 
 

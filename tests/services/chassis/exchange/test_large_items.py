@@ -8,10 +8,10 @@ from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.channel import LARGEST_MESSAGE_BYTES
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ClientCall, ExchangeClient
 from services.chassis.exchange.outbox import PART_BYTES
+from services.chassis.rpc.channel import LARGEST_MESSAGE_BYTES
 from tests.services.chassis.exchange.talker import Talker, ask, opening
 from tests.services.chassis.exchange.test_outbox import an_outbox, say, taken
 

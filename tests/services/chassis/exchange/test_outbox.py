@@ -4,7 +4,7 @@ from protos.router.v1.router_pb2 import ExchangeResponse
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange.outbox import MESSAGE_BYTES, Opening, Outbox
-from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 
 
 def an_outbox() -> Outbox:

@@ -7,10 +7,10 @@ import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
 from services.chassis.exchange import ExchangeClient, rests
-from services.chassis.log import Log
-from services.chassis.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.rpc.channel import open_channel
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from tests.services.chassis.exchange.talker import Serve, Talker, ask
 
 NAMES = ["a", "b", "c"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
 from services.chassis.exchange import ExchangeClient, RpcCall
-from tests.leftovers import nothing_is_left
+from services.chassis.rpc.channel import open_channel
 from tests.services.chassis.exchange.talker import Serve, Talker, opening
+from tests.support.leftovers import nothing_is_left
 
 
 async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, client: ExchangeClient) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.channel import open_channel
 from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
+from services.chassis.rpc.channel import open_channel
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
 
 

@@ -1,10 +1,10 @@
 import contextlib
 
 from protos.router.v1 import router_pb2 as router
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ExchangeClient
-from services.chassis.tracing import Span, Tracer, work_on
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.timing.clock import SystemClock
 from tests.services.chassis.exchange.talker import ask, opening
 
 

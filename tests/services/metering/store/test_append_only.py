@@ -1,7 +1,7 @@
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.metering.batch import Writer
 from tests.services.metering.samples import ask_each, grant, reserve, settle
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.audit import audit
 from services.metering.batch import Writer

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from services.chassis.database import Database, open_database
+from services.chassis.database.database import Database, open_database
 from services.metering.__main__ import MIGRATIONS
 from services.metering.store import checks
 from services.metering.store.checks import AUDIT_PAGES_KIB, expect_full_tables, few_pages

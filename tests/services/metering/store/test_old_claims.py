@@ -1,5 +1,5 @@
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.claims import CLAIM_LIFE_US
 from services.metering.store.old_claims import forget_claims

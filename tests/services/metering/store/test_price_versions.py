@@ -1,5 +1,5 @@
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.prices import Price, Prices

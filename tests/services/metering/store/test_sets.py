@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.metering.records import Hold
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds, usage_hours

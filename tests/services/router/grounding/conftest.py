@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.database import Database
-from services.chassis.log import Log
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.notes import Notes
 from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.sealing import Sealer
-from tests.fakes import FakeClock
-from tests.searx import Searx, page
-from tests.services.router.grounding.house import KEY, House, running_house
-from tests.upstream import Upstream
+from tests.services.router.grounding.harness import KEY, House, running_house
+from tests.support.fakes import FakeClock
+from tests.support.searx import Searx, page
+from tests.support.upstreams.openai import Upstream
 
 # For tests in which the database does more than to keep rows.
 ON_EACH_DATABASE = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from services.router.grounding.search_tool import NAME
-from tests.services.router.grounding.house import ACCOUNT
+from tests.services.router.grounding.harness import ACCOUNT
 from tests.services.router.harness import as_json
-from tests.upstream import Reply
+from tests.support.upstreams.openai import Reply
 
 MODES = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 SWITCHES: dict[str, Any] = {"account_id": ACCOUNT, "search": True}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import passages_block
@@ -13,10 +13,10 @@ from services.router.grounding.citations import Sources
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.words import words_of
-from services.router.tokens import count
-from tests.fakes import FakeClock
+from services.router.prompts.tokens import count
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
-from tests.services.router.grounding.house import KEY
+from tests.services.router.grounding.harness import KEY
+from tests.support.fakes import FakeClock
 
 MANUAL = [
     "The Zephyr pump is filled with 3.5 litres of oil. Its filter is changed every 400 hours.",

@@ -12,7 +12,7 @@ from services.router.grounding.blocks import (
 )
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import Note, Passage, Result
-from services.router.tokens import count
+from services.router.prompts.tokens import count
 
 TEXTS = [
     "I own a Zephyr.",

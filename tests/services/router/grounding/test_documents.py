@@ -4,7 +4,7 @@ import pytest
 
 from services.router.grounding.documents import Refused, kind_of, pages_of
 from services.router.grounding.records import DocumentKind
-from tests.pdfs import make_pdf, make_pdf_in_utf16
+from tests.support.pdfs import make_pdf, make_pdf_in_utf16
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ZIP = b"PK\x03\x04\x14\x00\x00\x00\x08\x00" + bytes(range(128, 256))

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.router.grounding.extraction import Extraction, reader_command, started_reader
 from services.router.grounding.reading import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.records import DocumentKind
-from tests.pdfs import make_pdf, make_pdf_bomb
-from tests.service import wait_until
+from tests.support.pdfs import make_pdf, make_pdf_bomb
+from tests.support.service import wait_until
 
 
 def extraction(**limits: float) -> Extraction:

@@ -7,13 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Citation
-from services.chassis.log import Log
-from services.router.character import load_character
+from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Budgets, Grounding
-from services.router.prompt import Prompt
-from tests.services.router.grounding.house import ACCOUNT, House, running_house
+from services.router.prompts.character import load_character
+from services.router.prompts.prompt import Prompt
+from tests.services.router.grounding.harness import ACCOUNT, House, running_house
 from tests.services.router.harness import as_json, target
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 CHARACTER = {"role": "system", "content": load_character().text}
 TOOLS = as_json([{"type": "function", "function": {"name": "weather"}}])

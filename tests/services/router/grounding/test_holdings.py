@@ -2,11 +2,11 @@
 
 import asyncio
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.router.grounding.holdings import BELIEVED_S, Holding, Holdings
 from services.router.grounding.notes import Notes
-from tests.fakes import FakeClock
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
+from tests.support.fakes import FakeClock
 
 
 class Counting(Database):

@@ -13,7 +13,7 @@ import pytest
 
 from services.router.grounding.extraction import reader_command
 from services.router.grounding.isolation import LANDLOCK, NAMESPACES, SECCOMP
-from tests.pdfs import make_pdf
+from tests.support.pdfs import make_pdf
 
 # Stands in the place of what reads a document, in the real process: tries what it should not be able to do.
 INTRUDER = """

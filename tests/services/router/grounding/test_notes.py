@@ -3,13 +3,13 @@
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import Database
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.router.grounding.blocks import notes_block
 from services.router.grounding.notes import LONGEST_NOTE, Notes
-from services.router.tokens import count
-from tests.fakes import FakeClock
+from services.router.prompts.tokens import count
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
+from tests.support.fakes import FakeClock
 
 
 @ON_EACH_DATABASE

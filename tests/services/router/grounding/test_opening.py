@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.clock import SystemClock
-from services.chassis.log import Log
 from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import SystemClock
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.settings import GroundingSettings
 

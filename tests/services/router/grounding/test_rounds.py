@@ -9,18 +9,18 @@ import pytest
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.clock import SystemClock
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from services.chassis.tracing import Span, Tracer, work_on
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.timing.clock import SystemClock
 from services.router.grounding.search_tool import NAME
 from services.router.providers.base import Timeouts
-from tests.searx import Searx, page
-from tests.services.router.grounding.house import SEARCHES_MOST, House, running_house
+from tests.services.router.grounding.harness import SEARCHES_MOST, House, running_house
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering, searching
 from tests.services.router.harness import QUESTION, as_json, read, target
-from tests.upstream import Reply, Upstream
-from tests.waiting import until
+from tests.support.searx import Searx, page
+from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import until
 
 
 @MODES

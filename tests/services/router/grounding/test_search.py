@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchAway, SearxSearch
-from tests.searx import Searx, page
+from tests.support.searx import Searx, page
 
 
 @pytest.fixture

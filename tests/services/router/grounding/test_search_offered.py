@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
+from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Budgets, Grounding
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.search_tool import NAME
-from tests.searx import Searx
-from tests.services.router.grounding.house import SEARCHES_MOST, House, running_house
+from tests.services.router.grounding.harness import SEARCHES_MOST, House, running_house
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering
 from tests.services.router.harness import as_json, running_router, target
-from tests.upstream import Reply, Upstream
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.searx import Searx
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers_without(

@@ -1,4 +1,4 @@
-"""The owner's RPCs, beyond what the command line asks of them (tests/cli/test_memory.py, test_attachments.py)."""
+"""The owner's RPCs, beyond what the command line asks of them (tests/cli/commands/)."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,10 +15,10 @@ from protos.router.v1.grounding_pb2 import (
     AddNoteRequest,
 )
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from services.chassis.channel import from_rpc_error, open_channel
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.log import Log
-from tests.cli.grounding_house import ACCOUNT, GroundingHouse, grounding_house
+from services.chassis.rpc.channel import from_rpc_error, open_channel
+from services.chassis.telemetry.log import Log
+from tests.cli.grounding_harness import ACCOUNT, GroundingHouse, grounding_house
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.router.answers.toolcalls import ToolCalls
 from services.router.providers.base import Call, Piece, Provider, ProviderError
-from services.router.toolcalls import ToolCalls
 
 CALL = Call(
     model_name="vendor-model",

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.replies import Reply, StreamedReply, WholeReply
+from edge.chat.replies import Reply, StreamedReply, WholeReply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
-from services.router.grants import ChatConversation
+from services.router.answers.grants import ChatConversation
+from services.router.answers.relay import Relay
 from services.router.providers.answer import Answer
-from services.router.providers.anthropic_answer import MessageAnswer
+from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece
-from services.router.providers.connection import Connection
-from services.router.providers.gemini_answer import ContentAnswer
-from services.router.providers.http import Stream
-from services.router.providers.openai_answer import CompletionAnswer
-from services.router.providers.room import Place, Room
-from services.router.relay import Relay
+from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.http.connection import Connection
+from services.router.providers.http.exchange import Stream
+from services.router.providers.http.read_budget import Place, Room
+from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
 

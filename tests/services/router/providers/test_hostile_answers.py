@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.router.answers.toolcalls import ToolCalls
 from services.router.providers.answer import (
     LARGEST_PIECE_CHARACTERS,
     LONGEST_CALL_ID_CHARACTERS,
@@ -14,12 +15,11 @@ from services.router.providers.answer import (
     MOST_TOOL_CALLS,
     Answer,
 )
-from services.router.providers.anthropic_answer import MessageAnswer
+from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Failure, Piece, ProviderError
-from services.router.providers.complaint import LARGEST_COMPLAINT_BYTES, read_complaint
-from services.router.providers.gemini_answer import ContentAnswer
-from services.router.providers.openai_answer import CompletionAnswer
-from services.router.toolcalls import ToolCalls
+from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES, read_complaint
+from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.openai.answer import CompletionAnswer
 
 EMPTY_LISTS = b"[" + b"[]," * 300_000 + b"[]]"
 

@@ -11,12 +11,12 @@ import pytest
 
 from services.router.providers import open_provider
 from services.router.providers.base import Failure, ProviderError, ProviderRoute, Surroundings, Timeouts
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import failure_of, pieces_of, text_of
 from tests.services.router.providers.certificates import make_certificate, server_context
-from tests.upstream import Reply, Upstream
-from tests.upstreams.anthropic import AnthropicUpstream
-from tests.upstreams.gemini import GeminiUpstream
+from tests.support.upstreams.anthropic import AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiUpstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 UPSTREAMS = [Upstream, AnthropicUpstream, GeminiUpstream]
 

@@ -19,7 +19,7 @@ from tests.services.router.providers.asking import (
     text_of,
 )
 from tests.services.router.providers.vendors import Vendor, each_break, each_no_answer, each_reason, each_vendor
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 # Where an answer stops: before its head, before its first event, and in its text.
 STALLS: dict[str, dict[str, Any]] = {"no head": {"delay_s": 60}, "no event": {"first_event_delay_s": 60}, "text": {}}

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import pytest
 
-from services.router.providers.anthropic import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
 from services.router.providers.base import Provider, Timeouts
-from services.router.providers.gemini import GeminiProvider
-from services.router.providers.openai import OpenAIProvider
-from tests.upstream import Reply, Upstream
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from services.router.providers.gemini.provider import GeminiProvider
+from services.router.providers.openai.provider import OpenAIProvider
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 class Vendor(NamedTuple):

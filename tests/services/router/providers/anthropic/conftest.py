@@ -2,9 +2,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.router.providers.anthropic import VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
 from services.router.providers.base import Timeouts
-from tests.upstreams.anthropic import AnthropicUpstream
+from tests.support.upstreams.anthropic import AnthropicUpstream
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from services.router.providers.anthropic import AnthropicProvider
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Call, ProviderUsage
 from tests.services.router.providers.asking import (
     CALL,
@@ -17,7 +17,7 @@ from tests.services.router.providers.asking import (
     pieces_of,
     text_of,
 )
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 
 
 @both_ways

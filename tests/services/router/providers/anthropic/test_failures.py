@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.router.providers.anthropic import AnthropicProvider
+from services.router.providers.anthropic.provider import AnthropicProvider
 from services.router.providers.base import Call, Failure
 from tests.services.router.providers.asking import CALL, both_ways, failure_of
-from tests.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
 
 
 @pytest.mark.parametrize(

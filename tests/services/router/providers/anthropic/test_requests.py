@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.anthropic import VERSION_2023, VERSION_2026, AnthropicProvider
+from services.router.providers.anthropic.provider import VERSION_2023, VERSION_2026, AnthropicProvider
 from services.router.providers.base import Call, CannotDo, Timeouts
 from tests.services.router.providers.asking import (
     CALL,
@@ -19,7 +19,7 @@ from tests.services.router.providers.asking import (
     text_of,
 )
 from tests.services.router.providers.past import USER, called, gave
-from tests.upstreams.anthropic import AnthropicUpstream
+from tests.support.upstreams.anthropic import AnthropicUpstream
 
 
 async def asked(upstream: AnthropicUpstream, call: Call, version: str = VERSION_2026, **extra: Any) -> Any:

@@ -3,8 +3,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.router.providers.base import Timeouts
-from services.router.providers.gemini import GeminiProvider
-from tests.upstreams.gemini import GeminiUpstream
+from services.router.providers.gemini.provider import GeminiProvider
+from tests.support.upstreams.gemini import GeminiUpstream
 
 
 @pytest.fixture

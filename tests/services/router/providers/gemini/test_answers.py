@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.router.providers.base import Call, ProviderUsage
-from services.router.providers.gemini import GeminiProvider
+from services.router.providers.gemini.provider import GeminiProvider
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
@@ -17,7 +17,7 @@ from tests.services.router.providers.asking import (
     pieces_of,
     text_of,
 )
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 
 CALLS: list[tuple[str, dict[str, Any]]] = [("get_weather", {"city": "Paris"}), ("get_time", {})]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from services.router.providers.base import Call, Failure
-from services.router.providers.gemini import GeminiProvider
+from services.router.providers.gemini.provider import GeminiProvider
 from tests.services.router.providers.asking import CALL, both_ways, failure_of
-from tests.upstreams.gemini import GeminiReply, GeminiUpstream, error
+from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream, error
 
 
 @pytest.mark.parametrize("said", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "SOMETHING_NEW"])

@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.base import Call, CannotDo, Timeouts
-from services.router.providers.gemini import NO_SIGNATURE, GeminiProvider
+from services.router.providers.gemini.provider import NO_SIGNATURE, GeminiProvider
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
@@ -19,7 +19,7 @@ from tests.services.router.providers.asking import (
     text_of,
 )
 from tests.services.router.providers.past import USER, called, gave
-from tests.upstreams.gemini import GeminiUpstream
+from tests.support.upstreams.gemini import GeminiUpstream
 
 
 async def asked(upstream: GeminiUpstream, call: Call, **extra: Any) -> Any:

@@ -3,9 +3,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.router.providers.base import Timeouts
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.harness import QUICK
-from tests.upstream import Upstream
+from tests.support.upstreams.openai import Upstream
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from services.router.providers.base import Call, ProviderUsage
-from services.router.providers.http import MOST_EVENTS_A_PIECE
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers.http.exchange import MOST_EVENTS_A_PIECE
+from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, both_ways, pieces_of, text_of
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 async def test_stream_arrives_whole_with_its_usage(upstream: Upstream, provider: OpenAIProvider) -> None:

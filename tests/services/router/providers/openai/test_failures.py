@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from services.router.providers.base import Call, Failure, ProviderError
-from services.router.providers.openai import OpenAIProvider
+from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.harness import QUICK
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, failure_of
-from tests.upstream import Reply, Upstream
+from tests.support.upstreams.openai import Reply, Upstream
 
 
 @pytest.mark.parametrize(

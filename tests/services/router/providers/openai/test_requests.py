@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import msgspec
 
-from services.router.providers.openai import OpenAIProvider
-from services.router.providers.short_ids import short_id
+from services.router.providers.openai.provider import OpenAIProvider
+from services.router.providers.openai.short_ids import short_id
 from tests.services.router.harness import QUICK
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, pieces_of
 from tests.services.router.providers.past import USER, called, gave
-from tests.upstream import Upstream
+from tests.support.upstreams.openai import Upstream
 
 
 async def test_request_carries_the_clients_bytes_as_they_are(upstream: Upstream, provider: OpenAIProvider) -> None:

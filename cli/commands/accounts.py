@@ -1,0 +1,201 @@
+"""`legato accounts`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from cli.commands.bookings import OutcomeUnknown, command_line, grant
+from cli.connection import Refused, Services, ask
+from cli.limits import LIMITS, limit_options, own_limits
+from cli.money import USD
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.auth.v1.auth_pb2 import (
+    Account,
+    CreateAccountRequest,
+    GetAccountRequest,
+    ListAccountsRequest,
+    ResumeAccountRequest,
+    SuspendAccountRequest,
+    UpdateAccountRequest,
+)
+from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
+from services.chassis.money import format_usd
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+CLASSES = ("mezzo", "forte", "fortissimo")
+DEFAULT_CLASS = "forte"
+PAGE_SIZE = 200
+# What plain chats may be grounded in, each of which an account may switch off.
+GROUNDINGS = {"search": "web search", "memory": "its notes", "attachments": "its documents"}
+COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "grounding", "suspended_at", "created_at"]
+
+
+def grounding_options(command: CommandT) -> CommandT:
+    """A switch for each."""
+    for name, what in reversed(GROUNDINGS.items()):
+        help_text = f"Whether its chats may use {what}, where the service is configured for it."
+        command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
+    return command
+
+
+@click.group()
+@shared_options
+def accounts() -> None:
+    """Make accounts, list and change them."""
+
+
+@accounts.command()
+@click.argument("name")
+@click.option("--credits", "credits_nanos", type=USD, default="0", help="Dollars to grant at once, for instance 5.00.")
+@takes_invocation
+def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
+    """Make an account."""
+    if credits_nanos < 0:
+        raise click.BadParameter("a grant cannot be negative.", param_hint="'--credits'")
+    account, balance = create_account(invocation.services, name, credits_nanos)
+    invocation.show(describe(account, balance))
+
+
+@accounts.command("list")
+@takes_invocation
+def list_(invocation: Invocation) -> None:
+    """List the accounts."""
+    found = list(every_account(invocation.services))
+    balances = balances_of(invocation.services, [account.account_id for account in found])
+    things = [describe(account, balances[account.account_id]) for account in found]
+    invocation.show_list(things, COLUMNS)
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def show(invocation: Invocation, account_id: str) -> None:
+    """Show one account."""
+    account = get_account(invocation.services, account_id)
+    invocation.show(describe(account, balance_of(invocation.services, account_id)))
+
+
+@accounts.command("set")
+@click.argument("account_id", metavar="ID")
+@click.option("--class", "preferred_class", type=click.Choice(CLASSES), help="What `auto` means for this account.")
+@limit_options("of each of the account's keys; 0 goes back to the service's default.")
+@grounding_options
+@takes_invocation
+def set_(
+    invocation: Invocation,
+    account_id: str,
+    preferred_class: str | None,
+    search: str | None,
+    memory: str | None,
+    attachments: str | None,
+    **limits: int | None,
+) -> None:
+    """Change an account. The change holds everywhere when the command returns."""
+    if all(given is None for given in (preferred_class, search, memory, attachments, *limits.values())):
+        raise click.UsageError("nothing to set: give --class, a limit, or a grounding to switch.")
+    request = UpdateAccountRequest(
+        account_id=account_id,
+        preferred_class=preferred_class,
+        search=_is_on(search),
+        memory=_is_on(memory),
+        attachments=_is_on(attachments),
+        **limits,
+    )
+    show_changed(invocation, ask(invocation.services.accounts.UpdateAccount, request).account)
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def suspend(invocation: Invocation, account_id: str) -> None:
+    """Refuse all keys of an account. They are refused everywhere when the command returns."""
+    request = SuspendAccountRequest(account_id=account_id)
+    show_changed(invocation, ask(invocation.services.accounts.SuspendAccount, request).account)
+
+
+@accounts.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def resume(invocation: Invocation, account_id: str) -> None:
+    """Take the suspension back. The account's keys work everywhere when the command returns."""
+    request = ResumeAccountRequest(account_id=account_id)
+    show_changed(invocation, ask(invocation.services.accounts.ResumeAccount, request).account)
+
+
+def show_changed(invocation: Invocation, account: Account) -> None:
+    """It was changed, whatever becomes of the question for its balance."""
+    try:
+        balance = balance_of(invocation.services, account.account_id)
+    except click.ClickException:
+        balance = None
+    invocation.show(describe(account, balance))
+
+
+def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+    if credits_nanos:
+        # Found before there is an account: else it would be there, and nobody would know its id.
+        _ = services.credits
+    account = ask(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
+    if not credits_nanos:
+        return account, Balance(account_id=account.account_id)
+    try:
+        return account, grant(services, account.account_id, credits_nanos)
+    except OutcomeUnknown as unknown:
+        raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
+    except Refused as refusal:
+        again = command_line("credits", "grant", account.account_id, format_usd(credits_nanos))
+        raise Refused(
+            f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
+            refusal.reason,
+        ) from None
+
+
+def get_account(services: Services, account_id: str) -> Account:
+    return ask(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
+
+
+def every_account(services: Services) -> Iterator[Account]:
+    page_token = ""
+    while True:
+        page = ask(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token))
+        yield from page.accounts
+        page_token = page.next_page_token
+        if not page_token:
+            return
+
+
+def balance_of(services: Services, account_id: str) -> Balance:
+    return ask(services.metering.GetBalance, GetBalanceRequest(account_id=account_id)).balance
+
+
+def balances_of(services: Services, account_ids: Sequence[str]) -> dict[str, Balance]:
+    """An account that was never granted anything has a balance too: nothing."""
+    balances = {account_id: Balance(account_id=account_id) for account_id in account_ids}
+    for first in range(0, len(account_ids), PAGE_SIZE):
+        request = ListBalancesRequest(account_ids=account_ids[first : first + PAGE_SIZE])
+        for balance in ask(services.credits.ListBalances, request).balances:
+            balances[balance.account_id] = balance
+    return balances
+
+
+def _is_on(switch: str | None) -> bool | None:
+    return None if switch is None else switch == "on"
+
+
+def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
+    """None: the balance is not known."""
+    return {
+        "account_id": account.account_id,
+        "name": account.name,
+        "class": account.preferred_class or DEFAULT_CLASS,
+        "balance_usd": None if balance is None else format_usd(balance.balance_nanos),
+        "balance_nanos": None if balance is None else balance.balance_nanos,
+        "held_nanos": None if balance is None else balance.held_nanos,
+        **own_limits(account),
+        "grounding": [name for name in GROUNDINGS if getattr(account, name)],
+        "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,
+        "created_at": rfc3339_of(account.create_time),
+    }

@@ -1,0 +1,64 @@
+"""`legato memory`: the notes that an account's plain chats are given."""
+
+import io
+import sys
+from typing import Any
+
+import click
+
+from cli.commands.accounts import get_account
+from cli.connection import ask
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.router.v1.grounding_pb2 import AddNoteRequest, ListNotesRequest, Note, RemoveNoteRequest
+
+COLUMNS = ["note_id", "text", "created_at"]
+
+
+@click.group()
+@shared_options
+def memory() -> None:
+    """Keep notes for an account's chats."""
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("text", required=False)
+@takes_invocation
+def add(invocation: Invocation, account_id: str, text: str | None) -> None:
+    """Keep a note. Without TEXT it is read from stdin, where no list of processes shows it."""
+    get_account(invocation.services, account_id)
+    request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
+    invocation.show(_describe(ask(invocation.services.grounding.AddNote, request, repeatable=False).note))
+
+
+@memory.command("list")
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def list_(invocation: Invocation, account_id: str) -> None:
+    """List an account's notes. One without a text was changed, or its key is gone."""
+    get_account(invocation.services, account_id)
+    notes = ask(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
+    invocation.show_list([_describe(note) for note in notes], COLUMNS)
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("note_id", metavar="NOTE")
+@takes_invocation
+def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
+    """Delete a note. Nothing is left of it when the command returns."""
+    request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
+    ask(invocation.services.grounding.RemoveNote, request, repeatable=False)
+    invocation.show({"removed": note_id})
+
+
+def _read_stdin() -> str:
+    try:
+        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8").read()
+    except UnicodeDecodeError:
+        raise click.UsageError("a note is text in UTF-8.") from None
+
+
+def _describe(note: Note) -> dict[str, Any]:
+    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339_of(note.create_time)}

@@ -1,0 +1,43 @@
+"""`legato status`."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+import msgspec
+
+from cli.connection import NotRunning
+from cli.options import Invocation, takes_invocation
+from cli.supervision.data_folder import is_supervised, read_processes
+from cli.supervision.health import Health
+
+COLUMNS = ["name", "pid", "restarts", "health"]
+
+
+@click.command()
+@takes_invocation
+def status(invocation: Invocation) -> None:
+    """List the service's processes: name, pid, restarts, health."""
+    if not is_supervised(invocation.data):
+        raise NotRunning(f"Legato is not running on {invocation.data}: start it with `legato up`")
+    try:
+        states = read_processes(invocation.data)["processes"]
+    except FileNotFoundError:
+        # The supervisor has begun, and started nothing yet.
+        states = []
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        invocation.show_list(list(pool.map(describe, states)), COLUMNS)
+
+
+def describe(state: dict[str, Any]) -> dict[str, Any]:
+    return {"name": state["name"], "pid": state["pid"], "restarts": state["restarts"], "health": _health(state)}
+
+
+def _health(state: dict[str, Any]) -> str:
+    if state["pid"] is None:
+        return "down"
+    health = msgspec.convert(state["health"], Health)
+    if not health.is_serving():
+        return "not serving"
+    # What answers its health check by itself may be at work on something long, or hang: `up` ends it then.
+    return "serving" if health.protocol == "grpc" or health.answers() else "busy"

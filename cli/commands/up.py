@@ -1,0 +1,261 @@
+"""`legato up`: the whole service in one command."""
+
+import asyncio
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
+from cli.options import Invocation, takes_invocation
+from cli.output import show_json
+from cli.settings import SettingsWrong, read_settings
+from cli.standard_streams import heard_or_not, open_closed_ones
+from cli.supervision import completeness, data_folder
+from cli.supervision.data_folder import AlreadyLocked, FolderLock
+from cli.supervision.processes import Installation, process_groups
+from cli.supervision.public_socket import base_url, listen
+from cli.supervision.supervisor import StartFailed, Supervisor, Timing
+from services.chassis.process import lifeline
+from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
+from services.chassis.telemetry.log import Log
+
+# What the processes of a supervisor that was killed need to end, and some.
+LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+# What an edge needs to close what it has open, once running answers have ended.
+CLOSING_S = 2.0
+
+
+class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
+    routes: Path = HERE / "routes.toml"
+    prices: Path = HERE / "prices.toml"
+
+
+class UpSettings(FileSettings, frozen=True, kw_only=True):
+    # Where clients come to.
+    edge_host: str = "127.0.0.1"
+    edge_port: Port = 8080
+    # Without it, made on the first start and kept in the folder.
+    key_peppers: str = ""
+    # Where accounts and the ledger are; without it, in the folder.
+    database_url: PostgresAddress = ""
+    # Where one of them is switched on, the key is made like the peppers.
+    memory: bool = False
+    attachments: bool = False
+    grounding_key: str = ""
+    # Where the first edge tells its health and metrics, and each further one a port above.
+    edge_operations_listen: HostAndPort = ""
+    # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
+    drain_s: SecondsOrZero = 8.0
+    drain_delay_s: SecondsOrZero = 0.0
+    # A process that dies again and again is started later each time, but never later than this.
+    longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
+    # A process that does not answer its health check for so long is started again; 0: never.
+    unresponsive_after_s: SecondsOrZero = Timing.unresponsive_after_s
+
+
+class CannotStart(click.ClickException):
+    pass
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="0 takes a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
+)
+@click.option("--host", help="The address to listen on.  [default: $LEGATO_EDGE_HOST, or 127.0.0.1]")
+@click.option(
+    "--routes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Which model serves which class.  [default: $LEGATO_ROUTES, or the local model for all]",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="How many processes speak HTTP."
+)
+@click.option(
+    "--welcome", "welcomes", is_flag=True, help="On the first start make an account and a key, and show them."
+)
+@click.option(
+    "--begin-anew",
+    type=click.Choice(completeness.PARTS),
+    multiple=True,
+    help="Make this part anew if it is missing though others are in use. What it held is lost.",
+)
+@takes_invocation
+def up(
+    invocation: Invocation,
+    port: int | None,
+    host: str | None,
+    routes: Path | None,
+    workers: int,
+    welcomes: bool,
+    begin_anew: tuple[str, ...],
+) -> None:
+    """Start the whole service and keep it running.
+
+    Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
+    with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
+    """
+    from services.router.routing.routes import load_routes
+
+    open_closed_ones()
+    data = invocation.data.absolute()
+    files = read_settings(FileSettings)
+    routes, prices = (routes or files.routes).absolute(), files.prices.absolute()
+    if mistakes := [*mistakes_in_settings(UpSettings), *mistakes_in_files(routes, prices)]:
+        raise SettingsWrong("\n".join(mistakes))
+    for strange in strange_names(UpSettings, routes):
+        _say(strange)
+    settings = read_settings(UpSettings)
+    data_folder.prepare(data)
+    lock, processes_lock = _lock(data)
+    completeness.require_complete(
+        data, settings.database_url, peppers_given=bool(settings.key_peppers), begin_anew=begin_anew
+    )
+    host = settings.edge_host if host is None else host
+    listener = listen(host, settings.edge_port if port is None else port)
+    installation = Installation(
+        data=data,
+        routes=routes,
+        prices=prices,
+        uses_local_model=load_routes(routes).uses_local_model,
+        workers=workers,
+        drain_s=settings.drain_s,
+        key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
+        grounding_key=grounding_key_for(settings, data),
+        edge_fd=listener.fileno(),
+        edge_operations_listen=settings.edge_operations_listen,
+        lock_fd=processes_lock.fd,
+    )
+    address = base_url(listener, host)
+
+    def announce() -> None:
+        with suppress(OSError):
+            # A full disk must not end what runs.
+            completeness.record_parts(data, settings.database_url)
+        with heard_or_not(sys.stdout):
+            show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
+            if welcomes:
+                _greet(invocation, address)
+
+    with (data / "logs" / "up.log").open("a") as log_file:
+        supervisor = Supervisor(
+            groups=process_groups(installation),
+            logs=data / "logs",
+            log=Log("up", log_file),
+            say=_say,
+            timing=Timing(
+                grace_s=settings.drain_delay_s + settings.drain_s + CLOSING_S,
+                longest_delay_s=settings.longest_restart_delay_s,
+                unresponsive_after_s=settings.unresponsive_after_s,
+            ),
+            on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
+        )
+        try:
+            asyncio.run(_supervise(supervisor, announce, listener.close))
+        except StartFailed as error:
+            raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
+    processes_lock.release()
+    lock.release()
+
+
+def _say(text: str) -> None:
+    with heard_or_not(sys.stderr):
+        click.echo(text, err=True)
+
+
+def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
+    try:
+        lock = data_folder.lock_for_supervisor(data)
+    except AlreadyLocked:
+        raise CannotStart(
+            f"Legato is already running on {data}: see `legato status`, or choose another folder with --data"
+        ) from None
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
+    return lock, _wait_for_leftovers(data)
+
+
+def _wait_for_leftovers(data: Path) -> FolderLock:
+    """The processes of a supervisor that was killed end by themselves, but not at once."""
+    try:
+        return data_folder.lock_for_processes(data, patience_s=0)
+    except AlreadyLocked:
+        _say("waiting for the processes of an earlier start to end ...")
+    try:
+        return data_folder.lock_for_processes(data, LEFTOVERS_PATIENCE_S)
+    except AlreadyLocked:
+        raise CannotStart(f"processes of an earlier start on {data} do not end: end them by hand") from None
+
+
+def grounding_key_for(settings: UpSettings, data: Path) -> str:
+    if settings.grounding_key or not (settings.memory or settings.attachments):
+        return settings.grounding_key
+    return _kept(data_folder.grounding_key, data)
+
+
+def _key_peppers(settings: UpSettings) -> Callable[[Path], str]:
+    def key_peppers(data: Path) -> str:
+        is_there = (data / completeness.PEPPERS).exists()
+        version = 1 if is_there else completeness.next_pepper_version(data, settings.database_url)
+        return data_folder.key_peppers(data, version)
+
+    return key_peppers
+
+
+def _kept(secret_in: Callable[[Path], str], data: Path) -> str:
+    try:
+        return secret_in(data)
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
+
+
+def _greet(invocation: Invocation, address: str) -> None:
+    from cli.connection import running_services
+    from cli.welcome import show_welcome, welcome
+
+    services = running_services(invocation.data, environ={})
+    try:
+        greeting = welcome(services, address)
+        folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
+        show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
+    except click.ClickException as error:
+        _say(f"the service runs, but could not welcome you: {error.format_message()}")
+    finally:
+        services.close()
+
+
+async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def begin_to_end() -> None:
+        if not stop.is_set():
+            stop.set()
+            # The edges have their own hold on the socket and let go of it when they end.
+            stop_listening()
+            supervisor.say("stopping ...")
+
+    def on_signal() -> None:
+        if stop.is_set():
+            hurry.set()
+        begin_to_end()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    # Under `nohup` a terminal may close. Else both the kernel and the shell tell of its end: twice is no haste.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, begin_to_end)
+    supervisor.say(f"starting {', '.join(supervisor.names)} ...")
+    await supervisor.run(stop, hurry, lambda: asyncio.to_thread(announce))

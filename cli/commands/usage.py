@@ -1,0 +1,116 @@
+"""`legato usage`."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import click
+
+from cli.commands.accounts import get_account
+from cli.connection import Services, ask
+from cli.names import OneOrMoreOf
+from cli.options import Invocation, takes_invocation
+from cli.output import rfc3339_of, show_json, show_table
+from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
+from services.chassis.money import format_usd
+
+HOUR = timedelta(hours=1)
+# Nothing was used before and after; and from here it is far to where the calendar ends.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
+HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
+
+
+class Moment(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            if len(value) == len("2026-11-15"):
+                moment = datetime.combine(date.fromisoformat(value), time(), UTC)
+            else:
+                moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail("give a date, 2026-11-15, or a time with its zone, 2026-11-15T08:00:00Z.", param, ctx)
+        return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
+
+
+@click.command()
+@click.option("--account", "account_id", metavar="ID", required=True, help="Whose usage.")
+@click.option(
+    "--from", "start", type=Moment(), help="The first hour.  [default: 24 hours ago, or 30 days with --by day]"
+)
+@click.option("--to", "end", type=Moment(), help="Up to this time, which is not part of it.  [default: now]")
+@click.option("--by", type=click.Choice(list(BUCKETS)), default="hour", show_default=True, help="A row for each.")
+@click.option(
+    "--group",
+    "groups",
+    type=OneOrMoreOf(("key", "class")),
+    multiple=True,
+    help="Rows of their own for each key or class; repeat it for both.",
+)
+@takes_invocation
+def usage(
+    invocation: Invocation,
+    account_id: str,
+    start: datetime | None,
+    end: datetime | None,
+    by: str,
+    groups: Sequence[list[str]],
+) -> None:
+    """See what an account has used, oldest first."""
+    end = end or datetime.now(UTC)
+    start, end = round_down(start or default_start(end, by)), round_up(end)
+    if start >= end:
+        raise click.UsageError("--from must be before --to.")
+    get_account(invocation.services, account_id)
+    names = [name for some in groups for name in some]
+    rows = [describe(row) for row in list_usage(invocation.services, account_id, start, end, by, names)]
+    if invocation.json:
+        show_json(rows)
+    else:
+        show_table(HEADERS, [[*list(row.values())[:-1], format_usd(row["cost_nanos"])] for row in rows])
+
+
+def list_usage(
+    services: Services, account_id: str, start: datetime, end: datetime, by: str, group: list[str]
+) -> list[UsageRow]:
+    request = ListUsageRequest(
+        account_id=account_id, bucket=BUCKETS[by], group_by_key="key" in group, group_by_class="class" in group
+    )
+    request.start_time.FromDatetime(start)
+    request.end_time.FromDatetime(end)
+    return list(ask(services.metering.ListUsage, request).rows)
+
+
+def default_start(end: datetime, by: str) -> datetime:
+    if by == "hour":
+        return end - timedelta(hours=24)
+    return datetime.combine((end - timedelta(days=30)).date(), time(), UTC)
+
+
+def round_down(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def round_up(moment: datetime) -> datetime:
+    hour = round_down(moment)
+    return hour if hour == moment else hour + HOUR
+
+
+def describe(row: UsageRow) -> dict[str, Any]:
+    return {
+        "start": rfc3339_of(row.start_time),
+        "class": row.class_id or None,
+        "key_id": row.key_id or None,
+        "requests": row.requests,
+        "prompt_tokens": row.usage.prompt_tokens,
+        "cached_tokens": row.usage.cached_tokens,
+        "completion_tokens": row.usage.completion_tokens,
+        "cost_nanos": row.cost_nanos,
+    }

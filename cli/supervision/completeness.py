@@ -1,0 +1,167 @@
+"""Notices what a data folder has lost, before anything is made anew in its place.
+
+Accounts and keys, the ledger, and the secret that keys are hashed with belong together. With one of them gone and made
+anew, every key is unknown or every balance is zero, and nobody is told why.
+"""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Collection, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cli.supervision.data_folder import write_private
+
+PEPPERS: Final = "key-peppers"
+# Each service's store, and the table that has a row as soon as it is used.
+STORES: Final = {"auth": "accounts", "metering": "ledger"}
+PARTS: Final = (PEPPERS, *STORES)
+# What was there when the service last was ready, so that even the loss of several is noticed.
+RECORD: Final = "installation.json"
+CONNECT_TIMEOUT_S: Final = 5
+RUNBOOK: Final = "docs/runbooks/restore-the-database.md"
+
+
+class Incomplete(click.ClickException):
+    """Says what is missing, and what to do: the one other message that may have several lines."""
+
+
+class Store(Enum):
+    ABSENT = "absent"
+    EMPTY = "empty"
+    USED = "used"
+    # It cannot be reached: what starts next says why.
+    UNKNOWN = "unknown"
+
+
+def require_complete(data: Path, database_url: str, *, peppers_given: bool, begin_anew: Collection[str] = ()) -> None:
+    """Raises where a part is missing beside others that are in use. `begin_anew` names parts that may be made anew."""
+    had = _recorded(data)
+    stores = {name: _store(data, database_url, name) for name in STORES}
+    missing = {
+        name: _missing_store(data, database_url, name)
+        for name, store in stores.items()
+        if store is Store.ABSENT and (_is_used_beside(name, stores) or _was_there(had, name, database_url))
+    }
+    # Keys are made for accounts alone.
+    needs_peppers = not peppers_given and (stores["auth"] is Store.USED or PEPPERS in had.get("parts", ()))
+    if needs_peppers and not (data / PEPPERS).exists():
+        missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
+    missing = {name: told for name, told in missing.items() if name not in begin_anew}
+    if missing:
+        raise Incomplete(_say(data, missing))
+
+
+def next_pepper_version(data: Path, database_url: str) -> int:
+    """The first that no key was made with: one that is made anew must not pass for the one that is lost."""
+    query = "SELECT max(pepper_version) FROM api_keys"
+    with contextlib.suppress(_Unreadable):
+        return int(_ask(data, database_url, "auth", query) or 0) + 1
+    return 1
+
+
+def record_parts(data: Path, database_url: str) -> None:
+    """Once everything serves."""
+    parts = [PEPPERS] if (data / PEPPERS).exists() else []
+    parts += [] if database_url else [name for name in STORES if _file(data, name).exists()]
+    record = {"parts": parts, "database": "postgresql" if database_url else "sqlite"}
+    if record != _recorded(data):
+        write_private(data / RECORD, json.dumps(record) + "\n")
+
+
+def _recorded(data: Path) -> Mapping[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        recorded = json.loads((data / RECORD).read_text())
+        return recorded if isinstance(recorded, dict) else {}
+    return {}
+
+
+def _was_there(had: Mapping[str, Any], name: str, database_url: str) -> bool:
+    if database_url:
+        return False
+    return name in had.get("parts", ()) or had.get("database") == "postgresql"
+
+
+def _is_used_beside(name: str, stores: Mapping[str, Store]) -> bool:
+    return any(store is Store.USED for other, store in stores.items() if other != name)
+
+
+def _missing_store(data: Path, database_url: str, name: str) -> str:
+    what = {"auth": "accounts and keys", "metering": "credit and the ledger"}[name]
+    if database_url:
+        return f"the schema {name} in PostgreSQL ({what})"
+    was = ": this folder was served from PostgreSQL, and LEGATO_DATABASE_URL is not set"
+    return f"{_file(data, name)} ({what}{was if _recorded(data).get('database') == 'postgresql' else ''})"
+
+
+def _say(data: Path, missing: Mapping[str, str]) -> str:
+    options = " ".join(f"--begin-anew {name}" for name in missing)
+    return (
+        f"missing: {'; '.join(missing.values())}. "
+        f"Other parts of this installation are in use, and would not fit to new ones. Put back what is missing from a "
+        f"copy ({RUNBOOK}); or begin anew on purpose, and lose it, with `legato up {options}`; or begin with nothing, "
+        f"in another folder, with --data (this one is {data})"
+    )
+
+
+def _store(data: Path, database_url: str, name: str) -> Store:
+    try:
+        return Store.USED if _ask(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1") else Store.EMPTY  # noqa: S608
+    except _Unreadable as error:
+        return error.store
+
+
+class _Unreadable(Exception):
+    def __init__(self, store: Store) -> None:
+        super().__init__(store.value)
+        self.store = store
+
+
+def _ask(data: Path, database_url: str, name: str, query: str) -> Any:
+    """The first value of the answer, or None."""
+    row = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
+    return row[0] if row else None
+
+
+def _ask_sqlite(path: Path, query: str) -> Any:
+    if not path.exists():
+        raise _Unreadable(Store.ABSENT)
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
+            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+                # Cut to nothing, or never begun.
+                raise _Unreadable(Store.ABSENT)
+            return connection.execute(query).fetchone()
+    except sqlite3.OperationalError as error:
+        # Its tables are still to be made; or it is locked, or on a disk that cannot be read.
+        raise _Unreadable(Store.EMPTY if "no such table" in str(error) else Store.UNKNOWN) from None
+    except sqlite3.DatabaseError as error:
+        raise Incomplete(damaged(path, str(error))) from None
+
+
+def damaged(path: Path, reason: str) -> str:
+    return (
+        f"{path} is damaged ({reason}): stop everything, keep a copy of it, and restore it from a backup as "
+        f"{RUNBOOK} says; or move it away and begin anew on purpose, with `legato up --begin-anew {path.stem}`"
+    )
+
+
+def _ask_postgresql(url: str, schema: str, query: str) -> Any:
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S, options=f"-csearch_path={schema}") as connection:
+            # The names are our own.
+            return connection.execute(query.encode()).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        raise _Unreadable(Store.ABSENT) from None
+    except psycopg.Error:
+        raise _Unreadable(Store.UNKNOWN) from None
+
+
+def _file(data: Path, name: str) -> Path:
+    return data / f"{name}.db"

@@ -1,0 +1,84 @@
+"""Asks a process whether it serves."""
+
+import socket
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+TIMEOUT_S = 2.0
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a process is asked: the gRPC health service, or GET /health, on a unix socket."""
+
+    protocol: Literal["grpc", "http"]
+    socket: str
+    # What is asked over HTTP to learn whether the process does any work: threads of its server answer the rest, however
+    # long the one that works has hung.
+    work_path: str = "/health"
+
+    def is_serving(self) -> bool:
+        if not is_listening(Path(self.socket)):
+            return False
+        if self.protocol == "grpc":
+            return grpc_is_serving(f"unix:{self.socket}")
+        return _http_status(self.socket, "/health", TIMEOUT_S) == b"200"
+
+    def answers(self, timeout_s: float = TIMEOUT_S) -> bool:
+        """Whether the process says anything at all in time; that it does not serve is an answer, too."""
+        if not is_listening(Path(self.socket), timeout_s):
+            return False
+        if self.protocol == "grpc":
+            return _grpc_status(f"unix:{self.socket}", timeout_s) not in _NO_ANSWER
+        return _http_status(self.socket, self.work_path, timeout_s) != b""
+
+
+# What gRPC itself says where the other side says nothing.
+_NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+
+
+def is_listening(path: Path, timeout_s: float = TIMEOUT_S) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(timeout_s)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def grpc_is_serving(address: str) -> bool:
+    return _grpc_status(address, TIMEOUT_S) == "SERVING"
+
+
+def _grpc_status(address: str, timeout_s: float) -> str:
+    """As the health service names it, or, where it has not answered, as gRPC names the failure."""
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    from services.chassis.rpc.channel import open_sync_channel
+
+    with open_sync_channel(address) as channel:
+        # The published types leave the stub's methods out.
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer: health_pb2.HealthCheckResponse = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        except grpc.RpcError as error:
+            # The published types leave out as well that what is raised is the call.
+            call: Any = error
+            return str(call.code().name)
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+
+
+def _http_status(path: str, target: str, timeout_s: float) -> bytes:
+    """Empty: no answer in time."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(path)
+            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            status_line = connection.makefile("rb").readline(200)
+        except OSError:
+            return b""
+    return b"".join(status_line.split(b" ")[1:2])

@@ -1,0 +1,183 @@
+"""Which processes make up Legato on one machine, and what each of them is told.
+
+A process is told its own secrets and nobody else's. Only the router asks providers, whose keys may have any name, so
+only the router is given what is not known to be harmless.
+"""
+
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from cli.supervision.data_folder import socket_of
+from cli.supervision.health import Health
+from cli.supervision.supervisor import ProcessSpec
+from services.chassis.process import failpoints
+from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
+
+LOCAL_MODEL = "local-model"
+PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
+GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
+VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
+# What Python, gRPC, the C library, TLS and drivers of databases are told by whoever runs the service.
+HARMLESS = frozenset(
+    {"HOME", "HOSTNAME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+)
+HARMLESS_PREFIXES = (
+    "COVERAGE_", "COV_CORE_", "GGML_", "GLIBC_", "GRPC_", "LC_", "LD_", "MALLOC_", "OMP_", "OPENSSL_", "PYTHON",
+    "SSL_CERT_", "VIRTUAL_ENV", "XDG_",
+)  # fmt: skip
+# A driver's own settings, and passwords: for those alone who have a database.
+DATABASE_PREFIX = "PG"
+WITH_DATABASE = ("auth", "metering", "router")
+# gRPC's event engine hands every message from one thread to another. gRPC reads this when it is loaded, so no process
+# can tell itself; the image says the same.
+GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `legato up` decides before it starts anything."""
+
+    data: Path
+    routes: Path
+    prices: Path
+    uses_local_model: bool
+    workers: int
+    drain_s: float
+    key_peppers: str
+    # Empty: chats are not grounded in anything that is kept.
+    grounding_key: str = ""
+    # The public socket, bound and listening.
+    edge_fd: int
+    # HOST:PORT where the first edge tells its health and metrics, each further one a port above; empty: none does.
+    edge_operations_listen: str = ""
+    # Held by every process, so that the next supervisor can wait for the last of them.
+    lock_fd: int
+
+
+def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
+    """In the order in which they may go on without those before them; so they end from the last to the first."""
+    edges = [_edge(installation, number) for number in range(1, installation.workers + 1)]
+    services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
+    model = [[_local_model(installation)]] if installation.uses_local_model else []
+    return [*model, *services, edges]
+
+
+def _service(installation: Installation, name: str) -> ProcessSpec:
+    secrets = {}
+    if name == "auth":
+        secrets[PEPPERS_VARIABLE] = installation.key_peppers
+    if name == "router" and installation.grounding_key:
+        secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+    return ProcessSpec(
+        name=name,
+        argv=_python_module(f"services.{name}"),
+        environ=_environ(installation, name, secrets),
+        health=Health("grpc", str(socket_of(name, installation.data))),
+        pass_fds=(installation.lock_fd,),
+    )
+
+
+def _edge(installation: Installation, number: int) -> ProcessSpec:
+    name = f"edge-{number}"
+    socket = socket_of(name, installation.data)
+    return ProcessSpec(
+        name=name,
+        argv=_python_module("edge"),
+        environ=_environ(
+            installation,
+            "edge",
+            {
+                "LEGATO_DRAIN_S": str(installation.drain_s),
+                "LEGATO_EDGE_FD": str(installation.edge_fd),
+                "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
+                "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
+            },
+        ),
+        health=Health("grpc", str(socket)),
+        pass_fds=(installation.lock_fd, installation.edge_fd),
+    )
+
+
+def _operations_listen(listen: str, number: int) -> str:
+    host, _, port = listen.rpartition(":")
+    # Any port that is free is another one each time.
+    return f"{host}:{int(port) + number - 1}" if listen and int(port) else listen
+
+
+def _local_model(installation: Installation) -> ProcessSpec:
+    from services.router.local_model import WORK_PATH
+
+    return ProcessSpec(
+        name=LOCAL_MODEL,
+        argv=_python_module("services.router.local_model"),
+        environ=_environ(installation, LOCAL_MODEL),
+        health=Health("http", str(socket_of(LOCAL_MODEL, installation.data)), WORK_PATH),
+        pass_fds=(installation.lock_fd,),
+    )
+
+
+def _environ(installation: Installation, process: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`own`: what this process alone is told."""
+    decided = {**_shared(installation), **(own or {})}
+    # Nor does a file say it a second time, as `LEGATO_DATA_FILE` would.
+    unwanted = {*decided, *SECRETS}
+    known = _known_to(process)
+    handed_on = {
+        name: value
+        for name, value in os.environ.items()
+        if name.removesuffix("_FILE") not in unwanted and _is_for(process, name, known)
+    }
+    return {**GRPC_WITHOUT_EVENT_ENGINE, **handed_on, **decided}
+
+
+def _is_for(process: str, name: str, known: Collection[str]) -> bool:
+    if process == "router":
+        return name.removesuffix("_FILE") != VALKEY_VARIABLE
+    if name.startswith(DATABASE_PREFIX) and process in WITH_DATABASE:
+        return True
+    return name in HARMLESS or name.startswith(HARMLESS_PREFIXES) or name.removesuffix("_FILE") in known
+
+
+def _known_to(process: str) -> set[str]:
+    """The settings of a process, as variables."""
+    # Only here: `legato --help` has no use for them.
+    from edge.settings import EdgeSettings
+    from services.auth.settings import AuthSettings
+    from services.metering.settings import MeteringSettings
+    from services.router.local_model import LocalModelSettings
+
+    # The router is not here: it knows what the routes file names, too, today's and the next one's.
+    kinds: dict[str, type[msgspec.Struct]] = {
+        "edge": EdgeSettings,
+        "auth": AuthSettings,
+        "metering": MeteringSettings,
+        LOCAL_MODEL: LocalModelSettings,
+    }
+    kind = kinds.get(process)
+    fields = msgspec.structs.fields(kind) if kind is not None else ()
+    return {SETTINGS_VARIABLE, failpoints.VARIABLE, *(PREFIX + field.name.upper() for field in fields)}
+
+
+def _shared(installation: Installation) -> dict[str, str]:
+    addresses = {}
+    for name in ("auth", "metering", "router"):
+        address = f"unix:{socket_of(name, installation.data)}"
+        addresses[f"LEGATO_{name.upper()}_LISTEN"] = address
+        addresses[f"LEGATO_{name.upper()}_ADDRESS"] = address
+    return {
+        **addresses,
+        "LEGATO_DATA": str(installation.data),
+        "LEGATO_ROUTES": str(installation.routes),
+        "LEGATO_PRICES": str(installation.prices),
+        "LEGATO_LOCAL_MODEL_SOCKET": str(socket_of(LOCAL_MODEL, installation.data)),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _python_module(module: str) -> Sequence[str]:
+    # -P: a folder named `services` where the command was typed is not ours.
+    return [sys.executable, "-P", "-m", module]

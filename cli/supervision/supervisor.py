@@ -1,0 +1,340 @@
+"""Starts processes, keeps them running, and ends them in order."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cli.supervision.health import Health
+from cli.supervision.process_log import ProcessLog
+from cli.supervision.responsiveness import Responsiveness
+from services.chassis.process import lifeline
+from services.chassis.telemetry.log import Log
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    name: str
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    health: Health
+    # Descriptors that the process inherits under the same number.
+    pass_fds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    first_delay_s: float = 0.1
+    longest_delay_s: float = 5.0
+    # A process that lived as long as this was not ill: the next delay is the first again.
+    steady_after_s: float = 30.0
+    start_timeout_s: float = 180.0
+    # Between SIGTERM and SIGKILL.
+    grace_s: float = 10.0
+    # Between two looks at a process that runs, and how long it may take for its answer.
+    check_every_s: float = 3.0
+    check_timeout_s: float = 3.0
+    # A process that has not answered for as long as this hangs, and is started again; 0: never.
+    unresponsive_after_s: float = 20.0
+    # Between two looks at how large the logs are.
+    rotate_every_s: float = 5.0
+
+
+# With which our processes end where a setting is wrong; what they say then is a line for each mistake.
+MISUSE = 2
+
+
+class StartFailed(Exception):
+    """Says in one line which process did not start, and its last words."""
+
+    def __init__(self, message: str, *, is_misuse: bool = False) -> None:
+        super().__init__(message)
+        self.is_misuse = is_misuse
+
+
+@dataclass(eq=False)
+class _Kept:
+    spec: ProcessSpec
+    log: ProcessLog
+    process: Process | None = None
+    started_at: float = 0.0
+    # This run of it.
+    has_served: bool = False
+    restarts: int = 0
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.process.returncode is None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.returncode if self.process is not None else None
+
+
+@dataclass
+class Supervisor:
+    """`groups` start all at once; they end last group first, the processes of a group together."""
+
+    groups: Sequence[Sequence[ProcessSpec]]
+    logs: Path
+    log: Log
+    # Tells the person who watches.
+    say: Callable[[str], None]
+    # Is given the state of every process, as JSON takes it, whenever one changes.
+    on_change: Callable[[list[dict[str, Any]]], None]
+    timing: Timing = field(default_factory=Timing)
+
+    def __post_init__(self) -> None:
+        self._groups = [[_Kept(spec, ProcessLog(self.logs, spec.name)) for spec in group] for group in self.groups]
+        self._all = [kept for group in self._groups for kept in group]
+        # Its own log, and those of processes.
+        self._logs = [ProcessLog(self.logs, "up"), *(kept.log for kept in self._all)]
+        # Of its own: a check that had to wait for a thread would look like one that was not answered.
+        self._checks = ThreadPoolExecutor(len(self._all) or 1, thread_name_prefix="health")
+        # The write end stays here alone, so that the children learn of our end from the kernel.
+        self._lifeline, self._lifeline_write_end = os.pipe()
+
+    @property
+    def names(self) -> list[str]:
+        return [kept.spec.name for kept in self._all]
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event, on_ready: Callable[[], Awaitable[None]]) -> None:
+        """Returns when `stop` is set and every process has ended; `hurry` leaves them time for a farewell alone."""
+        keepers: list[asyncio.Task[None]] = []
+        try:
+            if await _done_before(stop, asyncio.create_task(self._start_all())):
+                keepers = [asyncio.create_task(self._keep(kept)) for kept in self._all]
+                if self.timing.unresponsive_after_s:
+                    keepers += [asyncio.create_task(self._watch(kept)) for kept in self._all]
+                keepers.append(asyncio.create_task(self._keep_logs_small()))
+                await on_ready()
+                await stop.wait()
+        finally:
+            await _cancel(keepers)
+            await self._end_all(hurry)
+            self._checks.shutdown(wait=False)
+            os.close(self._lifeline)
+            os.close(self._lifeline_write_end)
+
+    async def _start_all(self) -> None:
+        began_at = time.monotonic()
+        for kept in self._all:
+            await self._spawn(kept)
+        waiting = [asyncio.create_task(self._first_start(kept, began_at)) for kept in self._all]
+        try:
+            await asyncio.gather(*waiting)
+        finally:
+            await _cancel(waiting)
+
+    async def _first_start(self, kept: _Kept, began_at: float) -> None:
+        name = kept.spec.name
+        try:
+            async with asyncio.timeout(self.timing.start_timeout_s):
+                serves = await self._until_serving(kept)
+        except TimeoutError:
+            raise StartFailed(
+                f"{name} did not get ready within {self.timing.start_timeout_s:.0f} s: see {kept.log.path}"
+            ) from None
+        if not serves:
+            last_words = kept.log.last_words() or _how_it_ended(kept)
+            raise StartFailed(
+                f"{name} did not start: {last_words} (see {kept.log.path})", is_misuse=kept.exit_code == MISUSE
+            )
+        self.say(f"{name} is ready ({time.monotonic() - began_at:.1f} s)")
+
+    async def _spawn(self, kept: _Kept) -> None:
+        spec = kept.spec
+        with kept.log.open() as output:
+            kept.process = await asyncio.create_subprocess_exec(
+                *spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**spec.environ, lifeline.VARIABLE: str(self._lifeline)},
+                pass_fds=(self._lifeline, *spec.pass_fds),
+                umask=0o077,
+                # Ctrl-C reaches the whole group of a terminal; the processes are to end in our order.
+                process_group=0,
+            )
+        kept.started_at, kept.has_served = time.monotonic(), False
+        self.log.info("process.started", name=spec.name, pid=kept.process.pid, restarts=kept.restarts)
+        self._tell_change()
+
+    async def _until_serving(self, kept: _Kept) -> bool:
+        """False if the process ended instead."""
+        while kept.pid is not None:
+            if await asyncio.to_thread(kept.spec.health.is_serving):
+                kept.has_served = True
+                return True
+            await asyncio.sleep(POLL_S)
+        return False
+
+    async def _keep(self, kept: _Kept) -> None:
+        name = kept.spec.name
+        delay_s = self.timing.first_delay_s
+        while True:
+            if kept.process is not None:
+                await kept.process.wait()
+            if time.monotonic() - kept.started_at >= self.timing.steady_after_s:
+                delay_s = self.timing.first_delay_s
+            kept.restarts += 1
+            self.say(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); starting it again in {delay_s:g} s")
+            self.log.warning("process.ended", name=name, reason=_how_it_ended(kept), restarts=kept.restarts)
+            self._tell_change()
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, self.timing.longest_delay_s)
+            try:
+                await self._spawn(kept)
+            except OSError as error:
+                # No memory, no descriptors, no disk for the log: as if the process had ended at once.
+                self.log.failure("process.not_started", error, name=name)
+                kept.process, kept.started_at = None, time.monotonic()
+            if await self._until_serving(kept):
+                self.say(f"{name} is ready again")
+
+    async def _watch(self, kept: _Kept) -> None:
+        """Ends a process that hangs, so that `_keep` starts it again. Nothing is lost that a crash would not lose."""
+        while True:
+            process = kept.process
+            if process is None or process.returncode is not None:
+                await asyncio.sleep(POLL_S)
+                continue
+            silent_s = await self._until_unresponsive(kept, process)
+            if silent_s is not None:
+                self.say(f"{kept.spec.name} has not answered for {silent_s:.0f} s; ending it")
+                self.log.warning("process.unresponsive", name=kept.spec.name, pid=process.pid, reason="no answer")
+                _send(process, signal.SIGKILL)
+                await process.wait()
+
+    async def _until_unresponsive(self, kept: _Kept, process: Process) -> float | None:
+        """For how long it has been silent; None if it ended first."""
+        timing = self.timing
+        judged = Responsiveness(
+            kept.started_at,
+            start_timeout_s=timing.start_timeout_s,
+            unresponsive_after_s=timing.unresponsive_after_s,
+        )
+        if kept.has_served:
+            judged.note_answer(time.monotonic())
+        loop = asyncio.get_running_loop()
+        while process.returncode is None:
+            due_at = time.monotonic() + timing.check_every_s
+            await asyncio.sleep(timing.check_every_s)
+            began_at = time.monotonic()
+            answers = await loop.run_in_executor(self._checks, kept.spec.health.answers, timing.check_timeout_s)
+            ended_at = time.monotonic()
+            if answers:
+                judged.note_answer(ended_at)
+            elif judged.note_miss(due_at, began_at, ended_at, timing.check_timeout_s) and process.returncode is None:
+                return judged.silent_s(ended_at)
+        return None
+
+    async def _keep_logs_small(self) -> None:
+        while True:
+            await asyncio.sleep(self.timing.rotate_every_s)
+            for log in self._logs:
+                try:
+                    await asyncio.to_thread(log.rotate)
+                except OSError as error:
+                    self.log.failure("log.not_rotated", error, name=log.path.name)
+
+    async def _end_all(self, hurry: asyncio.Event) -> None:
+        for group in reversed(self._groups):
+            running = [kept.process for kept in group if kept.process is not None and kept.process.returncode is None]
+            if not running:
+                continue
+            for process in running:
+                _send(process, signal.SIGTERM)
+            ends = asyncio.create_task(_all_ended(running))
+            hurried = asyncio.create_task(_is_set(hurry))
+            await asyncio.wait([ends, hurried], timeout=self.timing.grace_s, return_when=asyncio.FIRST_COMPLETED)
+            await _cancel([hurried])
+            if hurry.is_set():
+                for process in running:
+                    _send(process, signal.SIGTERM)
+                await asyncio.wait([ends], timeout=lifeline.FAREWELL_S)
+            for process in running:
+                _send(process, signal.SIGKILL)
+            await ends
+        self.log.info("processes.ended")
+
+    def _tell_change(self) -> None:
+        states = [
+            {
+                "name": kept.spec.name,
+                "pid": kept.pid,
+                "restarts": kept.restarts,
+                "health": msgspec.to_builtins(kept.spec.health),
+            }
+            for kept in self._all
+        ]
+        try:
+            self.on_change(states)
+        except OSError as error:
+            # A full disk must not end what runs.
+            self.log.failure("state.not_written", error)
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+
+def _how_it_ended(kept: _Kept) -> str:
+    code = kept.exit_code
+    if code is None:
+        return "could not be started"
+    if code < 0:
+        return signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+    return f"exit code {code}"
+
+
+def _why(kept: _Kept) -> str:
+    """What is wrong with a setting is said by the process itself; of all else its log may tell."""
+    if kept.exit_code is None or kept.exit_code <= 0:
+        return ""
+    # Whoever has taken the log away must not keep the process from being started again.
+    with suppress(OSError):
+        if kept.exit_code == MISUSE and (last_words := kept.log.last_words()):
+            return f": {last_words}"
+    return f", see {kept.log.path}"
+
+
+async def _all_ended(processes: Sequence[Process]) -> None:
+    for process in processes:
+        await process.wait()
+
+
+async def _is_set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:
+    """Whether the task came to its end before the event; else it is cancelled. Its exception is raised."""
+    waiting = asyncio.create_task(_is_set(event))
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    await _cancel([waiting])
+    if not task.done():
+        await _cancel([task])
+        return False
+    await task
+    return True
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,138 @@
+"""Hears from auth which keys have changed, and tells whoever remembers them.
+
+Two replicas are watched at once where there are two. Each is pinged on a stream of its own, and whatever either of them
+says counts: one that dies, stalls or is slow costs the edge nothing, and there is no moment of changing over.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import grpc
+import grpc.aio
+
+from edge.access.maintenance import Maintenance
+from edge.access.principal_cache import Remembered
+from edge.backends.auth import Auth, AuthReplica, WatchCall
+from protos.auth.v1 import auth_pb2 as pb
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
+
+WATCHED = 2
+PING_EVERY_S = 0.2
+# A watch that was silent for so long is opened on another connection, or on another replica.
+SILENCE_S = 2.0
+# An echo of a ping that is older than this tells nothing that is of use to anyone.
+PING_FORGOTTEN_AFTER_S = 60.0
+USED_KEYS_PER_PING = 1_000
+
+# How a stream ends on a line that breaks.
+_BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
+
+
+class Watch:
+    def __init__(
+        self,
+        auth: Auth,
+        remembered: Remembered,
+        maintenance: Maintenance,
+        on_news: Callable[[pb.WatchResponse], None],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        """`on_news` is told of each heartbeat with a newer epoch, after what should be forgotten has been."""
+        self._auth = auth
+        self._remembered = remembered
+        self._maintenance = maintenance
+        self._on_news = on_news
+        self._clock = clock
+        self._log = log
+        # By number, the oldest first. Numbers are never used twice, whichever stream a ping goes on.
+        self._sent_at_s: dict[int, float] = {}
+        self._last_ping_no = 0
+        self._heard = asyncio.Event()
+        self._watchers: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._watchers = [asyncio.create_task(self._keep_watching()) for _ in range(WATCHED)]
+
+    async def close(self) -> None:
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    async def heard(self) -> None:
+        """Returns when auth has answered for the first time."""
+        await self._heard.wait()
+
+    async def _keep_watching(self) -> None:
+        while True:
+            replica = self._auth.unwatched()
+            if replica is not None:
+                await self._watch(replica)
+            await asyncio.sleep(PING_EVERY_S)
+
+    async def _watch(self, replica: AuthReplica) -> None:
+        """Returns when the stream has ended. The lease runs out by itself."""
+        told: dict[int, list[str]] = {}
+        with replica.watched() as stream:
+            # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
+            parts = [
+                asyncio.create_task(self._read(stream, replica, told)),
+                asyncio.create_task(self._ping(stream, told)),
+            ]
+            try:
+                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for part in parts:
+                    part.cancel()
+                outcomes = await asyncio.gather(*parts, return_exceptions=True)
+                for key_ids in told.values():
+                    self._remembered.give_back_used(key_ids)
+        if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
+            await replica.reconnect()
+        for outcome in outcomes:
+            # A connection that breaks is nothing to speak of; anything else is a mistake of ours.
+            if isinstance(outcome, Exception) and not isinstance(outcome, _BREAKS):
+                self._log.failure("watch.failed", outcome)
+
+    async def _read(self, stream: WatchCall, replica: AuthReplica, told: dict[int, list[str]]) -> None:
+        while True:
+            async with asyncio.timeout(SILENCE_S):
+                received = await stream.read()
+            if received is grpc.aio.EOF:
+                return
+            heartbeat = cast(pb.WatchResponse, received)
+            replica.heard()
+            self._take(heartbeat)
+            for ping_no in [number for number in told if number <= heartbeat.echoed_ping_no]:
+                del told[ping_no]
+
+    async def _ping(self, stream: WatchCall, told: dict[int, list[str]]) -> None:
+        """`told` is filled with the used keys that auth may not have heard of yet."""
+        while True:
+            ping_no, now_s = self._last_ping_no + 1, self._clock.elapsed_s()
+            self._last_ping_no = ping_no
+            # Before it is sent, since a lease counts from then.
+            self._sent_at_s[ping_no] = now_s
+            self._forget_pings(now_s)
+            used = self._remembered.take_used(USED_KEYS_PER_PING)
+            if used:
+                told[ping_no] = used
+            await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._remembered.epoch, used_key_ids=used))
+            await asyncio.sleep(PING_EVERY_S)
+
+    def _take(self, heartbeat: pb.WatchResponse) -> None:
+        # One that comes late from the other replica may name keys that are good again.
+        is_news = heartbeat.epoch > self._remembered.epoch
+        # Before the lease is prolonged, as all that it covers.
+        self._maintenance.take(heartbeat)
+        self._remembered.take(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
+        if is_news:
+            self._on_news(heartbeat)
+        self._heard.set()
+
+    def _forget_pings(self, now_s: float) -> None:
+        oldest = next(iter(self._sent_at_s))
+        if now_s - self._sent_at_s[oldest] > PING_FORGOTTEN_AFTER_S:
+            del self._sent_at_s[oldest]

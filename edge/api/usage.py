@@ -1,0 +1,155 @@
+"""GET /v1/usage: what the key's own account used, in buckets of hours or days."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from edge.billing.metering import Metering
+from edge.principal import Principal
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import format_usd
+from services.chassis.timing.clock import Clock
+
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+# The end of the year 9999.
+LATEST_S = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    seconds: int
+    bucket: "pb.UsageBucket.ValueType"
+    # How many buckets a page may have; also how many it has when nothing is asked.
+    most: int
+
+
+WIDTHS = {"1h": Width(HOUR_S, pb.USAGE_BUCKET_HOUR, 168), "1d": Width(DAY_S, pb.USAGE_BUCKET_DAY, 31)}
+GROUPS = ("model", "key")
+PARAMETERS = frozenset({"start_time", "end_time", "bucket_width", "group_by", "group_by[]", "limit", "page"})
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    width: Width
+    group_by: frozenset[str]
+    # The page's first bucket, and the end of all of them.
+    start_s: int
+    end_s: int
+    limit: int
+
+    @property
+    def page_end_s(self) -> int:
+        return min(self.end_s, self.start_s + self.limit * self.width.seconds)
+
+
+def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
+    unknown = parameters.keys() - PARAMETERS
+    if unknown:
+        raise _invalid(f"Usage takes {', '.join(sorted(PARAMETERS - {'group_by[]'}))}, and nothing else.", None)
+    given_width = _single(parameters, "bucket_width")
+    width = WIDTHS.get("1h" if given_width is None else given_width)
+    if width is None:
+        raise _invalid("bucket_width is 1h or 1d.", "bucket_width")
+    given_start_s = _integer(parameters, "start_time", 0, LATEST_S)
+    given_end_s = _integer(parameters, "end_time", 0, LATEST_S)
+    end_s = now_s if given_end_s is None else given_end_s
+    start_s = end_s - DAY_S if given_start_s is None else given_start_s
+    if start_s >= end_s:
+        raise _invalid("start_time must be before end_time.", "start_time")
+    limit = _integer(parameters, "limit", 1, width.most)
+    # Buckets are whole: the first and the last reach over what was asked.
+    first_s = start_s // width.seconds * width.seconds
+    last_s = -(-end_s // width.seconds) * width.seconds
+    page_s = _integer(parameters, "page", first_s, last_s)
+    if page_s is not None and page_s % width.seconds:
+        raise _invalid("page is the next_page of an answer to the same question.", "page")
+    return UsageQuery(
+        width=width,
+        group_by=_groups(parameters),
+        start_s=first_s if page_s is None else page_s,
+        end_s=last_s,
+        limit=limit or width.most,
+    )
+
+
+async def usage_page(
+    metering: Metering, clock: Clock, principal: Principal, parameters: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    query = parse_query(parameters, int(clock.now().timestamp()))
+    await metering.caught_up(principal.account_id)
+    rows = await metering.usage(
+        pb.ListUsageRequest(
+            account_id=principal.account_id,
+            start_time=Timestamp(seconds=query.start_s),
+            end_time=Timestamp(seconds=query.page_end_s),
+            bucket=query.width.bucket,
+            group_by_key="key" in query.group_by,
+            group_by_class="model" in query.group_by,
+        )
+    )
+    results: dict[int, list[dict[str, Any]]] = {}
+    for row in rows.rows:
+        results.setdefault(row.start_time.seconds, []).append(_result(row))
+    has_more = query.page_end_s < query.end_s
+    return {
+        "object": "page",
+        "data": [
+            {
+                "object": "bucket",
+                "start_time": start_s,
+                "end_time": start_s + query.width.seconds,
+                "results": results.get(start_s, []),
+            }
+            for start_s in range(query.start_s, query.page_end_s, query.width.seconds)
+        ],
+        "has_more": has_more,
+        "next_page": str(query.page_end_s) if has_more else None,
+        "balance_usd": format_usd(await metering.balance_nanos(principal.account_id)),
+    }
+
+
+def _result(row: pb.UsageRow) -> dict[str, Any]:
+    return {
+        "object": "usage.result",
+        "model": row.class_id or None,
+        "key_id": row.key_id or None,
+        "requests": row.requests,
+        "prompt_tokens": row.usage.prompt_tokens,
+        "cached_tokens": row.usage.cached_tokens,
+        "completion_tokens": row.usage.completion_tokens,
+        "cost_nanos": row.cost_nanos,
+        "cost_usd": format_usd(row.cost_nanos),
+    }
+
+
+def _groups(parameters: Mapping[str, list[str]]) -> frozenset[str]:
+    """`group_by=model,key`, or `group_by=model&group_by=key`, or with brackets as OpenAI's clients write arrays."""
+    given = [*parameters.get("group_by", []), *parameters.get("group_by[]", [])]
+    asked = {name.strip() for value in given for name in value.split(",")}
+    if not asked <= set(GROUPS):
+        raise _invalid(f"group_by takes {' and '.join(GROUPS)}.", "group_by")
+    return frozenset(asked)
+
+
+def _single(parameters: Mapping[str, list[str]], name: str) -> str | None:
+    values = parameters.get(name, [])
+    if len(values) > 1:
+        raise _invalid(f"{name} is given more than once.", name)
+    return values[0] if values else None
+
+
+def _integer(parameters: Mapping[str, list[str]], name: str, least: int, most: int) -> int | None:
+    value = _single(parameters, name)
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) < 20) or not least <= int(value) <= most:
+        raise _invalid(f"{name} must be a whole number from {least} to {most}.", name)
+    return int(value)
+
+
+def _invalid(message: str, param: str | None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

@@ -1,0 +1,159 @@
+"""The services behind the edge: their channels and exchanges, opened and closed together."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from edge.backends.auth import NAME as AUTH
+from edge.backends.auth import AuthReplica
+from protos.metering.v1 import metering_pb2, metering_pb2_grpc
+from protos.router.v1 import router_pb2, router_pb2_grpc
+from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.rpc.certificates import Certificates
+from services.chassis.rpc.channel_holder import Connection
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.telemetry.tracing import current_span
+from services.chassis.timing.clock import Clock
+
+# A chat that says more than this, in its prompt or elsewhere, travels by itself, so that nobody queues behind it.
+SHARED_STREAM_BYTES = 256 * 1024
+
+ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
+
+
+class _Replica:
+    """One process of a service, and the exchange with it."""
+
+    def __init__(self, connection: Connection[Any], exchange: ExchangeClient) -> None:
+        self._connection = connection
+        self._exchange = exchange
+        exchange.start()
+
+    @property
+    def usable(self) -> bool:
+        return self._exchange.usable
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._exchange.is_leaving
+
+    @property
+    def load(self) -> int:
+        return self._exchange.load
+
+    async def close(self) -> None:
+        await self._exchange.close()
+        await self._connection.close()
+
+
+class RouterReplica(_Replica):
+    def __init__(
+        self,
+        address: str,
+        log: Log,
+        certificates: Certificates | None = None,
+        message_items: Histogram | None = None,
+        load: Callable[[], int] | None = None,
+    ) -> None:
+        def connect() -> Connection["router_pb2_grpc.RouterServiceAsyncStub"]:
+            return Connection(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
+
+        self._shared, self._bulk = connect(), connect()
+        super().__init__(
+            self._shared,
+            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, load),
+        )
+
+    @property
+    def stub(self) -> "router_pb2_grpc.RouterServiceAsyncStub":
+        return self._shared.stub
+
+    def _open_exchange(self) -> Any:
+        # Each time by the newest certificate.
+        return self.stub.Exchange()
+
+    def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
+        request = router_pb2.ChatRequest(open=opening)
+        if opening.ByteSize() > SHARED_STREAM_BYTES:
+            span = current_span()
+            metadata = None if span is None else (("traceparent", span.traceparent),)
+            return RpcCall("The router", self._bulk.stub.Chat(metadata=metadata), request)
+        return self._exchange.open("Chat", request, router_pb2.ChatResponse)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._bulk.close()
+
+
+class MeteringReplica(_Replica):
+    def __init__(
+        self,
+        address: str,
+        log: Log,
+        certificates: Certificates | None = None,
+        message_items: Histogram | None = None,
+        load: Callable[[], int] | None = None,
+    ) -> None:
+        self._shared: Connection[metering_pb2_grpc.MeteringServiceAsyncStub] = Connection(
+            address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
+        )
+        super().__init__(
+            self._shared,
+            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, load),
+        )
+
+    @property
+    def stub(self) -> "metering_pb2_grpc.MeteringServiceAsyncStub":
+        return self._shared.stub
+
+    def _open_exchange(self) -> Any:
+        return self.stub.Exchange()
+
+    def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
+        return self._exchange.ask(method, request, response_type, timeout_s)
+
+
+class Services:
+    def __init__(
+        self,
+        auth_address: str,
+        router_address: str,
+        metering_address: str,
+        clock: Clock,
+        log: Log,
+        certificates: Certificates | None,
+    ) -> None:
+        # Of all replicas of a service together.
+        self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
+        to_router, to_metering = self.message_items.values()
+        self.auths: Replicas[AuthReplica] = Replicas(
+            AUTH, auth_address, lambda address: AuthReplica(address, clock, certificates), log
+        )
+        self.routers: Replicas[RouterReplica] = Replicas(
+            "The router",
+            router_address,
+            lambda address: RouterReplica(address, log, certificates, to_router, self._load),
+            log,
+        )
+        self.meterings: Replicas[MeteringReplica] = Replicas(
+            "Metering",
+            metering_address,
+            lambda address: MeteringReplica(address, log, certificates, to_metering, self._load),
+            log,
+        )
+
+    def _load(self) -> int:
+        """A chat is under way at one of them at a time; what it asks comes to both."""
+        return self.routers.load + self.meterings.load
+
+    async def start(self) -> None:
+        await self.auths.start()
+        await self.routers.start()
+        await self.meterings.start()
+
+    async def close(self) -> None:
+        await self.routers.close()
+        await self.meterings.close()
+        await self.auths.close()

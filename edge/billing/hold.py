@@ -1,0 +1,214 @@
+"""The credit that one chat holds, from before it is asked for until it is settled."""
+
+from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
+from edge.billing.metering import Metering
+from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
+from edge.principal import Principal
+from protos.metering.v1 import metering_pb2 as pb
+from protos.router.v1.router_pb2 import Grant
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason, credits_held
+from services.chassis.process import failpoints
+
+PER_MILLION = 1_000_000
+
+# How much output is held at first, at most; the hold grows with the answer.
+FIRST_SLICE_TOKENS = 4096
+LONGEST_OUTPUT_TOKENS = 131_072
+# Where output costs next to nothing: more than any answer has.
+MOST_OUTPUT_TOKENS = 10**9
+
+# Below that, nobody is asked whether a provider has read a prompt, unless leaving is a habit of the account.
+NOTABLE_PROMPT_TOKENS = 2048
+
+REFUSALS = frozenset(
+    {
+        Reason.CREDITS_EXHAUSTED,
+        Reason.CREDITS_HELD,
+        Reason.TOO_MANY_AT_ONCE,
+        Reason.REQUEST_REPEATED,
+        Reason.IDEMPOTENCY_KEY_REUSED,
+    }
+)
+NOTHING = Usage()
+
+
+class Hold:
+    def __init__(
+        self, metering: Metering, journal: Journal, principal: Principal, request_id: str, class_id: str
+    ) -> None:
+        self._metering = metering
+        self._journal = journal
+        self._principal = principal
+        self._request_id = request_id
+        self._class_id = class_id
+        # Per million of tokens, pinned when the credit was held.
+        self._input_nanos = 0
+        self._output_nanos = 0
+        self._held_nanos = 0
+        # All that the account has; known where it could not hold what was needed.
+        self._balance_nanos = 0
+        # What the client asked, as it was guessed; nothing until credit is held.
+        self._asked_tokens = 0
+        self._tells_acceptance = False
+        self._slot: Slot | None = None
+        self._asked_again = False
+        # The account could not hold what was needed.
+        self.spent = False
+        # Nothing until it is settled.
+        self.charged = NOTHING
+
+    async def reserve(
+        self,
+        prompt_tokens: int,
+        max_tokens: int | None,
+        claim: pb.IdempotencyClaim | None = None,
+        *,
+        whole: bool = False,
+    ) -> Grant:
+        """Hold the prompt and a first slice of output; raises one of REFUSALS.
+
+        All of the output, where the answer is `whole` and the account can well afford it: then it may be asked for in
+        one piece, which cannot be stopped where the credit ends."""
+        most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
+        self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
+        failpoints.hit("edge.claimed")
+        try:
+            reserved = await self._metering.reserve(
+                pb.ReserveRequest(
+                    request_id=self._request_id,
+                    account_id=self._principal.account_id,
+                    key_id=self._principal.key_id,
+                    class_id=self._class_id,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens=min(most_tokens, FIRST_SLICE_TOKENS),
+                    whole_output_tokens=most_tokens if whole else 0,
+                    claim=claim,
+                    concurrent_requests=self._principal.concurrent_requests,
+                ),
+                self._note_repeat,
+            )
+        except LegatoError as error:
+            if error.reason in REFUSALS and not self._asked_again:
+                # A refusal stores nothing, so there is nothing to give back. If it was asked for twice, the other copy
+                # may still be under way, and must find the request void.
+                slot.free()
+            raise
+        failpoints.hit("edge.reserved")
+        self._input_nanos = reserved.price.input_nanos_per_million
+        self._output_nanos = reserved.price.output_nanos_per_million
+        self._held_nanos = reserved.held_nanos
+        self._asked_tokens = max(0, prompt_tokens - UNSEEN_PROMPT_TOKENS)
+        self._tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
+        return self.grant(prompt_tokens)
+
+    def _note_repeat(self) -> None:
+        self._asked_again = True
+
+    async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
+        """Hold enough for these totals, or as near to it as the account affords.
+
+        What was delivered so far is told along, in case nobody is left to settle."""
+        if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
+            self.spent = True
+        return self.grant(prompt_tokens)
+
+    def grant(self, prompt_tokens: int) -> Grant:
+        """What is held now, beside such a prompt."""
+        return Grant(
+            prompt_tokens=prompt_tokens,
+            output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
+            last=self.spent,
+            held_elsewhere=self.spent and self._is_held_elsewhere(prompt_tokens, 1),
+        )
+
+    def refusal(self, prompt_tokens: int, output_tokens: int) -> LegatoError:
+        """Of an answer whose first piece comes to more than the account could hold."""
+        if self._is_held_elsewhere(prompt_tokens, output_tokens):
+            return credits_held()
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+
+    def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
+
+    def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
+        return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
+
+    @property
+    def tells_acceptance(self) -> bool:
+        """Whether it matters, should the client leave, that a provider has the prompt by then."""
+        return self._tells_acceptance
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether there is nothing to settle: it is settled, or was refused, or was never asked for."""
+        return self._slot is None or self._slot.kind != OPEN
+
+    def count(self, usage: Usage) -> None:
+        """Before something is handed to the client: all that it will have received then."""
+        slot = self._open_slot()
+        slot.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
+
+    def mark(self) -> None:
+        """After the first piece was handed to the client."""
+        failpoints.hit("edge.relayed_first")
+        self._open_slot().mark()
+        failpoints.hit("edge.marked")
+
+    def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
+        """What was used is charged, once; later words about the same chat do not count."""
+        if self._slot is not None and not self.is_resolved:
+            self._slot.seal(usage, basis, end)
+            self.charged = usage
+            failpoints.hit("edge.sealed")
+            self._metering.resolve(self._slot)
+
+    def void(self, end: "pb.End.ValueType", accepted_prompt_tokens: int = 0) -> None:
+        """Nothing was delivered, so nothing is charged; unless clients of this account make a habit of leaving, and a
+        provider has accepted the prompt. Metering knows."""
+        if self._slot is not None and not self.is_resolved and end == pb.END_CLIENT_GONE:
+            self._slot.unpaid_prompt_tokens = self._asked_tokens
+            self._slot.accepted_prompt_tokens = accepted_prompt_tokens
+        self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
+
+    def _open_slot(self) -> Slot:
+        if self._slot is None:
+            raise SlotPassedOn
+        return self._slot
+
+    async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
+        if total_nanos <= self._held_nanos:
+            return True
+        answer = await self._ask_for(total_nanos, delivered)
+        if not answer.extended and answer.affordable_nanos > self._held_nanos:
+            # The last of the credit is good for a part of it.
+            await self._ask_for(answer.affordable_nanos, delivered)
+        return total_nanos <= self._held_nanos
+
+    async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
+        answer = await self._metering.extend(
+            pb.ExtendRequest(
+                request_id=self._request_id,
+                account_id=self._principal.account_id,
+                total_nanos=total_nanos,
+                delivered=delivered,
+            )
+        )
+        failpoints.hit("edge.extended")
+        if answer.extended and answer.total_nanos == total_nanos:
+            self._held_nanos = max(self._held_nanos, total_nanos)
+        if not answer.extended:
+            self._balance_nanos = answer.balance_nanos
+        return answer
+
+    def _is_held_elsewhere(self, prompt_tokens: int, output_tokens: int) -> bool:
+        return self._held_nanos < self.cost_nanos(prompt_tokens, output_tokens) <= self._balance_nanos
+
+    def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
+        """How much output this covers beside the prompt. It is rounded once, as what it costs is: so that what is held
+        for a number of tokens is good for that number."""
+        left = nanos * PER_MILLION - prompt_tokens * self._input_nanos
+        if left < 0:
+            return 0
+        return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS

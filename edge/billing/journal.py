@@ -1,0 +1,236 @@
+"""What a restarted edge must know: one slot of counters for every request that is not settled yet.
+
+The file is mapped into memory, so what was written survives the death of the process, though not the machine's: after
+another boot its pages may be old, and it counts as lost. A slot has two halves, each with a checksum, and a write goes
+to the half that is not the newest: a process that dies in the middle of a write leaves the record before it. Nothing
+that anybody said is written here.
+"""
+
+import mmap
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import unavailable
+from services.chassis.process import failpoints
+
+# More requests than one process can have under way; all of them together are 4 MB.
+SLOTS: Final = 16_384
+LONGEST_ACCOUNT_ID: Final = 64
+
+# The kinds of record. OPEN: credit may be held, and this much may have been delivered. SEAL: how it ended, for good;
+# without a basis, nothing is to be charged.
+FREE: Final = 0
+OPEN: Final = 1
+SEAL: Final = 2
+
+# Whoever changes what a slot holds changes the version in the file's header, too.
+# Request and account: they stay the same for as long as the slot is taken.
+_OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
+# Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
+_COUNTS: Final = struct.Struct("<QIBBBBqqq")
+_CHECKSUM: Final = struct.Struct("<I")
+_WRITTEN_BYTES: Final = _CHECKSUM.size + _OWNER.size + _COUNTS.size
+_HALF_BYTES: Final = SLOT_BYTES // 2
+_UNTOUCHED: Final = bytes(SLOT_BYTES)
+
+
+class SlotPassedOn(Exception):
+    """The slot is sealed, or belongs to another request by now: a mistake of ours, and nothing was written."""
+
+
+class _Record(NamedTuple):
+    """In the order in which it is compared: the newest is the greatest."""
+
+    write_no: int
+    generation: int
+    kind: int
+    basis: int
+    end: int
+    mark: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    request_id: str
+    account_id: str
+
+
+class Slot:
+    """One request's place in the journal. Once it is freed, the next request has the place under a handle of its own,
+    and this one writes nothing any more."""
+
+    __slots__ = (
+        "_generation", "_journal", "_owner", "accepted_prompt_tokens", "account_id", "basis", "cached_tokens",
+        "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id", "start",
+        "unpaid_prompt_tokens",
+    )  # fmt: skip
+
+    def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
+        self._journal = journal
+        self._generation = generation
+        self._owner = _OWNER.pack(bytes.fromhex(request_id), account_id.encode())
+        # Where the half begins that is written next.
+        self.start = journal.next_half(index)
+        self.index = index
+        self.request_id = request_id
+        self.account_id = account_id
+        self.kind = OPEN
+        self.basis: pb.Basis.ValueType = pb.BASIS_UNSPECIFIED
+        self.end: pb.End.ValueType = pb.END_UNSPECIFIED
+        # Something has reached the client. Before that, nobody can tell whether the first count was delivered.
+        self.marked = False
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        # Where the client left before anything was delivered: what it had asked, and what a provider has read.
+        # Not written: a restart forgives it.
+        self.unpaid_prompt_tokens = 0
+        self.accepted_prompt_tokens = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+        )
+
+    def count(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Before something is delivered: all that will have been delivered then."""
+        if self.kind != OPEN:
+            raise SlotPassedOn
+        self.prompt_tokens = prompt_tokens
+        self.completion_tokens = completion_tokens
+        self.cached_tokens = cached_tokens
+        self._write(OPEN)
+
+    def mark(self) -> None:
+        """After the first delivery."""
+        if self.kind != OPEN:
+            raise SlotPassedOn
+        self.marked = True
+        self._write(OPEN)
+
+    def seal(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
+        """Before the end is told to anybody. Without a basis, nothing is charged."""
+        if self.kind != OPEN:
+            raise SlotPassedOn
+        self.prompt_tokens = usage.prompt_tokens
+        self.completion_tokens = usage.completion_tokens
+        self.cached_tokens = usage.cached_tokens
+        self.basis, self.end = basis, end
+        self._write(SEAL)
+
+    def free(self) -> None:
+        """Once metering has acknowledged what became of the request, and never earlier."""
+        if self.kind == FREE:
+            raise SlotPassedOn
+        self._write(FREE)
+        self._journal.release(self)
+
+    def restore(self, record: _Record) -> None:
+        self.kind = record.kind
+        self.basis, self.end = cast(Any, record.basis), cast(Any, record.end)
+        self.marked = bool(record.mark)
+        self.prompt_tokens = record.prompt_tokens
+        self.cached_tokens = record.cached_tokens
+        self.completion_tokens = record.completion_tokens
+
+    def _write(self, kind: int) -> None:
+        journal = self._journal
+        journal.write_no += 1
+        record = self._owner + _COUNTS.pack(
+            journal.write_no,
+            self._generation,
+            kind,
+            self.basis,
+            self.end,
+            self.marked,
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.completion_tokens,
+        )
+        journal.put(self.start, _CHECKSUM.pack(zlib.crc32(record)) + record)
+        self.start ^= _HALF_BYTES
+        self.kind = kind
+
+
+class Journal:
+    """Owned by one process, from before it is read until the process ends."""
+
+    def __init__(self, path: Path, slots: int = SLOTS) -> None:
+        """Raises JournalTaken or JournalSetAside. What was left in the file is in `taken`."""
+        # Never restarts, so that an old record is never taken for a newer one.
+        self.write_no = 0
+        self.taken: dict[int, Slot] = {}
+        self._file = JournalFile(path, slots)
+        self._slots = self._file.slots
+        self._map = mmap.mmap(self._file.number, self._file.size_bytes)
+        self._generations = [0] * self._slots
+        self._next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
+        self._recover()
+        # The slot that was freed last is taken first, so that memory which is not needed is never touched.
+        self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
+
+    @property
+    def is_lost(self) -> bool:
+        """It is of another boot, so nothing in it could be relied on."""
+        return self._file.is_of_another_boot
+
+    def claim(self, request_id: str, account_id: str) -> Slot:
+        """Before credit is asked for."""
+        if not self._free:
+            raise unavailable("Room for another request")
+        index = self._free.pop()
+        self._generations[index] += 1
+        slot = Slot(self, index, self._generations[index], request_id, account_id)
+        self.taken[index] = slot
+        slot.count(0, 0)
+        return slot
+
+    def close(self) -> None:
+        self._map.close()
+        self._file.close()
+
+    def next_half(self, index: int) -> int:
+        return self._next_halves[index]
+
+    def put(self, start: int, written: bytes) -> None:
+        if failpoints.watched:
+            failpoints.hit("edge.torn", lambda: self._map.__setitem__(slice(start, start + 64), written[:64]))
+        self._map[start : start + _WRITTEN_BYTES] = written
+
+    def release(self, slot: Slot) -> None:
+        del self.taken[slot.index]
+        self._next_halves[slot.index] = slot.start
+        self._free.append(slot.index)
+
+    def _recover(self) -> None:
+        for index, start in enumerate(self._next_halves):
+            if self._map[start : start + SLOT_BYTES] == _UNTOUCHED:
+                continue
+            halves = [self._read(start), self._read(start + _HALF_BYTES)]
+            newest = max((half for half in halves if half is not None), default=None)
+            if newest is None:
+                # The very first write was torn: nothing can have followed from it.
+                continue
+            self.write_no = max(self.write_no, newest.write_no)
+            self._generations[index] = newest.generation
+            self._next_halves[index] = start if halves[1] == newest else start + _HALF_BYTES
+            if newest.kind != FREE:
+                slot = Slot(self, index, newest.generation, newest.request_id, newest.account_id)
+                slot.restore(newest)
+                self.taken[index] = slot
+
+    def _read(self, start: int) -> _Record | None:
+        record = self._map[start + _CHECKSUM.size : start + _WRITTEN_BYTES]
+        [checksum] = _CHECKSUM.unpack(self._map[start : start + _CHECKSUM.size])
+        if checksum != zlib.crc32(record):
+            return None
+        request_id, account_id = _OWNER.unpack(record[: _OWNER.size])
+        counts = _COUNTS.unpack(record[_OWNER.size :])
+        return _Record._make((*counts, request_id.hex(), account_id.rstrip(b"\0").decode()))

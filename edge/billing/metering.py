@@ -1,0 +1,217 @@
+"""The edge's dealings with metering: rates, holds, settlements and usage."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import Message
+
+from edge.backends.exchanges import MeteringReplica
+from edge.billing.journal import Slot
+from edge.billing.settlements import Settlements
+from edge.principal import Principal
+from edge.wire.asgi import Headers
+from edge.wire.rate_headers import Admission, LastRates, rate_headers
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.channel import errors_of
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
+
+if TYPE_CHECKING:
+    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+# A metering that is being restarted is waited for this long before anybody is refused.
+PATIENCE_S = 5.0
+ASK_TIMEOUT_S = 10.0
+ASK_AGAIN_AFTER_S = 0.05
+DELIVERIES_AT_ONCE = 1_000
+
+
+class Metering:
+    def __init__(self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._log = log
+        self.settlements = Settlements(replicas, clock, log)
+        self._corrections: set[asyncio.Task[None]] = set()
+        self._last_rates = LastRates(clock)
+
+    @property
+    def pending(self) -> int:
+        """Settlements that are under way."""
+        return len(self.settlements.under_way)
+
+    async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
+        """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
+        the admission corrects later. Who asks for none is not held to the rate of tokens."""
+        request = _question(principal, tokens)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
+        return Admission(request, rate, self._correct)
+
+    async def take_tokens(self, principal: Principal, admission: Admission, tokens: int) -> None:
+        """For a request that turned out to have so many. What was taken for it is given back first, so that it does not
+        stand in its own way. Raises RATE_LIMITED; then nothing is taken for it."""
+        if not admission.is_short_of(tokens):
+            return
+        await self._tell_correction(admission.withdraw())
+        request = _question(principal, tokens)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
+        admission.renew(request, rate)
+
+    async def rates(self, principal: Principal) -> Headers:
+        """What is left of the key's rates, for a request that takes nothing."""
+        if (headers := self.last_rates(principal)) is not None:
+            return headers
+        request = _question(principal, only_looks=True)
+        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        self._last_rates.note(principal.key_id, rate)
+        return rate_headers(rate)
+
+    def last_rates(self, principal: Principal) -> Headers | None:
+        """The same, where it is known without asking anybody."""
+        rate = self._last_rates.recall(principal.key_id)
+        return None if rate is None else rate_headers(rate)
+
+    def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> Awaitable[pb.ReserveResponse]:
+        """`on_repeat` is called when an answer was lost and the question is asked again."""
+        return self._ask("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+
+    def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
+        return self._ask("Extend", request, pb.ExtendResponse, request.account_id)
+
+    def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
+        """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
+        process, not to a client who may have left."""
+        self.settlements.begin(slot, acknowledged)
+
+    async def checkpoint(self, slots: Iterable[Slot]) -> None:
+        """What running requests have delivered so far. Raises where a replica has not heard it, when all were told."""
+        by_replica: defaultdict[MeteringReplica, list[Slot]] = defaultdict(list)
+        for slot in slots:
+            by_replica[self._replicas.for_account(slot.account_id)].append(slot)
+        tellings = [_tell_deliveries(replica, _deliveries(its_slots)) for replica, its_slots in by_replica.items()]
+        for outcome in await asyncio.gather(*tellings, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    async def settled(self) -> None:
+        """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
+        stays in its slot."""
+        while under_way := [*self.settlements.ends(), *self._corrections]:
+            await asyncio.wait(under_way)
+
+    async def acknowledged(self, request_id: str) -> None:
+        """Wait a little for one settlement."""
+        if (settlement := self.settlements.under_way.get(request_id)) is not None:
+            await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
+
+    async def caught_up(self, account_id: str) -> None:
+        """Wait a little for the account's settlements that are under way: whoever has an answer finds it in the
+        books."""
+        settlements = self.settlements.under_way.values()
+        ends = [settlement.ended for settlement in settlements if settlement.slot.account_id == account_id]
+        if ends:
+            await asyncio.wait(ends, timeout=PATIENCE_S)
+
+    async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        return await self._read(request.account_id, lambda stub: stub.ListUsage(request, timeout=ASK_TIMEOUT_S))
+
+    async def request(self, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
+        return await self._read(request.account_id, lambda stub: stub.GetRequest(request, timeout=ASK_TIMEOUT_S))
+
+    async def balance_nanos(self, account_id: str) -> int:
+        return (await self.balance(account_id)).balance.balance_nanos
+
+    async def balance(self, account_id: str) -> pb.GetBalanceResponse:
+        request = pb.GetBalanceRequest(account_id=account_id)
+        return await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
+
+    def _correct(self, correction: pb.CorrectRequest) -> None:
+        """Beside whoever waits for an answer, and once: a limit is no money, so this may be lost, but not repeated."""
+        task = asyncio.create_task(self._tell_correction(correction))
+        self._corrections.add(task)
+        task.add_done_callback(self._corrections.discard)
+
+    async def _tell_correction(self, correction: pb.CorrectRequest) -> None:
+        try:
+            replica = self._replicas.for_account(correction.account_id)
+            await replica.ask("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
+        except LegatoError as error:
+            self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
+
+    def _ask(
+        self,
+        method: str,
+        request: Message,
+        response_type: type[ResponseT],
+        account_id: str,
+        on_repeat: Callable[[], None] = lambda: None,
+    ) -> Awaitable[ResponseT]:
+        """By way of the exchange."""
+        return self._patiently(
+            account_id, lambda replica: replica.ask(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+        )
+
+    def _read(
+        self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
+    ) -> Awaitable[ResponseT]:
+        """By an RPC of its own."""
+
+        async def ask(replica: MeteringReplica) -> ResponseT:
+            with errors_of("Metering"):
+                return await question(replica.stub)
+
+        return self._patiently(account_id, ask)
+
+    async def _patiently(
+        self,
+        account_id: str,
+        ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
+        on_repeat: Callable[[], None] = lambda: None,
+    ) -> ResponseT:
+        """Repeated while metering is away, for a short while. No call here does harm to the books by being repeated. An
+        Admit whose answer was lost takes from the rates once more, which come back by themselves."""
+        give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
+        while True:
+            try:
+                return await ask(self._replicas.for_account(account_id))
+            except LegatoError as error:
+                if error.reason is not Reason.UNAVAILABLE or self._clock.elapsed_s() >= give_up_at_s:
+                    raise
+            on_repeat()
+            await asyncio.sleep(ASK_AGAIN_AFTER_S)
+
+
+async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
+    """One after the other: metering has room for some of them at once, and others want to be heard as well."""
+    for request in requests:
+        await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
+
+
+def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:
+    """As they are now, in portions: metering refuses too many at once."""
+    requests = []
+    for first in range(0, len(slots), DELIVERIES_AT_ONCE):
+        request = pb.CheckpointRequest()
+        for slot in slots[first : first + DELIVERIES_AT_ONCE]:
+            request.deliveries.add(request_id=slot.request_id, account_id=slot.account_id, delivered=slot.usage)
+        requests.append(request)
+    return requests
+
+
+def _question(principal: Principal, tokens: int = 0, *, only_looks: bool = False) -> pb.AdmitRequest:
+    return pb.AdmitRequest(
+        key_id=principal.key_id,
+        account_id=principal.account_id,
+        requests_per_minute=principal.requests_per_minute,
+        tokens_per_minute=principal.tokens_per_minute,
+        tokens=tokens,
+        only_looks=only_looks,
+    )

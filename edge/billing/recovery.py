@@ -1,0 +1,89 @@
+"""The journals of all edges on one machine: each edge takes one, and settles what processes before it left behind."""
+
+import asyncio
+import contextlib
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from edge.billing.journal import OPEN, Journal, Slot
+from edge.billing.journal_file import JournalSetAside, JournalTaken
+from edge.billing.metering import Metering
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.process import failpoints
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+
+# A metering that is away keeps nobody from serving for longer: what waits is safe where it is.
+PATIENCE_S: Final = 10.0
+
+
+class Journals:
+    def __init__(self, folder: Path, log: Log) -> None:
+        """Takes a journal that nobody owns, or a new one."""
+        self._folder = folder
+        self._log = log
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.own = self._take_first()
+        except OSError as error:
+            raise SettingsError(f"LEGATO_JOURNALS: cannot write to {folder}: {error.strerror}") from error
+        self._adopted: list[Journal] = []
+
+    async def recover(self, metering: Metering) -> None:
+        """Settle what was left, before anything is served: in our own journal, and in those that nobody owns."""
+        self._adopted = [journal for path in self._paths() if (journal := self._take(path)) is not None]
+        for journal in (self.own, *self._adopted):
+            for slot in list(journal.taken.values()):
+                failpoints.hit("edge.replaying")
+                self._log.warning("journal.replayed", request_id=slot.request_id, account_id=slot.account_id)
+                seal(slot)
+                metering.resolve(slot, "edge.replayed")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                await metering.settled()
+        failpoints.hit("edge.recovered")
+        self._release_empty()
+
+    def close(self) -> None:
+        for journal in (self.own, *self._adopted):
+            journal.close()
+
+    def _take_first(self) -> Journal:
+        for path in self._paths():
+            if (journal := self._take(path)) is not None:
+                return journal
+        for number in count(1):
+            path = self._folder / f"edge-{number}.journal"
+            if not path.exists() and (journal := self._take(path)) is not None:
+                return journal
+        raise AssertionError("unreachable")
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob("*.journal"))
+
+    def _take(self, path: Path) -> Journal | None:
+        try:
+            journal = Journal(path)
+        except JournalTaken:
+            return None
+        except JournalSetAside as aside:
+            self._log.warning("journal.lost", name=aside.name, reason=aside.reason)
+            return self._take(path)
+        if journal.is_lost:
+            self._log.warning("journal.lost", name=path.name, reason="rebooted")
+        return journal
+
+    def _release_empty(self) -> None:
+        """So that an edge that starts later may have them."""
+        for journal in list(self._adopted):
+            if not journal.taken:
+                self._adopted.remove(journal)
+                journal.close()
+
+
+def seal(slot: Slot) -> None:
+    """Where the process before us died in the middle of a request, that is its end; nothing is resumed."""
+    if slot.kind == OPEN:
+        # The first piece may have reached the client or not: in doubt it is our loss.
+        slot.seal(slot.usage, pb.BASIS_JOURNAL if slot.marked else pb.BASIS_UNSPECIFIED, pb.END_CRASHED)

@@ -1,0 +1,138 @@
+"""Tells metering how requests ended, for as long as it takes. That belongs to the process, and to no client's task."""
+
+import asyncio
+from typing import Any
+
+from google.protobuf.message import Message
+
+from edge.backends.exchanges import MeteringReplica
+from edge.billing.journal import Slot
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.process import failpoints
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
+from services.chassis.timing.clock import Clock
+
+ANSWER_TIMEOUT_S = 10.0
+AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+REFUSED_AGAIN_AFTER_S = 30.0
+
+
+class Settlements:
+    def __init__(self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._log = log
+        # By request.
+        self.under_way: dict[str, Settlement] = {}
+        # Those that metering did not acknowledge at once.
+        self._tellers: set[asyncio.Task[None]] = set()
+        # How long they took, for whoever looks.
+        self.times_s = Histogram(STEP_BOUNDS_S)
+
+    def begin(self, slot: Slot, acknowledged: str) -> None:
+        """Tell what the slot says, and free it then. `acknowledged` names the place that is come to in between."""
+        loop = asyncio.get_running_loop()
+        settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
+        self.under_way[slot.request_id] = settlement
+        # What is about to be told to the client goes first.
+        loop.call_soon(self._tell_at_once, settlement)
+
+    def ends(self) -> "list[asyncio.Future[None]]":
+        """Of all that are under way."""
+        return [settlement.ended for settlement in self.under_way.values()]
+
+    def _tell_at_once(self, settlement: "Settlement") -> None:
+        """Without a task: nearly every settlement is acknowledged when it is told for the first time."""
+        failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
+        try:
+            answer = self._tell(settlement.slot)
+        except LegatoError as error:
+            self._tell_later(settlement, error)
+        else:
+            answer.add_done_callback(lambda answer: self._take(answer, settlement))
+
+    def _take(self, answer: "asyncio.Future[Any]", settlement: "Settlement") -> None:
+        if answer.cancelled():
+            # The process ends. What is not acknowledged stays in its slot.
+            return
+        error = answer.exception()
+        if error is not None:
+            self._tell_later(settlement, error)
+            return
+        slot = settlement.slot
+        self.times_s.observe(self._clock.elapsed_s() - settlement.began_s)
+        failpoints.hit(settlement.acknowledged if slot.basis else "edge.voided")
+        slot.free()
+        failpoints.hit("edge.freed")
+        self._end(settlement)
+
+    def _tell_later(self, settlement: "Settlement", error: BaseException) -> None:
+        if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
+            self._put_off(settlement, error)
+            return
+        task = asyncio.create_task(self._tell_until_answered(settlement.slot))
+        self._tellers.add(task)
+        task.add_done_callback(self._tellers.discard)
+        task.add_done_callback(lambda answer: self._take(answer, settlement))
+
+    async def _tell_until_answered(self, slot: Slot) -> None:
+        failures = 1
+        while True:
+            if failures % 20 == 1:
+                self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
+            await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
+            try:
+                await self._tell(slot)
+                return
+            except LegatoError as error:
+                if error.reason is not Reason.UNAVAILABLE:
+                    raise
+            failures += 1
+
+    def _tell(self, slot: Slot) -> "asyncio.Future[Any]":
+        """Raises where nobody is there to be told."""
+        method, request, response_type = resolution(slot)
+        return self._replicas.for_account(slot.account_id).ask(method, request, response_type, ANSWER_TIMEOUT_S)
+
+    def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
+        """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""
+        slot = settlement.slot
+        self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
+        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
+        self._end(settlement)
+
+    def _end(self, settlement: "Settlement") -> None:
+        del self.under_way[settlement.slot.request_id]
+        settlement.ended.set_result(None)
+
+
+class Settlement:
+    """One that is under way; `ended` when it was acknowledged or put off."""
+
+    __slots__ = ("acknowledged", "began_s", "ended", "slot")
+
+    def __init__(self, slot: Slot, acknowledged: str, began_s: float, ended: "asyncio.Future[None]") -> None:
+        self.slot = slot
+        self.acknowledged = acknowledged
+        self.began_s = began_s
+        self.ended = ended
+
+
+def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
+    """Without a basis nothing is charged; what may have been delivered all the same is our loss."""
+    request_id, account_id, end = slot.request_id, slot.account_id, slot.end
+    if not slot.basis:
+        void = pb.VoidRequest(
+            request_id=request_id,
+            account_id=account_id,
+            end=end,
+            lost=slot.usage,
+            unpaid_prompt_tokens=slot.unpaid_prompt_tokens,
+            accepted_prompt_tokens=slot.accepted_prompt_tokens,
+        )
+        return "Void", void, pb.VoidResponse
+    settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
+    return "Settle", settle, pb.SettleResponse

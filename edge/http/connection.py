@@ -1,0 +1,351 @@
+"""A connection, with the edge's manners: late or garbled requests get an answer in the error shape too."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from edge.http.connection_limit import Connections
+from edge.http.flow_control import Flow
+from edge.http.half_closed import HalfClosed
+from edge.http.idle_timer import Patience
+from edge.http.pacing import SLICE_BYTES, Pace
+from edge.http.pipelining import Early
+from edge.http.request_cycle import Cycle
+from edge.http.request_head import HeadProtocol
+from edge.http.stalled_reader import StalledReader
+from edge.http.unread_body import Unread
+from edge.wire.asgi import Headers, HttpScope
+from edge.wire.body_reader import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
+from edge.wire.errors import error_body
+from edge.wire.request_ids import new_request_id
+from edge.wire.responses import json_response
+from services.chassis.errors import LegatoError, Reason, unavailable
+
+HEADERS_TIMEOUT_S = 10.0
+KEEP_ALIVE_S = 75
+# How many requests may wait for their turn on a connection, of those that came in one read with the one before.
+MOST_EARLY_REQUESTS = 32
+# What frames the pieces of a body, beside as much as the body itself has.
+LARGEST_FRAMING_BYTES = 1024 * 1024
+# What is refused at once costs as much as so many pieces of a body.
+REFUSAL_PIECES = 50
+# How long a connection whose client was not told of the end is kept when the process ends.
+LAST_REQUEST_WITHIN_S = 0.2
+
+# The status, headers and body of an answer.
+Answer = tuple[int, Headers, bytes]
+RefuseAtOnce = Callable[[HttpScope], Answer | None]
+
+
+def refuse_nobody(scope: HttpScope) -> Answer | None:
+    return None
+
+
+class EdgeProtocol(HeadProtocol):
+    headers_timeout_s = HEADERS_TIMEOUT_S
+    unread_timeout_s = BODY_TIMEOUT_S
+    stalled_reader_s: float
+    flow: Flow
+    refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
+    # Of all connections of a server at once.
+    is_leaving = False
+    is_ending = False
+    passed_over: set[Unread]
+    owing: set[Pace]
+    all_connections: Connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = Flow(transport)
+        # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
+        # what has left this process by more than one piece.
+        transport.set_write_buffer_limits(0)
+        # The request that is being answered; `cycle` is the one that is being read.
+        self._started: Cycle | None = None
+        self._early = Early()
+        # What is not HTTP came behind what is.
+        self._is_garbled = False
+        self._unread = Unread(transport, self.loop, self.passed_over)
+        self._pace = Pace(self.owing)
+        # Of what is being read: pieces since it last rested, and bytes with and without what frames them.
+        self._pieces = 0
+        self._wire_bytes = 0
+        self._body_bytes = 0
+        # What has come and is not read yet, while it rests.
+        self._unparsed = b""
+        self._rest: asyncio.TimerHandle | None = None
+        self._half_closed = HalfClosed(transport, self.loop)
+        self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
+        self._patience = Patience(self.loop)
+        if self.all_connections.enter():
+            self._expect_headers()
+            self.all_connections.wait(transport, transport.close)
+        else:
+            self._refuse(unavailable("Room for another connection"))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.all_connections.leave(self.transport)
+        self._patience.end()
+        self._unread.end()
+        self._pace.end()
+        self._half_closed.end()
+        if self._rest is not None:
+            self._rest.cancel()
+        self._reader.end()
+        if self._started is not None:
+            self._started.leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_resting():
+            self._unparsed += data
+            return
+        if self._is_idle() and not self._unread.is_under_way:
+            self._pace.begin()
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """In slices, and with a rest where one was much work."""
+        for begin in range(0, len(data), SLICE_BYTES):
+            if self.transport.is_closing():
+                return
+            if self._is_resting():
+                self._unparsed += data[begin:]
+                return
+            if self._is_early():
+                if not self._early.add(data[begin:]):
+                    self._hear_no_more()
+                return
+            end = begin + SLICE_BYTES
+            piece = data if len(data) <= SLICE_BYTES else data[begin:end]
+            self._pieces = 0
+            self._read(piece)
+            owed_s = self._unread.take(len(piece), self._pieces) if self._unread.is_under_way else 0.0
+            rest_s = self._pace.charge(self._pieces, len(piece), owed_s) if self._pieces or owed_s else 0.0
+            if rest_s:
+                self._unparsed = data[end:]
+                self.flow.rest()
+                self._rest = self.loop.call_later(rest_s, self._parse_on)
+                return
+
+    def _parse_on(self) -> None:
+        self._rest = None
+        data, self._unparsed = self._unparsed, b""
+        self._parse(data)
+        if not self._is_resting() and not self.transport.is_closing():
+            self.flow.end_rest()
+
+    def _is_resting(self) -> bool:
+        return self._rest is not None
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the connection is kept, for a client that sends no more and waits for its answer."""
+        started = self._started
+        if started is None or started.response_complete or (started is self.cycle and started.more_body):
+            return False
+        if self._half_closed.is_so:
+            return True
+        if not self._half_closed.begin(started):
+            return False
+        if self.pipeline and self.cycle.more_body:
+            # The rest of it never comes.
+            self.pipeline.popleft()
+        if not self.pipeline and not self._early.size_bytes:
+            started.keep_alive = False
+        return True
+
+    def _is_early(self) -> bool:
+        """Whether what comes now belongs to a next request, though one is being answered."""
+        started = self._started
+        if started is None or started.response_complete:
+            return False
+        return self.cycle is not started or not started.more_body
+
+    def _hear_no_more(self) -> None:
+        """One answer is under way; after that the connection is closed."""
+        self.pipeline.clear()
+        cast(Cycle, self._started).keep_alive = False
+        if self._early.size_bytes > LARGEST_BODY_BYTES:
+            self.transport.close()
+
+    def _read(self, data: bytes) -> None:
+        try:
+            self.feed(data)
+        except httptools.HttpParserError:
+            self._meet_garbage()
+            return
+        self._wire_bytes += len(data)
+        if self._wire_bytes - self._body_bytes > LARGEST_FRAMING_BYTES + self._body_bytes:
+            self._mistake = "What frames the pieces of a body may not be longer than the body."
+            self._meet_garbage()
+            return
+        if self._headers_begun and not self._is_early() and not self._patience.is_for(self._give_up):
+            self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            # It is read once more.
+            return
+        self._headers_begun = False
+        if self.transport.is_closing():
+            # It came behind the last that was to come.
+            return
+        scope = self._scope()
+        self._wire_bytes = self._body_bytes = 0
+        self._patience.clear()
+        self.all_connections.work(self.transport)
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
+        # What comes after the body is put to a list that nobody reads: it was not there when the request was looked at.
+        self.headers = []
+        if self._started is None or self._started.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.pipeline.appendleft((cycle, self.app))
+            if len(self.pipeline) > MOST_EARLY_REQUESTS:
+                self._hear_no_more()
+                # The parser stops here: there may be thousands more.
+                raise ValueError("too many requests at once")
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._started = cast(Cycle, cycle)
+        if self.is_leaving:
+            cycle.keep_alive = False
+        if self._half_closed.is_so:
+            self._half_closed.follow(self._started)
+        refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
+        if refusal is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        self._pieces += REFUSAL_PIECES
+        self.transport.write(json_response(*refusal))
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if cast(Cycle, self._started).more_body:
+            self._unread.begin(self.unread_timeout_s)
+        else:
+            self._go_on()
+        if self.is_ending:
+            self._close_soon()
+
+    def _go_on(self) -> None:
+        """With what comes next, for a request and its answer are over, both."""
+        self._half_closed.end()
+        if not cast(Cycle, self._started).keep_alive:
+            self.transport.close()
+            return
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._is_garbled:
+            self._refuse_garbage()
+            return
+        elif self._half_closed.is_so and not self._early.size_bytes:
+            self.transport.close()
+            return
+        else:
+            self.all_connections.wait(self.transport, self.transport.close)
+            if self._headers_begun:
+                self._expect_headers()
+            else:
+                self._patience.have(KEEP_ALIVE_S, self.transport.close)
+        if self._early.size_bytes and not self._is_early():
+            self._parse(self._early.take())
+
+    def shutdown(self) -> None:
+        """Called once, after the listeners were closed."""
+        self.is_ending = True
+        if self._is_idle():
+            self._close_soon()
+        elif not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def _close_soon(self) -> None:
+        """A client that was not told may be about to ask again, most likely right after an answer: that is answered."""
+        self.loop.call_later(LAST_REQUEST_WITHIN_S, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle():
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        self._pending_bytes = 0
+        self._pieces += 1
+        self._body_bytes += len(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT and cycle is self._started:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        if self._headers_begun:
+            # It is read once more.
+            return
+        cycle = cast(Cycle, self.cycle)
+        cycle.more_body = False
+        if not cycle.response_complete:
+            cycle.message_event.set()
+            cycle.lay_open()
+        elif not self.transport.is_closing():
+            self._unread.end()
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader.expect()
+
+    def resume_writing(self) -> None:
+        self._reader.end()
+        super().resume_writing()
+
+    def _meet_garbage(self) -> None:
+        if not self._is_early():
+            self._refuse_garbage()
+            return
+        # It is told in its turn, and so is that of a request whose body it is.
+        self._is_garbled = True
+        if self.cycle is not self._started and self.cycle.more_body and self.pipeline:
+            self.pipeline.popleft()
+
+    def _refuse_garbage(self) -> None:
+        """The parser's own words are not passed on."""
+        if not self._has_begun_to_answer():
+            self._refuse(LegatoError(Reason.REQUEST_INVALID, self._mistake))
+        self.transport.close()
+
+    # Before the first request there is no cycle, whatever the library's types say.
+
+    def _is_idle(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _has_begun_to_answer(self) -> bool:
+        """The request whose body is being read."""
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.more_body and cycle.response_started
+
+    def _expect_headers(self) -> None:
+        self._patience.have(self.headers_timeout_s, self._give_up)
+
+    def _give_up(self) -> None:
+        self._refuse(
+            LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
+        )
+        self.transport.close()
+
+    def _refuse(self, error: LegatoError) -> None:
+        headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
+        self.transport.write(json_response(error.wire.http_status, headers, error_body(error)))

@@ -1,0 +1,83 @@
+"""A client that sends no more while it is being answered: it waits for its answer, or it has left.
+
+On the wire both look the same, until something is sent: who has left refuses it. So something is, which any client
+passes over; and then it is looked whether the connection is still there. Where that cannot be done, who sends no more
+has left.
+"""
+
+import asyncio
+import socket
+from typing import Final
+
+from edge.http.request_cycle import Cycle
+
+# An answer that comes sooner tells by itself.
+FIRST_LOOK_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 1.0
+# As the kernel names the state of a connection that was broken off.
+_TCP_CLOSE: Final = 7
+
+
+class HalfClosed:
+    """Of one connection."""
+
+    __slots__ = ("_cycle", "_is_begun", "_loop", "_pause_s", "_timer", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._cycle: Cycle | None = None
+        self._pause_s = FIRST_LOOK_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_begun = False
+
+    @property
+    def is_so(self) -> bool:
+        return self._is_begun
+
+    def begin(self, cycle: Cycle) -> bool:
+        """For the request that is being answered. Whether it can be told if its client is still there."""
+        if not cycle.can_probe or self._is_broken_off() is not False:
+            return False
+        self.follow(cycle)
+        return True
+
+    def follow(self, cycle: Cycle) -> None:
+        """The next of its requests is answered."""
+        self._is_begun = True
+        self.end()
+        self._cycle = cycle
+        self._pause_s = FIRST_LOOK_S
+        if cycle.response_started:
+            cycle.probe()
+        self._timer = self._loop.call_later(self._pause_s, self._look, not cycle.response_started)
+
+    def end(self) -> None:
+        self._cycle = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, is_due: bool) -> None:
+        """`is_due`: something should be sent, so that it can be seen next time."""
+        cycle = self._cycle
+        if cycle is None or cycle.response_complete or self._transport.is_closing():
+            return
+        if self._is_broken_off() is not False:
+            self._transport.abort()
+            return
+        if is_due and not self._transport.get_write_buffer_size():
+            cycle.probe()
+        if not is_due:
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        is_due_then = self._pause_s == LONGEST_PAUSE_S
+        self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
+
+    def _is_broken_off(self) -> bool | None:
+        """None: there is no telling."""
+        connection = self._transport.get_extra_info("socket")
+        try:
+            state: bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        except (AttributeError, OSError):
+            return None
+        return state[0] == _TCP_CLOSE

@@ -1,0 +1,154 @@
+"""One request and its answer, as the HTTP server sees them.
+
+As uvicorn's own, but that the head of an answer leaves together with its first piece: each write is a call into the
+kernel, and that costs more than all else that is done here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from edge.wire.asgi import BODY, WHEN_GONE, HttpScope
+from edge.wire.completion_json import COMMENT
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+EVENT_STREAM = b"text/event-stream"
+
+
+class Cycle(RequestResponseCycle):
+    scope: HttpScope  # type: ignore[assignment]
+
+    def __init__(self, protocol: HttpToolsProtocol, scope: HttpScope, *, keep_alive: bool) -> None:
+        super().__init__(
+            scope=cast(Any, scope),
+            transport=protocol.transport,
+            flow=protocol.flow,
+            logger=protocol.logger,
+            access_logger=protocol.access_logger,
+            access_log=False,
+            default_headers=protocol.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=protocol.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=protocol.on_response_complete,
+        )
+        scope[WHEN_GONE] = self.when_gone
+        self._is_read = False
+        self._head = b""
+        self._ends_with_connection = False
+        self._is_event_stream = False
+        self._tell_gone: Callable[[], None] | None = None
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        if self.disconnected:
+            tell()
+        self._tell_gone = tell
+        # Who does not listen does not hear it: where the body is a big one, nothing more was to be read.
+        self.flow.resume_reading()
+
+    def leave(self) -> None:
+        """The connection is lost."""
+        self.message_event.set()
+        if not self.response_complete:
+            self.disconnected = True
+            if self._tell_gone is not None:
+                self._tell_gone()
+            self._let_go()
+
+    @property
+    def can_probe(self) -> bool:
+        return cast(str, self.scope["http_version"]) == "1.1"
+
+    def probe(self) -> None:
+        """Send something that any client passes over: who has left refuses it, and that can be seen."""
+        if not self.response_started or self._head:
+            self.waiting_for_100_continue = False
+            self.transport.write(CONTINUE)
+        elif self._is_event_stream:
+            self.transport.write(self._framed(COMMENT, more=True))
+
+    def lay_open(self) -> None:
+        """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
+        if not self._is_read:
+            self.scope[BODY], self.body = bytes(self.body), bytearray()
+            self.message_event.clear()
+
+    async def receive(self) -> Any:
+        self._is_read = True
+        if BODY in self.scope:
+            return {"type": "http.request", "body": self.scope.pop(BODY), "more_body": False}
+        return await super().receive()
+
+    async def send(self, message: dict[str, Any]) -> None:  # type: ignore[override]
+        if not self.response_started:
+            self.response_started = True
+            self.waiting_for_100_continue = False
+            self._head = self._rendered_head(message["status"], message["headers"])
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if self.response_complete:
+            raise RuntimeError("The answer is complete already.")
+        more = message.get("more_body", False)
+        framed = self._framed(message.get("body", b""), more=more)
+        if self._head:
+            framed, self._head = self._head + framed, b""
+        self.transport.write(framed)
+        if not more:
+            self._complete()
+
+    def _rendered_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        lines = [STATUS_LINE[status]]
+        for name, value in (*self.default_headers, *headers):
+            if name == b"content-length":
+                self.chunked_encoding = False
+                self.expected_content_length = int(value)
+            elif name == b"content-type":
+                self._is_event_stream = value.startswith(EVENT_STREAM)
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
+            if self.scope["http_version"] < "1.1":
+                # There are no chunks yet. The connection, which is not kept, tells the end.
+                self._ends_with_connection = True
+            else:
+                self.chunked_encoding = True
+                lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines):
+            raise RuntimeError("A header may not have more than one line.")
+        return head
+
+    def _framed(self, body: bytes, *, more: bool) -> bytes:
+        if self.scope["method"] == "HEAD":
+            self.expected_content_length = 0
+            return b""
+        if self.chunked_encoding:
+            piece = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return piece if more else piece + b"0\r\n\r\n"
+        if self._ends_with_connection:
+            return body
+        self.expected_content_length -= len(body)
+        if self.expected_content_length < 0 or (self.expected_content_length and not more):
+            raise RuntimeError("The body is not as long as announced.")
+        return body
+
+    def _let_go(self) -> None:
+        """There is nothing to be told any more. What refers to itself in a circle would wait for the collector."""
+        self._tell_gone = None
+        self.scope.pop(WHEN_GONE, None)
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        # What nobody has read, nobody will.
+        self.body = bytearray()
+        self.scope.pop(BODY, None)
+        self._let_go()
+        self.message_event.set()
+        self.on_response()

@@ -1,0 +1,36 @@
+"""The account and key on whose behalf a request is made."""
+
+from dataclasses import dataclass, field
+
+from protos.auth.v1 import auth_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+Scope = pb.Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    account_id: str
+    key_id: str
+    # None of them means all of them.
+    scopes: frozenset["pb.Scope.ValueType"]
+    # Seconds since 1970, by auth's time; None: never.
+    expires_at_s: float | None
+    preferred_class: str
+    requests_per_minute: int | None
+    # For digests of what the account says and nobody may keep.
+    digest_key: bytes = field(repr=False)
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
+    # What the account lets its plain chats be grounded in.
+    search: bool = False
+    memory: bool = False
+    attachments: bool = False
+
+    def may(self, scope: "pb.Scope.ValueType") -> bool:
+        return not self.scopes or scope in self.scopes
+
+    def require(self, scope: "pb.Scope.ValueType") -> None:
+        if not self.may(scope):
+            name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
+            raise LegatoError(Reason.SCOPE_MISSING, f"This API key lacks the scope needed here: {name}.")

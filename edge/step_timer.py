@@ -1,0 +1,48 @@
+"""The steps of one chat, one after the other: each begins where the last one ended."""
+
+from edge.metrics import OPERATION, PROVIDER, Step
+from edge.wire.asgi import Headers
+from services.chassis.errors import LegatoError
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.timing.clock import Clock
+
+
+class Laps:
+    __slots__ = ("_clock", "_lap_began_s", "began_s", "span")
+
+    def __init__(self, clock: Clock, span: Span | None = None) -> None:
+        """`span` is there if the chat is traced; then the steps are its children."""
+        self._clock = clock
+        self.began_s = self._lap_began_s = clock.elapsed_s()
+        self.span = span
+
+    def end(self, step: Step) -> float:
+        """Says when that was."""
+        now_s = self._clock.elapsed_s()
+        step.durations_s.observe(now_s - self._lap_began_s)
+        if self.span is not None:
+            self.span.child(step.name, began_s=self._lap_began_s).end(now_s)
+        self._lap_began_s = now_s
+        return now_s
+
+    def refused(self, error: LegatoError) -> None:
+        if self.span is not None:
+            self.span.attributes["error.type"] = error.reason
+            self.span.attributes["http.response.status_code"] = error.wire.http_status
+
+    def close(self) -> None:
+        if self.span is not None:
+            self.span.end()
+
+
+def traced_laps(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> Laps:
+    """Of a chat that may be traced, as part of the trace that its client has begun."""
+    traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
+    span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
+    if span is not None:
+        work_on(span)
+        span.attributes["gen_ai.operation.name"] = OPERATION
+        span.attributes["gen_ai.provider.name"] = PROVIDER
+        span.attributes["http.request.method"] = "POST"
+        span.attributes["legato.request_id"] = request_id
+    return Laps(clock, span)

@@ -1,0 +1,150 @@
+"""Reads request bodies, within limits."""
+
+import asyncio
+from typing import Any
+
+from edge.wire.asgi import BODY, HttpScope, Receive
+from services.chassis.errors import LegatoError, Reason, unavailable
+
+# A million tokens as JSON; the token count decides the rest.
+LARGEST_BODY_BYTES = 16 * 1024 * 1024
+BYTES_PER_TOKEN = 4
+BODY_TIMEOUT_S = 60.0
+# An upload goes on as long as so much of it comes within that time: a kilobyte a second, which any telephone has.
+LEAST_PROGRESS_BYTES = 30 * 1024
+PROGRESS_WITHIN_S = 30.0
+# Of all requests that are being read at once: what has come of them.
+IN_FLIGHT_BYTES = 256 * 1024 * 1024
+# How much of that one account may have, beside what is free then. So whoever takes most leaves a third of it to others,
+# and those, however many they are, some to the next.
+SHARE_OF_FREE = 2
+
+
+class ClientGone(Exception):
+    """Whoever asked has left; there is nobody to answer."""
+
+
+class Bodies:
+    def __init__(self, timeout_s: float = BODY_TIMEOUT_S, progress_within_s: float = PROGRESS_WITHIN_S) -> None:
+        self._timeout_s = timeout_s
+        self._progress_within_s = progress_within_s
+        self.in_flight_bytes = 0
+        self._bytes_by_account: dict[str, int] = {}
+
+    async def read(self, scope: HttpScope, receive: Receive, account_id: str) -> bytes:
+        _check_headers(scope)
+        if BODY in scope:
+            return _within_limit(scope.pop(BODY))
+        loop = asyncio.get_running_loop()
+        progress = Progress(loop.time(), self._timeout_s, self._progress_within_s)
+        try:
+            async with asyncio.timeout_at(progress.due_s) as patience:
+                message = await receive()
+                if message["type"] == "http.request" and not message.get("more_body", False):
+                    # Nearly every request arrives in one piece.
+                    return _within_limit(message["body"])
+                return await self._read_pieces(message, receive, account_id, progress, patience)
+        except TimeoutError:
+            raise self._too_late(progress, loop.time()) from None
+
+    async def _read_pieces(
+        self,
+        message: dict[str, Any],
+        receive: Receive,
+        account_id: str,
+        progress: "Progress",
+        patience: asyncio.Timeout,
+    ) -> bytes:
+        body, loop = bytearray(), asyncio.get_running_loop()
+        try:
+            while message["type"] == "http.request":
+                piece: bytes = message["body"]
+                if len(body) + len(piece) > LARGEST_BODY_BYTES:
+                    raise _too_large()
+                self._take_room(account_id, len(piece))
+                body += piece
+                if not message.get("more_body", False):
+                    return bytes(body)
+                if progress.note(len(piece), loop.time()):
+                    patience.reschedule(progress.due_s)
+                message = await receive()
+            raise ClientGone
+        finally:
+            self._give_room_back(account_id, len(body))
+
+    def _take_room(self, account_id: str, size_bytes: int) -> None:
+        """Raises UNAVAILABLE."""
+        account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
+        free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
+        if account_bytes > SHARE_OF_FREE * free_bytes:
+            raise unavailable("Room for a body of this size")
+        self._bytes_by_account[account_id] = account_bytes
+        self.in_flight_bytes += size_bytes
+
+    def _give_room_back(self, account_id: str, size_bytes: int) -> None:
+        self.in_flight_bytes -= size_bytes
+        account_bytes = self._bytes_by_account.pop(account_id, 0) - size_bytes
+        if account_bytes > 0:
+            self._bytes_by_account[account_id] = account_bytes
+
+    def _too_late(self, progress: "Progress", now_s: float) -> LegatoError:
+        if now_s < progress.end_s:
+            return LegatoError(
+                Reason.BODY_TIMEOUT, f"Nearly nothing of the body arrived for {self._progress_within_s:.0f} seconds."
+            )
+        return LegatoError(Reason.BODY_TIMEOUT, f"The body did not arrive within {self._timeout_s:.0f} seconds.")
+
+
+class Progress:
+    """Of one upload: until when it is waited for."""
+
+    __slots__ = ("_moved_bytes", "_within_s", "due_s", "end_s")
+
+    def __init__(self, now_s: float, timeout_s: float, within_s: float) -> None:
+        self._within_s = within_s
+        self._moved_bytes = 0
+        self.end_s = now_s + timeout_s
+        self.due_s = min(self.end_s, now_s + within_s)
+
+    def note(self, size_bytes: int, now_s: float) -> bool:
+        """Whether it is waited for longer than before."""
+        self._moved_bytes += size_bytes
+        if self._moved_bytes < LEAST_PROGRESS_BYTES:
+            return False
+        self._moved_bytes = 0
+        self.due_s = min(self.end_s, now_s + self._within_s)
+        return True
+
+
+def announced_tokens(scope: HttpScope) -> int:
+    """A guess at the prompt, before any of it is read; at least one. Where nothing was announced, one: what has come is
+    looked at once it is there."""
+    if BODY in scope:
+        return guess_tokens(len(scope[BODY]))
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return guess_tokens(int(value))
+    return 1
+
+
+def guess_tokens(body_bytes: int) -> int:
+    return 1 + min(body_bytes, LARGEST_BODY_BYTES) // BYTES_PER_TOKEN
+
+
+def _check_headers(scope: HttpScope) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if int(value) > LARGEST_BODY_BYTES:
+                raise _too_large()
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
+
+
+def _within_limit(body: bytes) -> bytes:
+    if len(body) > LARGEST_BODY_BYTES:
+        raise _too_large()
+    return body
+
+
+def _too_large() -> LegatoError:
+    return LegatoError(Reason.BODY_TOO_LARGE, f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB.")

@@ -1,0 +1,176 @@
+"""What a client sends to `/v1/chat/completions`, checked.
+
+Messages, tools and tool_choice are checked in full and then travel on as the bytes they came in. What a message of ours
+says about a mistake names the place and the types, and never quotes what was sent.
+"""
+
+import codecs
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from edge.wire.messages import UnreadObject, check_messages, check_tool_choice, check_tools
+from edge.wire.validation import decode, invalid
+from edge.wire.value_count import MOST_VALUES, check_values
+from services.chassis.timing.yielding import Turns
+
+# A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
+# a millisecond.
+SLICE_BYTES = 64 * 1024
+
+
+class _JsonSchema(Struct):
+    name: str | None = None
+    description: str | None = None
+    schema: UnreadObject | None = None
+    strict: bool | None = None
+
+
+class _ResponseFormat(Struct):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _JsonSchema | None = None
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class _Body(Struct):
+    """The fields we know; all others are ignored, and none of those travels on. Null is the same as absent."""
+
+    messages: Raw | UnsetType = UNSET
+    model: str | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: float | None = None
+    max_completion_tokens: float | None = None
+    stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
+    seed: int | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    response_format: Raw | UnsetType = UNSET
+    tools: Raw | UnsetType = UNSET
+    tool_choice: Raw | UnsetType = UNSET
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    stream_options: _StreamOptions | None = None
+    user: str | None = None
+    metadata: dict[str, str | None] | None = None
+
+
+class ChatBody(Struct, frozen=True):
+    model: str
+    stream: bool
+    max_tokens: int | None
+    messages_json: bytes
+    # Empty: the plain path.
+    tools_json: bytes
+    tool_choice_json: bytes
+    parameters_json: bytes
+    # With or without tools of its own, a client that names a choice of tools does not want others.
+    names_tool_choice: bool = False
+
+
+_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
+_body_decoder = msgspec.json.Decoder(_Body)
+_response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
+
+_FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+
+
+async def decode_chat(body: bytes) -> ChatBody:
+    turns = Turns(SLICE_BYTES)
+    if len(body) > SLICE_BYTES or not body.isascii():
+        await _check_utf8(body, turns)
+    if len(body) > MOST_VALUES:
+        await check_values(body, turns)
+    decoded: _Body = decode(_body_decoder, body, "")
+    if turns.are_due(len(body)):
+        await turns.rest()
+    # It was looked at, and is used for nothing; it may be large.
+    decoded.metadata = None
+    _refuse_what_is_not_offered(decoded)
+    messages_json = _present(decoded.messages)
+    await check_messages(messages_json, turns)
+    tools_json = _present(decoded.tools)
+    tool_choice_json = _present(decoded.tool_choice)
+    tool_names = await check_tools(tools_json, turns) if tools_json else frozenset()
+    check_tool_choice(tool_choice_json, tool_names)
+    return ChatBody(
+        model="auto" if decoded.model is None else decoded.model,
+        stream=bool(decoded.stream),
+        max_tokens=_max_tokens(decoded),
+        messages_json=messages_json,
+        tools_json=tools_json if tool_names else b"",
+        tool_choice_json=tool_choice_json if tool_names else b"",
+        parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
+        names_tool_choice=bool(tool_choice_json),
+    )
+
+
+async def _check_utf8(body: bytes, turns: Turns) -> None:
+    """The parts that stay bytes are not looked at character by character later on."""
+    try:
+        if len(body) <= SLICE_BYTES:
+            body.decode()
+            return
+        decoder, view = _Utf8Decoder(), memoryview(body)
+        for begin in range(0, len(body), SLICE_BYTES):
+            end = begin + SLICE_BYTES
+            decoder.decode(view[begin:end], final=end >= len(body))
+            if turns.are_due((min(end, len(body)) - begin) // 4):
+                await turns.rest()
+    except UnicodeDecodeError:
+        raise invalid("The body is not valid UTF-8.") from None
+
+
+def _refuse_what_is_not_offered(body: _Body) -> None:
+    if body.n is not None and body.n != 1:
+        raise invalid("This service gives one choice: n must be 1.", "n")
+    if body.logprobs:
+        raise invalid("This service offers no logprobs.", "logprobs")
+    if body.top_logprobs:
+        raise invalid("This service offers no logprobs.", "top_logprobs")
+
+
+def _max_tokens(body: _Body) -> int | None:
+    newer = _checked_limit("max_completion_tokens", body.max_completion_tokens)
+    older = _checked_limit("max_tokens", body.max_tokens)
+    return older if newer is None else newer
+
+
+def _checked_limit(name: str, asked: float | None) -> int | None:
+    if asked is None:
+        return None
+    if asked != int(asked) or asked < 1:
+        raise invalid(f"{name} must be a whole number, at least 1.", name)
+    return min(int(asked), 2**31)
+
+
+def _parameters(body: _Body, *, with_tools: bool) -> bytes:
+    # No stops at all may come as an empty list, which some models refuse.
+    parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
+    response_format = _present(body.response_format)
+    if response_format:
+        wanted: _ResponseFormat = decode(_response_format_decoder, response_format, "response_format")
+        if wanted.type == "json_schema" and wanted.json_schema is None:
+            raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
+        parameters["response_format"] = Raw(response_format)
+    if with_tools and body.parallel_tool_calls is not None:
+        parameters["parallel_tool_calls"] = body.parallel_tool_calls
+    return msgspec.json.encode(parameters) if parameters else b""
+
+
+def _present(value: Raw | UnsetType) -> bytes:
+    """The bytes of a field; none if it is absent or null."""
+    if isinstance(value, UnsetType):
+        return b""
+    given = bytes(value)
+    return b"" if given == b"null" else given

@@ -1,0 +1,144 @@
+"""What the router says, as OpenAI's chunks or as one whole completion."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from edge.wire.errors import error_body
+from protos.router.v1 import router_pb2 as router
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+
+DONE = b"data: [DONE]\n\n"
+
+_encode = msgspec.json.encode
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+class Chunks:
+    """The chunks of one streamed completion. What all of them share is written once."""
+
+    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
+        self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
+            _encode(completion_id),
+            created_s,
+            _encode(class_id),
+        )
+        self._delta_head = self._head + b'{"index":0,"delta":{'
+        self._content_head = self._delta_head + b'"content":'
+        self._citing = b""
+
+    def role(self, *, speaks: bool = True) -> bytes:
+        """An answer that begins with a tool call or a refusal has no content, which is not the same as empty one."""
+        content = b'""' if speaks else b"null"
+        return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
+
+    def deltas(self, response: router.ChatResponse) -> bytes:
+        head = self._delta_head + b'"refusal":' if response.refusal else self._content_head
+        pieces = [head + _encode(content) + b'},"finish_reason":null}]}\n\n' for content in response.contents]
+        if response.tool_calls:
+            pieces += [
+                self._delta_head + b'"tool_calls":[' + _encode(_delta(call)) + b']},"finish_reason":null}]}\n\n'
+                for call in response.tool_calls
+            ]
+        return b"".join(pieces)
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        """In a chunk of their own, before the end."""
+        annotations_json = _encode([_annotation(citation) for citation in citations])
+        self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
+
+    def end(self, finish_reason: str, usage: Usage) -> bytes:
+        finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
+        return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
+
+
+# Passed over by every client.
+COMMENT = b": still working on it\n\n"
+
+
+def error_event(error: LegatoError) -> bytes:
+    """The last event of a stream that broke: no [DONE] follows it."""
+    return b"data: " + error_body(error) + b"\n\n"
+
+
+def _delta(call: router.ToolCallDelta) -> dict[str, Any]:
+    function: dict[str, str] = {"arguments": call.arguments}
+    if not call.id:
+        return {"index": call.index, "function": function}
+    return {
+        "index": call.index,
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def _annotation(citation: router.Citation) -> dict[str, Any]:
+    """Clients know no other kind; documents have a URL too, of a sort."""
+    place = {"start_index": citation.start_index, "end_index": citation.end_index}
+    return {"type": "url_citation", "url_citation": {**place, "title": citation.title, "url": citation.url}}
+
+
+class Folded:
+    """Deltas put together into the message of a completion that is not streamed."""
+
+    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
+        self._completion_id = completion_id
+        self._created_s = created_s
+        self._class_id = class_id
+        self._contents: list[str] = []
+        self._refusals: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self._annotations: list[dict[str, Any]] = []
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._annotations = [_annotation(citation) for citation in citations]
+
+    def add(self, response: router.ChatResponse) -> None:
+        (self._refusals if response.refusal else self._contents).extend(response.contents)
+        for delta in response.tool_calls:
+            if delta.id:
+                self._calls[delta.index] = {"id": delta.id, "type": "function", "name": delta.name}
+            self._arguments.setdefault(delta.index, []).append(delta.arguments)
+
+    def completion(self, finish_reason: str, usage: Usage) -> bytes:
+        content = "".join(self._contents)
+        refusal = "".join(self._refusals) or None
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
+        if refusal or self._calls:
+            message["content"] = content or None
+        if self._calls:
+            message["tool_calls"] = list(self._tool_calls())
+        if self._annotations:
+            message["annotations"] = self._annotations
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+        return _encode(
+            {
+                "id": self._completion_id,
+                "object": "chat.completion",
+                "created": self._created_s,
+                "model": self._class_id,
+                "choices": [choice],
+                "usage": usage_object(usage),
+            }
+        )
+
+    def _tool_calls(self) -> Iterable[dict[str, Any]]:
+        for index, call in sorted(self._calls.items()):
+            arguments = "".join(self._arguments[index])
+            yield {
+                "id": call["id"],
+                "type": call["type"],
+                "function": {"name": call["name"], "arguments": arguments},
+            }

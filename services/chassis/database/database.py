@@ -1,0 +1,260 @@
+"""A service's own database: one SQLite file, or one schema in PostgreSQL.
+
+Access is synchronous and happens in threads of the database's own, so that a caller who leaves can never reach into a
+transaction. One thread writes; reads have a few of their own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from services.chassis.database.engine import READERS, make_engine
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.settings import SettingsError
+
+ResultT = TypeVar("ResultT")
+
+# PostgreSQL's words for it (SQLSTATE); of a transaction that it ended, because it stood still or took too long.
+READ_ONLY = "25006"
+LOCKED = "55P03"
+ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
+# SQLite's: SQLITE_CORRUPT and SQLITE_NOTADB.
+SQLITE_DAMAGE = frozenset({11, 26})
+
+
+class DatabaseAway(LegatoError):
+    """It cannot be reached or written: a reason to try again, not a mistake of whoever asked."""
+
+    def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
+        super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
+
+
+class LockTimeout(DatabaseAway):
+    """Somebody else has locked a row, and has had it for longer than is waited for."""
+
+
+class DatabaseDamaged(DatabaseAway):
+    """Its file holds no database, or not a whole one. Clients learn no more than that it is not available; its note is
+    for whoever starts the process."""
+
+    def __init__(self, file: str | None, reason: str) -> None:
+        super().__init__()
+        self.add_note(
+            f"the database {file} is damaged ({reason}): stop everything, keep a copy of the file, and restore it from "
+            "a backup (docs/runbooks/restore-the-database.md)"
+        )
+
+
+@contextmanager
+def _told_to_the_operator() -> Iterator[None]:
+    """Whoever starts the process can do something about a database that is away, or that refuses what is needed."""
+    try:
+        yield
+    except DatabaseDamaged:
+        raise
+    except (DatabaseAway, sa.exc.ProgrammingError) as error:
+        told = error.__cause__ if isinstance(error, DatabaseAway) else error
+        # In the driver's own words, which have no password in them; further lines are advice.
+        reason = str(getattr(told, "orig", told)).partition("\n")[0]
+        raise DatabaseAway(
+            f"the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): {reason}"
+        ) from None
+
+
+class Database:
+    def __init__(self, url: str | sa.URL, schema: str) -> None:
+        """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
+        self.schema = schema
+        self.engine = make_engine(url, schema)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
+        # The writer's own, from one write to the next: a pool's would be asked each time whether they still stand.
+        self._writing: sa.Connection | None = None
+
+    async def write(
+        self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
+    ) -> ResultT:
+        """Run `change` in one transaction; writes happen one at a time, in the order they were asked for.
+        `lock_timeout_s` is how long each row that is locked is waited for in PostgreSQL; then LockTimeout is raised."""
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._writer, self._write, change, lock_timeout_s))
+
+    async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
+        """Run `look` on one snapshot of the database."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
+
+    def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
+        with self._outages_told(writes=False), self.transaction(writes=False) as connection:
+            return look(connection)
+
+    def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
+        with self._outages_told(writes=True):
+            connection = self._begin_write(lock_timeout_s)
+            try:
+                result = change(connection)
+                connection.connection.commit()
+            except BaseException:
+                self._drop_write_connection()
+                raise
+            if connection.in_transaction():
+                # SQLAlchemy has taken part, and does not know yet that it is over.
+                connection.commit()
+            return result
+
+    def _begin_write(self, lock_timeout_s: float | None) -> sa.Connection:
+        if self._writing is not None:
+            try:
+                self._begin(self._writing, writes=True, lock_timeout_s=lock_timeout_s)
+                return self._writing
+            except Exception:
+                self._drop_write_connection()
+                if self.is_sqlite:
+                    raise
+                # The server was away meanwhile, and may be back.
+        self._writing = self.engine.connect()
+        self._begin(self._writing, writes=True, lock_timeout_s=lock_timeout_s)
+        return self._writing
+
+    def _drop_write_connection(self) -> None:
+        connection, self._writing = self._writing, None
+        if connection is not None:
+            _give_up(connection)
+            connection.close()
+
+    def _begin(self, connection: sa.Connection, *, writes: bool, lock_timeout_s: float | None = None) -> None:
+        if self.is_sqlite:
+            # A writer takes its lock before it reads, so that what it read stays true.
+            begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        elif writes:
+            # A writer looks rows up by their keys, but a plan made for an empty table reads all of a full one, too.
+            begin = "SELECT set_config('enable_seqscan', 'off', true)"
+            if lock_timeout_s is not None:
+                # In milliseconds, and 0 would be for ever.
+                begin += f", set_config('lock_timeout', '{max(1, round(lock_timeout_s * 1000))}', true)"
+        else:
+            begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        connection.connection.cursor().execute(begin)
+
+    @contextmanager
+    def _outages_told(self, *, writes: bool) -> Iterator[None]:
+        """Also those that the driver tells itself, where its own cursor is used."""
+        driver: Any = self.engine.dialect.loaded_dbapi
+        try:
+            yield
+        except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) == LOCKED:
+                raise LockTimeout from error
+            raise DatabaseAway from error
+        except (driver.OperationalError, driver.InterfaceError) as error:
+            if getattr(error, "sqlstate", None) == LOCKED:
+                raise LockTimeout from error
+            raise DatabaseAway from error
+        except (sa.exc.InternalError, driver.InternalError) as error:
+            state = getattr(getattr(error, "orig", error), "sqlstate", None)
+            # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
+            if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
+                raise DatabaseAway from error
+            raise
+        except (sa.exc.DatabaseError, driver.DatabaseError) as error:
+            told = getattr(error, "orig", error)
+            if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
+                raise DatabaseDamaged(self.engine.url.database, str(told)) from error
+            raise
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
+        """For code that is in a thread of its own already: migrations, tests."""
+        with self.engine.connect() as connection:
+            try:
+                self._begin(connection, writes=writes)
+                yield connection
+                connection.connection.commit()
+            except BaseException:
+                _give_up(connection)
+                raise
+
+    def prepare(self, folder: Path, *, migrates: bool) -> None:
+        """As a service starts; it `migrates` where `legato migrate` has not done so before."""
+        if migrates:
+            self.migrate(folder)
+        else:
+            self.require_migrated(folder)
+
+    def migrate(self, folder: Path) -> None:
+        """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""
+        if not self._is_behind(folder):
+            # As at any start but a new version's first. Alembic would stay in memory, and take some 10 MB of it.
+            return
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        with _told_to_the_operator(), self._outages_told(writes=True), self.engine.connect() as connection:
+            if self.is_sqlite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
+                if not sa.inspect(connection).has_schema(self.schema):
+                    # Where it was prepared, we need not be allowed to.
+                    connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
+            if _is_behind(connection, folder):
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+            connection.commit()
+
+    def require_migrated(self, folder: Path) -> None:
+        """Raises while the database is behind the scripts in `folder`: where `legato migrate` brings it up to date."""
+        if self._is_behind(folder):
+            raise DatabaseAway(f"the schema {self.schema} is not up to date: run legato migrate")
+
+    def _is_behind(self, folder: Path) -> bool:
+        with _told_to_the_operator(), self._outages_told(writes=False), self.engine.connect() as connection:
+            return _is_behind(connection, folder)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._writer.shutdown()
+        self._drop_write_connection()
+        self._readers.shutdown()
+        self.engine.dispose()
+
+
+def _give_up(connection: sa.Connection) -> None:
+    """Whatever is still open (on a full disk, the transaction) ends with it, and nobody gets it again."""
+    with contextlib.suppress(Exception):
+        # SQLite keeps its lock for as long as anybody knows a cursor that was stopped half-way.
+        connection.connection.rollback()
+    connection.invalidate()
+
+
+def _is_behind(connection: sa.Connection, folder: Path) -> bool:
+    """Whether there are scripts that have not been run."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return True
+    revision = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
+    return revision in (None, *_revisions(folder)[:-1])
+
+
+def _revisions(folder: Path) -> list[str]:
+    """Of all scripts, in their order. Their names begin with them: Alembic would have to run the scripts to know."""
+    return sorted(script.name.lstrip("v").partition("_")[0] for script in folder.glob("versions/*[0-9]_*.py"))
+
+
+def open_database(service: str, url: str, data: Path) -> Database:
+    """PostgreSQL at `url`, in the service's own schema; without one, the service's own SQLite file in `data`."""
+    if not url:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A path is not a URL: it may hold what means something there.
+        return Database(sa.URL.create("sqlite", database=str(data / f"{service}.db")), service)
+    if not url.startswith("postgres"):
+        raise SettingsError("LEGATO_DATABASE_URL must be a PostgreSQL address: SQLite files are kept in LEGATO_DATA")
+    return Database(url.replace("postgres://", "postgresql://", 1), service)

@@ -1,0 +1,102 @@
+"""How much of a rate is left: GCRA, the generic cell rate algorithm, as arithmetic on one number.
+
+A bucket is the moment at which it is whole again. Whatever is taken from it moves that moment on by an interval for
+each unit, and is refused if the moment would be further ahead than the burst allows. What is refused moves nothing. A
+`Rate` is told how far ahead of now that moment is, so it depends on no clock.
+"""
+
+from collections.abc import Hashable
+from typing import Final
+
+import msgspec
+
+from services.chassis.timing.clock import Clock
+
+MINUTE_NS: Final = 60_000_000_000
+# Beyond it intervals of whole nanoseconds would be too coarse.
+LARGEST_RATE: Final = 1_000_000_000
+# However much was taken beyond the rate, the bucket is whole again this much later than a bucket that is just empty.
+LONGEST_DEBT_NS: Final = 60 * MINUTE_NS
+
+_FEWEST_KEPT: Final = 1024
+
+
+class Rate(msgspec.Struct, frozen=True):
+    per_minute: int
+    # How much of it may be taken at once.
+    burst: int
+    # Of one unit; it follows from the rate.
+    interval_ns: int = 0
+
+    def __post_init__(self) -> None:
+        # Rounded up: never more than the limit.
+        msgspec.structs.force_setattr(self, "interval_ns", -(-MINUTE_NS // self.per_minute))
+
+    def wait_ns(self, ahead_ns: int, units: int) -> int:
+        """How long until so many units can be taken; 0: now. A whole bucket gives more than the burst, too, or that
+        could never be taken. What takes nothing never waits."""
+        if not units:
+            return 0
+        left_over = self.burst - units if units < self.burst else 0
+        wait_ns = ahead_ns - left_over * self.interval_ns
+        return max(0, wait_ns)
+
+    def ahead_after_ns(self, ahead_ns: int, units: int) -> int:
+        """Where taking so many units leaves the bucket, or, below zero, giving them back."""
+        after_ns = ahead_ns + units * self.interval_ns
+        if after_ns < 0:
+            return 0
+        most_ns = self.burst * self.interval_ns + LONGEST_DEBT_NS
+        return min(most_ns, after_ns)
+
+    def remaining(self, ahead_ns: int) -> int:
+        return max(0, self.burst - -(-ahead_ns // self.interval_ns))
+
+    def divided_by(self, parts: int) -> "Rate":
+        """Rounded down, but never to nothing."""
+        return Rate(max(1, self.per_minute // parts), max(1, self.burst // parts))
+
+
+class Buckets:
+    """Buckets by name. Those that are whole again are forgotten, so that it holds no more than those that are in use,
+    and never more than `most`."""
+
+    def __init__(self, clock: Clock, most: int = 1_000_000) -> None:
+        self._clock = clock
+        self._most = most
+        self._whole_at_ns: dict[Hashable, int] = {}
+        self._forget_at = min(_FEWEST_KEPT, most)
+
+    def take(self, name: Hashable, rate: Rate, units: int = 1) -> int:
+        """How long to wait, in nanoseconds; 0: it was taken."""
+        now_ns = self.now_ns()
+        ahead_ns = self.ahead_ns(name, now_ns)
+        wait_ns = rate.wait_ns(ahead_ns, units)
+        if not wait_ns:
+            self.put(name, rate.ahead_after_ns(ahead_ns, units), now_ns)
+        return wait_ns
+
+    def now_ns(self) -> int:
+        return round(self._clock.elapsed_s() * 1_000_000_000)
+
+    def ahead_ns(self, name: Hashable, now_ns: int) -> int:
+        whole_at_ns = self._whole_at_ns.get(name, 0)
+        return whole_at_ns - now_ns if whole_at_ns > now_ns else 0
+
+    def put(self, name: Hashable, ahead_ns: int, now_ns: int) -> None:
+        self._whole_at_ns[name] = now_ns + ahead_ns
+        if len(self._whole_at_ns) > self._forget_at:
+            self._forget(now_ns)
+
+    def __len__(self) -> int:
+        return len(self._whole_at_ns)
+
+    def _forget(self, now_ns: int) -> None:
+        kept = {name: at_ns for name, at_ns in self._whole_at_ns.items() if at_ns > now_ns}
+        if len(kept) > self._most // 2:
+            # Those that are nearly whole lose the least.
+            fullest_last = sorted(kept.items(), key=lambda bucket: bucket[1])
+            kept = dict(fullest_last[-(self._most // 2) :])
+        self._whole_at_ns = kept
+        # Twice what is in use: going through all of them costs next to nothing a request.
+        self._forget_at = min(max(_FEWEST_KEPT, 2 * len(kept)), self._most)

@@ -1,0 +1,78 @@
+"""The certificates by which processes know each other on TCP: read from files, and again when these are replaced."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """Whom to believe, and how to prove who we are."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class Certificates:
+    def __init__(self, authority: Path, certificate: Path, key: Path, log: Log) -> None:
+        self._paths = (authority, certificate, key)
+        self._log = log
+        try:
+            self._seen = self._stamps()
+            self._pem = self._read()
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"the certificates of {certificate} cannot be used: {_reason(error)}") from None
+
+    def current(self) -> Pem:
+        """As the files are now. While they do not belong together (one is written, the other not yet), as they were."""
+        try:
+            stamps = self._stamps()
+            if stamps != self._seen:
+                self._pem = self._read()
+                self._seen = stamps
+                self._log.info("certificates.replaced")
+        except (OSError, ValueError) as error:
+            self._log.warning("certificates.unusable", reason=_reason(error))
+        return self._pem
+
+    def expires_at_s(self) -> float:
+        """In seconds since 1970."""
+        # Needed only where there are certificates, and then not often.
+        from cryptography.x509 import load_pem_x509_certificate
+
+        return load_pem_x509_certificate(self.current().certificate).not_valid_after_utc.timestamp()
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        # A mounted secret is replaced by another file under the same name, more often than not of the same size.
+        return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, self._paths)]
+
+    def _read(self) -> Pem:
+        authority, certificate, key = (path.read_bytes() for path in self._paths)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_verify_locations(cadata=authority.decode("ascii"))
+        # It takes paths alone; so what it has checked is what was read only if that has not changed since.
+        context.load_cert_chain(self._paths[1], self._paths[2], password="")
+        if (certificate, key) != (self._paths[1].read_bytes(), self._paths[2].read_bytes()):
+            raise ValueError("they are being replaced")
+        return Pem(authority, certificate, key)
+
+
+def open_certificates(
+    authority: Path | None, certificate: Path | None, key: Path | None, log: Log
+) -> Certificates | None:
+    """None where no files are named: then there is no TCP between processes but where that is asked for."""
+    if authority is None and certificate is None and key is None:
+        return None
+    if authority is None or certificate is None or key is None:
+        raise SettingsError("LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY belong together")
+    return Certificates(authority, certificate, key, log)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "they are not PEM"
+    return (error.strerror or "") if isinstance(error, OSError) else str(error)

@@ -1,0 +1,84 @@
+"""Channels to services, and their failures as `LegatoError`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.rpc.status_pb2 import Status
+
+from services.chassis.errors import LegatoError, from_status, internal_error, unavailable
+from services.chassis.rpc.certificates import Pem
+
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+# A prompt of a million tokens as JSON, and what surrounds it.
+LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
+
+
+def channel_options() -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+        # Come back quickly when a service was restarted.
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        # In spite of its name: how long one attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # Two channels to one address are two connections: nobody queues behind a big prompt.
+        ("grpc.use_local_subchannel_pool", 1),
+        # gRPC reads proxies from the environment; services are never behind one.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def open_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.aio.Channel:
+    """With `tls` and on TCP, whoever answers there must prove that it is `server_name`."""
+    if tls is None or address.startswith("unix:"):
+        return grpc.aio.insecure_channel(address, options=channel_options())
+    return grpc.aio.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
+
+
+def open_sync_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.Channel:
+    if tls is None or address.startswith("unix:"):
+        return grpc.insecure_channel(address, options=channel_options())
+    return grpc.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
+
+
+def _credentials(tls: Pem) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+
+
+def _secure_options(server_name: str) -> list[tuple[str, Any]]:
+    # Replicas are found under many addresses; what counts is whose certificate it is.
+    return [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
+
+
+@contextmanager
+def errors_of(service: str) -> Iterator[None]:
+    """Around a call to a service: whatever gRPC raises leaves as a `LegatoError`."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise from_rpc_error(error, service) from None
+
+
+def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
+    if was_lost(error):
+        return unavailable(service)
+    details = _status_details(error)
+    return internal_error() if details is None else from_status(Status.FromString(details))
+
+
+def was_lost(error: grpc.RpcError) -> bool:
+    """Whether there was no answer, rather than a refusal."""
+    call: Any = error
+    lost_codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+    return _status_details(error) is None and call.code() in lost_codes
+
+
+def _status_details(error: grpc.RpcError) -> bytes | None:
+    # grpc.RpcError declares nothing; both the synchronous and the aio errors are calls with these methods.
+    call: Any = error
+    return next((value for key, value in call.trailing_metadata() or () if key == STATUS_DETAILS_KEY), None)

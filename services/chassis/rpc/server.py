@@ -1,0 +1,152 @@
+"""Runs a gRPC server: whom it listens to, health, reflection, and an orderly end."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from services.chassis.rpc.certificates import Certificates, Pem
+from services.chassis.rpc.channel import channel_options
+from services.chassis.rpc.interceptor import Guard
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+
+# Registers one servicer and gives the full name of its service.
+Registration = Callable[[grpc.aio.Server], str]
+
+
+class Server:
+    def __init__(
+        self,
+        listen: str,
+        registrations: Sequence[Registration],
+        log: Log,
+        certificates: Certificates | None = None,
+        *,
+        health_listen: str = "",
+        insecure_tcp: bool = False,
+    ) -> None:
+        """With certificates, TCP is for those alone who show one of the same authority."""
+        if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
+            raise SettingsError(
+                f"{listen} is reachable by others and not protected: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
+                "LEGATO_TLS_KEY, or listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
+            )
+        self._listen = listen
+        self._certificates = certificates
+        self._health = HealthServicer()
+        self._health_server = HealthServer(health_listen, self._health) if health_listen else None
+        self._server = grpc.aio.server(interceptors=[Guard(log)], options=_options())
+        self._names = [register(self._server) for register in registrations]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
+            self._server,
+        )
+
+    async def start(self) -> None:
+        self.port = await _listen_on(self._server, self._listen, self._certificates)
+        for name in self._names:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        if self._health_server is not None:
+            await self._health_server.start()
+            self.health_port = self._health_server.port
+
+    async def leave(self) -> None:
+        """Say that nobody new should come. Whoever does is served until the stop."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_s: float) -> None:
+        await self.leave()
+        await self._server.stop(grace_s)
+        if self._health_server is not None:
+            await self._health_server.stop()
+
+
+class HealthServer:
+    """Tells whether the process serves, and nothing else. So it may be asked without a certificate, also on TCP: a
+    kubelet has none."""
+
+    def __init__(self, listen: str, health: HealthServicer | None = None) -> None:
+        self._listen = listen
+        self._health = health or HealthServicer()
+        self._server = grpc.aio.server(options=_options())
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self) -> None:
+        self.port = await _listen_on(self._server, self._listen, None)
+
+    async def leave(self) -> None:
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self) -> None:
+        await self.leave()
+        await self._server.stop(None)
+
+
+def _options() -> list[tuple[str, Any]]:
+    # Left on, two processes that were given one port would each get some of its calls.
+    return [*channel_options(), ("grpc.so_reuseport", 0)]
+
+
+async def _listen_on(server: grpc.aio.Server, listen: str, certificates: Certificates | None) -> int:
+    try:
+        if certificates is None or listen.startswith("unix:"):
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, _credentials(certificates))
+    except RuntimeError as error:
+        await server.stop(None)
+        raise SettingsError(f"cannot listen on {listen}") from error
+    await server.start()
+    return port
+
+
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Whoever connects must prove who it is. The files are looked at again for each new connection."""
+    used = certificates.current()
+
+    def replaced() -> Any:
+        """None: as they were."""
+        nonlocal used
+        before, used = used, certificates.current()
+        return None if used is before else _configuration(used)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(used), replaced, require_client_authentication=True)
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], pem.authority)
+
+
+def private_listen(data: Path, service: str) -> str:
+    """Where a service listens unless it is told otherwise: a socket that only its own user can reach."""
+    folder = data.resolve() / "run"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return f"unix:{folder / service}.sock"
+
+
+def stop_asked() -> asyncio.Event:
+    """Set when the process is asked to end. Called before the process serves: who is served must be let go in order,
+    also when the end is asked for at once."""
+    asked = asyncio.Event()
+    _on_signal(asked.set)
+    return asked
+
+
+def on_second_signal(hurry: Callable[[], None]) -> None:
+    """Called once the end was asked for: whoever asks again does not want to wait."""
+    _on_signal(hurry)
+
+
+def _on_signal(act: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, act)

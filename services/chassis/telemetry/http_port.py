@@ -1,0 +1,100 @@
+"""The port for those who look after a process: `/healthz`, `/readyz` and `/metrics` over HTTP, and nothing for clients.
+
+It is answered by the event loop that serves the clients too. So whoever gets an answer knows that the loop turns, and
+what is read for it is read between two steps of that loop, never in the middle of one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+
+REQUEST_WITHIN_S: Final = 5.0
+LARGEST_REQUEST_BYTES: Final = 16 * 1024
+PLAIN: Final = "text/plain; charset=utf-8"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+# What keeps a process from serving, if anything does; told to whoever asks.
+Missing = Callable[[], Sequence[str]]
+
+
+@contextlib.asynccontextmanager
+async def serve_operations(
+    listen: str, registry: Registry, log: Log, missing: Missing = lambda: ()
+) -> AsyncIterator[str]:
+    """At HOST:PORT; nowhere, if that is empty. Gives the address, for port 0 asks for any that is free."""
+    if not listen:
+        yield ""
+        return
+    host, _, port = listen.rpartition(":")
+    visits = _Visits(registry, missing)
+    try:
+        server = await asyncio.start_server(visits.answer, host.strip("[]"), int(port), limit=LARGEST_REQUEST_BYTES)
+    except (OSError, OverflowError, ValueError) as error:
+        raise SettingsError(f"cannot listen on {listen} for whoever looks after the process") from error
+    address = f"{host}:{server.sockets[0].getsockname()[1]}"
+    log.info("operations.started", listen=address)
+    try:
+        yield address
+    finally:
+        server.close()
+        visits.end()
+        await server.wait_closed()
+
+
+class _Visits:
+    def __init__(self, registry: Registry, missing: Missing) -> None:
+        self._registry = registry
+        self._missing = missing
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request a connection: they come every few seconds."""
+        self._open.add(writer)
+        try:
+            async with asyncio.timeout(REQUEST_WITHIN_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._response(head))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # Whoever it was, it was none of those whom this port is for.
+            pass
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    def end(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.split(b" ", 1)[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"")
+        status, kind, body = self._page(path)
+        return _response(status, body, kind, with_body=method == b"GET")
+
+    def _page(self, path: bytes) -> tuple[HTTPStatus, str, bytes]:
+        if path == b"/metrics":
+            return HTTPStatus.OK, METRICS, self._registry.text()
+        if path == b"/healthz":
+            return HTTPStatus.OK, PLAIN, b"ok\n"
+        if path == b"/readyz":
+            if missing := self._missing():
+                return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"not ready: {', '.join(missing)}\n".encode()
+            return HTTPStatus.OK, PLAIN, b"ready\n"
+        return HTTPStatus.NOT_FOUND, PLAIN, b"There is /healthz, /readyz and /metrics.\n"
+
+
+def _response(status: HTTPStatus, body: bytes, kind: str = PLAIN, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

@@ -1,0 +1,160 @@
+"""What became of one request, step by step and through every process: spans, as OpenTelemetry names and counts them.
+
+A trace begins at the edge, which takes over the trace id that a client sends, and decides by the ratio whether anything
+is recorded. The other processes go by that decision: whoever is sent a `traceparent` records. Where nothing is recorded
+there is no span at all, so a request that is not traced pays for one look at a variable.
+
+Nothing that anybody said can be in a span: its attributes have names from the list below, all of them for numbers or
+for words of ours. `otlp.py` takes the spans away.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import IntEnum
+from typing import Final
+
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, counters_of
+from services.chassis.timing.clock import Clock
+
+Value = str | int | float | bool | list[str]
+
+ALLOWED_ATTRIBUTES: Final = frozenset(
+    {
+        "error.type", "gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.max_tokens",
+        "gen_ai.request.model", "gen_ai.response.finish_reasons", "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens", "http.request.method", "http.response.status_code", "legato.attempt",
+        "legato.class", "legato.end", "legato.request_id", "legato.stream", "rpc.method", "rpc.service", "rpc.system",
+    }
+)  # fmt: skip
+
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.ASCII)
+_NO_TRACE: Final = "0" * 32
+_NO_SPAN: Final = "0" * 16
+# The last 56 bits of a trace id are random, whoever made it, and decide whether it is recorded.
+_RANDOM_DIGITS: Final = 14
+
+
+class Kind(IntEnum):
+    """By OpenTelemetry's numbers."""
+
+    INTERNAL = 1
+    SERVER = 2
+    CLIENT = 3
+
+
+class Span:
+    __slots__ = (
+        "_tracer", "attributes", "began_s", "ended_s", "epoch_ns", "kind", "name", "parent_id", "span_id", "trace_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, tracer: "Tracer", name: str, kind: Kind, trace_id: str, parent_id: str, began_s: float, epoch_ns: int
+    ) -> None:
+        """`epoch_ns` is when the clock that counts `began_s` was at zero, in nanoseconds since 1970."""
+        self._tracer = tracer
+        self.name = name
+        self.kind = kind
+        self.trace_id = trace_id
+        self.span_id = os.urandom(8).hex()
+        # Empty: it is the first of its trace.
+        self.parent_id = parent_id
+        self.began_s = began_s
+        self.ended_s: float | None = None
+        self.epoch_ns = epoch_ns
+        self.attributes: dict[str, Value] = {}
+
+    @property
+    def traceparent(self) -> str:
+        """For whoever is asked on behalf of it."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+    def child(self, name: str, kind: Kind = Kind.INTERNAL, began_s: float | None = None) -> "Span":
+        """Beginning now, unless it is told when it began."""
+        began_s = self._tracer.clock.elapsed_s() if began_s is None else began_s
+        return Span(self._tracer, name, kind, self.trace_id, self.span_id, began_s, self.epoch_ns)
+
+    def end(self, ended_s: float | None = None) -> None:
+        """Now, unless it is told when. Once: what is said later does not count."""
+        if self.ended_s is None:
+            self.ended_s = self._tracer.clock.elapsed_s() if ended_s is None else ended_s
+            if not self.attributes.keys() <= ALLOWED_ATTRIBUTES:
+                unknown = sorted(self.attributes.keys() - ALLOWED_ATTRIBUTES)
+                raise ValueError(f"not an attribute that a span may have: {unknown}")
+            self._tracer.take(self)
+
+
+class Tracer:
+    def __init__(self, clock: Clock, take: Callable[[Span], None], ratio: float = 1.0) -> None:
+        """`take` is given each span when it has ended."""
+        self.clock = clock
+        self.take = take
+        self._most = ratio * 16**_RANDOM_DIGITS
+
+    def begin(self, name: str, traceparent: str = "") -> Span | None:
+        """For a request from outside, which may bring a trace of its own. None: it is not recorded."""
+        trace_id, parent_id = read_traceparent(traceparent) or (os.urandom(16).hex(), "")
+        if int(trace_id[-_RANDOM_DIGITS:], 16) >= self._most:
+            return None
+        return self._server_span(name, trace_id, parent_id)
+
+    def resume(self, name: str, traceparent: str) -> Span | None:
+        """For a request of another process of ours, which has decided to record it."""
+        found = read_traceparent(traceparent)
+        return None if found is None else self._server_span(name, *found)
+
+    def _server_span(self, name: str, trace_id: str, parent_id: str) -> Span:
+        elapsed_s = self.clock.elapsed_s()
+        # A float has room for the microseconds since 1970, and not for more.
+        epoch_ns = round(self.clock.now().timestamp() * 1e6) * 1000 - round(elapsed_s * 1e9)
+        return Span(self, name, Kind.SERVER, trace_id, parent_id, elapsed_s, epoch_ns)
+
+
+_current: ContextVar[Span | None] = ContextVar("current_span", default=None)
+
+
+def current_span() -> Span | None:
+    """Of the request that this task works on, if it is recorded."""
+    return _current.get()
+
+
+def work_on(span: Span) -> None:
+    """From here on whatever this task does, and the tasks that it makes, is done for it."""
+    _current.set(span)
+
+
+def read_traceparent(header: str) -> tuple[str, str] | None:
+    """The trace and the parent that a W3C `traceparent` names; None if it names none."""
+    match = _TRACEPARENT.fullmatch(header) if header else None
+    if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
+        return None
+    return match[1], match[2]
+
+
+@contextmanager
+def tracing_to(
+    endpoint: str, service: str, clock: Clock, log: Log, registry: Registry, ratio: float = 1.0
+) -> Iterator[Tracer | None]:
+    """`endpoint` is the collector's address, without the path; where it is empty nothing is traced."""
+    if not endpoint:
+        yield None
+        return
+    # What it takes to reach a collector is loaded only where there is one.
+    from services.chassis.telemetry.otlp import Exporter
+
+    exporter = Exporter(endpoint, service, log)
+    counters_of(
+        registry,
+        "legato_spans",
+        "Spans that were brought to the collector, and those that were not.",
+        ["outcome"],
+        lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
+    )
+    exporter.start()
+    try:
+        yield Tracer(clock, exporter.put, ratio)
+    finally:
+        exporter.close()

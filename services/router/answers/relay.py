@@ -1,0 +1,319 @@
+"""Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from protos.router.v1.router_pb2 import (
+    USAGE_SOURCE_COUNTED,
+    USAGE_SOURCE_PROVIDER,
+    ChatResponse,
+    Finished,
+    Started,
+    ToolCallDelta,
+)
+from protos.type.v1.usage_pb2 import Usage
+from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.plausible import UsageJudge, longest_output_tokens
+from services.router.answers.portions import is_long, portions_of
+from services.router.answers.toolcalls import ToolCalls
+from services.router.prompts import tokens
+from services.router.prompts.tokens import RunningCount
+from services.router.providers.base import Piece, ProviderError, ProviderUsage
+
+LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
+# A provider that failed in the middle of an answer may say so where the reason for its end belongs.
+_FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
+
+_MOST_BYTES_A_CHARACTER = 4
+# No text has more characters a token than this, but for some that nobody would say.
+_MOST_CHARACTERS_A_TOKEN = 8
+# A part that is longer, as a whole answer is, is cut in its middle.
+_LONGEST_UNCUT_CHARACTERS = 64
+
+
+class Relay:
+    def __init__(
+        self,
+        conversation: ChatConversation,
+        allowance: Allowance | None,
+        prompt_tokens: int,
+        started: Started,
+        judge: UsageJudge | None = None,
+        *,
+        only_one_call: bool = False,
+    ) -> None:
+        """`allowance` is None where the longest answer is paid for already, `judge` where whoever passes usage on has
+        seen to it that it can be true."""
+        self._conversation = conversation
+        self._allowance = allowance
+        self._prompt_tokens = prompt_tokens
+        self._started: Started | None = started
+        self._max_tokens = started.max_tokens
+        # By our count: whoever goes on after that does not keep to the limit.
+        self._longest_tokens = longest_output_tokens(started.max_tokens)
+        self._judge = judge
+        self._calls = ToolCalls(only_one=only_one_call)
+        self._finish_reason: str | None = None
+        self._count = _OutputCount()
+        self._tokens_at_cut: int | None = None
+        # The model went on beyond the limit that it was given.
+        self.went_beyond_limit = False
+        self.finished: Finished | None = None
+
+    @property
+    def output_tokens(self) -> int:
+        if self._tokens_at_cut is not None:
+            return self._tokens_at_cut
+        # A model keeps to its limit by a vocabulary of its own. Whoever set the limit pays no more than it, even
+        # where our count has to stand for the model's.
+        return min(self._count.tokens, self._max_tokens)
+
+    def pass_on(self, piece: Piece) -> Awaitable[bool]:
+        """Whether there is any use in reading on."""
+        return self._pass_on_in_portions(piece) if is_long(piece) else self._pass_on(piece)
+
+    async def _pass_on_in_portions(self, piece: Piece) -> bool:
+        for portion in portions_of(piece):
+            if not await self._pass_on(portion):
+                return False
+        return True
+
+    async def _pass_on(self, piece: Piece) -> bool:
+        contents = piece.contents
+        deltas: list[ToolCallDelta] = []
+        if piece.tool_calls:
+            deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+            deltas = self._calls.take_turns(deltas)
+        self._finish_reason = piece.finish_reason or self._finish_reason
+        if piece.last and self._calls:
+            deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
+        is_cut = False
+        text = "".join(contents)
+        most_tokens = self._count.tokens + _most_tokens(text, deltas, piece.hidden)
+        may_be_too_long = most_tokens > self._longest_tokens
+        counted_tokens = None if may_be_too_long else self._counted_by_provider(piece, text)
+        if counted_tokens is not None:
+            self._count.tokens = counted_tokens
+        elif not may_be_too_long and (
+            self._allowance is None or self._allowance.is_ample_for(most_tokens, self._max_tokens)
+        ):
+            # As it is for most pieces: there is nothing to ask for, and nothing to cut.
+            if len(text) <= tokens.SLICE_CHARACTERS:
+                self._count.add(text, deltas, piece.hidden)
+            else:
+                await self._count.add_all(text, deltas, piece.hidden)
+        else:
+            before = self._count.copy()
+            await self._count.add_all(text, deltas, piece.hidden)
+            allowed_tokens = await self._allowed_tokens()
+            is_cut = allowed_tokens < self._count.tokens
+            if is_cut:
+                contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
+        if is_cut or piece.last:
+            self.finished = self._finish(piece.usage, is_cut=is_cut)
+        if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
+            response = self._response(contents, deltas)
+            if piece.refuses:
+                response.refusal = True
+            await self._conversation.send(response)
+        return not is_cut
+
+    def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
+        """The model is asked again within the same answer; both counts are those of all rounds together."""
+        self._longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+
+    async def cut_short(self) -> None:
+        """Between two rounds: there is no credit for another, or no room in what the client wants to have."""
+        self.finished = self._finish(None, is_cut=True)
+        await self._conversation.send(self._response([], []))
+
+    async def _allowed_tokens(self) -> int:
+        """How many of those that were counted may be passed on. A model that keeps to its limit is paid for up to that;
+        of one that does not, all that is passed on."""
+        self.went_beyond_limit = self._count.tokens > self._longest_tokens
+        most_tokens = min(self._count.tokens, self._longest_tokens)
+        if self._allowance is None:
+            return most_tokens
+        limit_tokens = self._longest_tokens if self.went_beyond_limit else self._max_tokens
+        return await self._allowance.cover_output(most_tokens, limit_tokens)
+
+    def _counted_by_provider(self, piece: Piece, text: str) -> int | None:
+        """How much the answer is, where it is whole, paid for, and the provider has said so."""
+        if self._started is None or not piece.last or self._allowance is not None or piece.usage is None:
+            return None
+        told_tokens = piece.usage.completion_tokens or 0
+        least_tokens = len(text) // _MOST_CHARACTERS_A_TOKEN
+        if self._judge is not None and not self._judge.believes_output(told_tokens, least_tokens):
+            return None
+        return told_tokens or None
+
+    def _response(self, contents: list[str], deltas: list[ToolCallDelta]) -> ChatResponse:
+        response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
+        if deltas:
+            response.tool_calls.extend(deltas)
+        if self._started is not None:
+            response.started.CopyFrom(self._started)
+            self._started = None
+        if self.finished is not None:
+            response.finished.CopyFrom(self.finished)
+        return response
+
+    async def _cut(
+        self,
+        count: "_OutputCount",
+        contents: list[str],
+        deltas: list[ToolCallDelta],
+        hidden: str,
+        allowed_tokens: int,
+    ) -> tuple[list[str], list[ToolCallDelta]]:
+        """As many parts as are allowed, and of a long one what is."""
+        count.add_hidden(hidden)
+        kept_contents: list[str] = []
+        kept_deltas: list[ToolCallDelta] = []
+        self._tokens_at_cut = min(count.tokens, allowed_tokens)
+        for content in contents:
+            kept = await count.add_within(count.contents, content, allowed_tokens)
+            if kept:
+                kept_contents.append(kept)
+                self._tokens_at_cut = count.tokens
+            if len(kept) < len(content):
+                return kept_contents, kept_deltas
+        for delta in deltas:
+            if count.tokens + tokens.count(delta.name) > allowed_tokens:
+                break
+            count.tokens += tokens.count(delta.name)
+            kept = await count.add_within(count.arguments_of(delta.index), delta.arguments, allowed_tokens)
+            if delta.name or kept:
+                kept_deltas.append(ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=kept))
+                self._tokens_at_cut = count.tokens
+            if len(kept) < len(delta.arguments):
+                break
+        return kept_contents, kept_deltas
+
+    def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
+        if is_cut:
+            return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
+        if self._finish_reason in _FAILURE_REASONS:
+            raise ProviderError("failed in the middle of its answer")
+        if not self._calls.all_named:
+            raise ProviderError("called a function without naming it")
+        if usage is not None and self._judge is not None:
+            usage = self._judge.believed(usage, self._count.tokens)
+        counted = self._counted_usage(usage)
+        is_told = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+        )
+        return Finished(
+            finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)),
+            usage=counted,
+            usage_source=USAGE_SOURCE_PROVIDER if is_told else USAGE_SOURCE_COUNTED,
+        )
+
+    def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
+        """What the provider counted, and our own count in place of what it did not say or what cannot be: a prompt is
+        never empty, and what was passed on was not nothing."""
+        prompt_tokens, completion_tokens, cached_tokens = self._prompt_tokens, self.output_tokens, 0
+        if usage is not None:
+            prompt_tokens = usage.prompt_tokens or prompt_tokens
+            completion_tokens = usage.completion_tokens or completion_tokens
+            cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
+        return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
+
+
+class _OutputCount:
+    """Texts that the model writes beside each other, each counted as one."""
+
+    __slots__ = ("_arguments", "_hidden", "contents", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.contents = RunningCount()
+        self._hidden = RunningCount()
+        self._arguments: dict[int, RunningCount] = {}
+
+    def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
+        """What one read brought."""
+        self.add_content(content)
+        self.add_hidden(hidden)
+        for delta in deltas:
+            self.add_delta(delta)
+
+    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
+        """The same where it may be much: others run in between."""
+        *slices, last = tokens.slices_of(content)
+        for piece in slices:
+            self.add_content(piece)
+            await asyncio.sleep(0)
+        self.add(last, deltas, hidden)
+
+    def add_content(self, content: str) -> None:
+        if content:
+            self.tokens += self.contents.add(content)
+
+    def add_hidden(self, hidden: str) -> None:
+        if hidden:
+            self.tokens += self._hidden.add(hidden)
+
+    def add_delta(self, delta: ToolCallDelta) -> None:
+        self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
+
+    def arguments_of(self, index: int) -> RunningCount:
+        return self._arguments.setdefault(index, RunningCount())
+
+    async def add_within(self, counted: RunningCount, text: str, most_tokens: int) -> str:
+        """Adds to one of the texts as much of this as keeps the whole within so many tokens, and says how much it is:
+        all or nothing, if it is short. Others run in between."""
+        kept = 0
+        for piece in tokens.slices_of(text):
+            length, added = await _longest_within(counted, piece, most_tokens - self.tokens)
+            if length < len(piece) and len(text) <= _LONGEST_UNCUT_CHARACTERS:
+                return ""
+            kept += length
+            self.tokens += added
+            if length:
+                counted.add(piece[:length])
+            if length < len(piece):
+                break
+            await asyncio.sleep(0)
+        return text[:kept]
+
+    def copy(self) -> "_OutputCount":
+        other = _OutputCount()
+        other.tokens, other.contents, other._hidden = self.tokens, self.contents.copy(), self._hidden.copy()
+        other._arguments = {index: count.copy() for index, count in self._arguments.items()}
+        return other
+
+
+async def _longest_within(counted: RunningCount, text: str, most_tokens: int) -> tuple[int, int]:
+    """How many characters of the text are no more tokens than that, and how many tokens they are."""
+    found, tokens_found = 0, 0
+    # Tried whole at first, and then by halves.
+    length, step = len(text), len(text)
+    while step:
+        added_tokens = counted.copy().add(text[:length])
+        if added_tokens <= most_tokens:
+            found, tokens_found = length, added_tokens
+        if found == len(text):
+            break
+        step //= 2
+        length = found + step
+        await asyncio.sleep(0)
+    return found, tokens_found
+
+
+def canonical_reason(told: str | None, *, has_calls: bool) -> str:
+    """Why an answer ended, in a word of ours, whatever the provider said."""
+    if told in LENGTH_REASONS:
+        return "length"
+    if has_calls:
+        return "tool_calls"
+    return "content_filter" if told == "content_filter" else "stop"
+
+
+def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
+    """More than this they cannot be: a token is a byte at least."""
+    names_and_arguments = sum(len(delta.name) + len(delta.arguments) for delta in deltas) if deltas else 0
+    return _MOST_BYTES_A_CHARACTER * (len(text) + len(hidden) + names_and_arguments)

@@ -1,0 +1,189 @@
+"""What Anthropic answers: a message, whole or as events."""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from services.router.answers.toolcalls import ToolCallFragment
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.translation import usage as counts
+
+# For most of it there is no code, but a sentence of its own.
+SIGNS = Signs(
+    context=Sign(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+    account=Sign(
+        frozenset(("billing_error", "enforced_spend_limit_reached")),
+        re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
+    ),
+)
+
+_FINISH_REASONS = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+_ERROR_STATUSES = {
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What is in a field depends on the type, and of types that are not known here nothing is looked at."""
+
+    type: str = ""
+    index: int = 0
+    message: Raw = Raw()
+    content_block: Raw = Raw()
+    delta: Raw = Raw()
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    # An object, in a call.
+    input: Raw = Raw()
+
+
+class _Delta(msgspec.Struct, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Whole(msgspec.Struct, gc=False):
+    type: str = ""
+    content: list[_Block] = []
+    stop_reason: str | None = None
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Error(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: Raw = Raw()
+    cache_read_input_tokens: Raw = Raw()
+    cache_creation_input_tokens: Raw = Raw()
+    output_tokens: Raw = Raw()
+
+
+_events = msgspec.json.Decoder(_Event)
+_blocks_of_events = msgspec.json.Decoder(_Block)
+_deltas = msgspec.json.Decoder(_Delta)
+_wholes = msgspec.json.Decoder(_Whole)
+_errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
+
+
+class MessageAnswer(Answer):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counted: dict[str, int] = {}
+        # Of each call that has begun, the arguments that came with its beginning. None: they come in pieces.
+        self._begun: dict[int, str | None] = {}
+
+    def read_event(self, data: bytes) -> None:
+        try:
+            self._read_event(_events.decode(data))
+        except UNREADABLE:
+            raise Nonsense("sent something that is not a message") from None
+
+    def read_whole(self, body: bytes) -> None:
+        try:
+            self._read_whole(_wholes.decode(body))
+        except UNREADABLE:
+            raise Nonsense("sent something that is not a message") from None
+
+    def _read_whole(self, whole: _Whole) -> None:
+        if whole.type != "message":
+            raise _failure(whole.error)
+        for index, block in enumerate(whole.content):
+            self._begin_block(index, block)
+            self._end_block(index)
+        thoughts = [block.thinking for block in whole.content if block.thinking]
+        if thoughts:
+            self.think("".join(thoughts))
+        self._count(whole.usage)
+        self._stop(whole.stop_reason)
+
+    def _read_event(self, event: _Event) -> None:
+        if event.type == "content_block_delta":
+            self._add(event.index, _deltas.decode(event.delta))
+        elif event.type == "content_block_start":
+            block = _blocks_of_events.decode(event.content_block)
+            self._begin_block(event.index, block)
+            if block.thinking:
+                self.think(block.thinking)
+        elif event.type == "content_block_stop":
+            self._end_block(event.index)
+        elif event.type == "message_start":
+            self._count(_wholes.decode(event.message).usage)
+        elif event.type == "message_delta":
+            self._count(event.usage)
+            self._stop(_deltas.decode(event.delta).stop_reason)
+        elif event.type == "message_stop":
+            self.is_over = True
+        elif event.type == "error":
+            raise _failure(event.error)
+
+    def _begin_block(self, index: int, block: _Block) -> None:
+        if block.text:
+            self.say(block.text)
+        if block.type == "tool_use":
+            self._begun[index] = read_text_of_object(block.input)
+            self.call(ToolCallFragment(index, block.id, block.name, ""))
+
+    def _add(self, index: int, delta: _Delta) -> None:
+        if delta.text:
+            self.say(delta.text)
+        elif delta.thinking:
+            self.think(delta.thinking)
+        elif delta.partial_json and index in self._begun:
+            # Of others, Anthropic's own tools for instance, nobody here has to know.
+            self._begun[index] = None
+            self.call(ToolCallFragment(index, arguments=delta.partial_json))
+
+    def _end_block(self, index: int) -> None:
+        # A function without parameters is called with nothing at all; OpenAI's clients expect an object.
+        arguments = self._begun.pop(index, None)
+        if arguments is not None:
+            self.call(ToolCallFragment(index, arguments=arguments))
+
+    def _stop(self, reason: str | None) -> None:
+        if reason:
+            self.finish(_FINISH_REASONS.get(reason, "stop"))
+
+    def _count(self, usage: Raw) -> None:
+        """Counts are of all so far: a later one takes the place of an earlier one."""
+        self._counted |= counts.read_counts(usage, _usages)
+        get = self._counted.get
+        cached_tokens = get("cache_read_input_tokens")
+        self.usage = ProviderUsage(
+            counts.total(get("input_tokens"), cached_tokens, get("cache_creation_input_tokens")),
+            get("output_tokens"),
+            cached_tokens,
+        )
+
+
+def _failure(error: Raw) -> ProviderError:
+    try:
+        kind = _errors.decode(error).type
+    except UNREADABLE:
+        kind = ""
+    return read_failure_in_answer(_ERROR_STATUSES.get(kind, 500), bytes(error), SIGNS)

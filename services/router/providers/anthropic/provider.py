@@ -1,0 +1,208 @@
+"""Anthropic's Messages API."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
+from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.http.exchange import Question, Server
+from services.router.providers.http.origin import read_url
+from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
+from services.router.providers.translation.extra import merged
+from services.router.providers.translation.parameters import Parameters, read_parameters
+from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
+from services.router.providers.translation.turns import (
+    Conversation,
+    ModelTurn,
+    ResultsTurn,
+    Turn,
+    UserTurn,
+    read_conversation,
+)
+
+# The versions differ in how the key is sent, and in whether sampling can be influenced at all.
+VERSION_2023 = "2023-06-01"
+VERSION_2026 = "2026-10-21"
+VERSIONS = (VERSION_2026, VERSION_2023)
+
+# Anthropic asks for a stream where an answer may take longer than ten minutes.
+LONGEST_WHOLE_ANSWER_TOKENS = 21_333
+HIGHEST_TEMPERATURE = 1.0
+
+# What the user says where the model spoke first, as with a greeting: as little as can be said.
+_OPENING = Raw(b'"."')
+
+_NO_THINKING = {"type": "disabled"}
+_SAMPLING = {"temperature", "top_p"}
+_TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
+
+
+class AnthropicProvider:
+    def __init__(
+        self,
+        base_url: str,
+        timeouts: Timeouts,
+        *,
+        api_key: str,
+        version: str,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        origin, path = read_url(base_url)
+        self._path = f"{path.rstrip('/')}/v1/messages"
+        self._version = version
+        self._extra = extra or {}
+        key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
+        self._server = Server(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":
+        return cls(
+            route.base_url,
+            surroundings.timeouts,
+            api_key=route.api_key,
+            version=route.version,
+            extra=msgspec.json.decode(route.extra_json),
+        )
+
+    async def warm(self) -> None:
+        await self._server.warm()
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
+        turns = ConversionTurns()
+        conversation = await read_conversation(call.messages_json, turns)
+        request = merged(await _request(call, conversation, self._version, turns), self._extra)
+        if "thinking" in request:
+            if not _may_think(request, conversation):
+                del request["thinking"]
+            elif request["thinking"] != _NO_THINKING:
+                # Who thinks is not to be influenced in this; the client cannot know that it does.
+                request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
+        if stream:
+            request["stream"] = True
+        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
+        async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+async def _request(call: Call, conversation: Conversation, version: str, turns: ConversionTurns) -> dict[str, Any]:
+    parameters = read_parameters(call.parameters_json)
+    request: dict[str, Any] = {
+        "model": call.model_name,
+        "max_tokens": call.max_tokens,
+        "messages": await _messages(conversation.turns, turns),
+    }
+    if conversation.system:
+        request["system"] = await write_list(map(_text_block, conversation.system), turns)
+    request.update(await _tool_fields(call, conversation, parameters, turns))
+    if parameters.stops:
+        request["stop_sequences"] = parameters.stops
+    if version == VERSION_2023:
+        request.update(_sampling(parameters))
+    request.update(_output_format(parameters))
+    return request
+
+
+async def _messages(said: list[Turn], turns: ConversionTurns) -> Raw:
+    """What the tools gave, and what the user says after that, are one turn here; and the first turn is the user's."""
+    if isinstance(said[0], ModelTurn):
+        said = [UserTurn([_OPENING]), *said]
+    messages = []
+    for role, together in groupby(said, _role):
+        content = await write_list((block for turn in together for block in _blocks(turn)), turns)
+        messages.append(msgspec.json.encode({"role": role, "content": content}))
+    return joined(messages)
+
+
+def _role(turn: Turn) -> str:
+    return "assistant" if isinstance(turn, ModelTurn) else "user"
+
+
+def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
+    if isinstance(turn, ResultsTurn):
+        for result in turn.results:
+            yield {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
+        return
+    yield from map(_text_block, turn.texts)
+    if isinstance(turn, ModelTurn):
+        for call in turn.calls:
+            yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
+
+
+def _text_block(text: Raw) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+async def _tool_fields(
+    call: Call, conversation: Conversation, parameters: Parameters, turns: ConversionTurns
+) -> dict[str, Any]:
+    tools = read_tools(call.tools_json, call.tool_choice_json)
+    if tools is None:
+        # Calls of earlier turns must be calls of something that is defined.
+        called = [Function(name) for name in conversation.called_names]
+        if not called:
+            return {}
+        tools = Tools(called, Mode.NONE)
+    choice: dict[str, Any] = {"type": _TOOL_MODES[tools.mode]}
+    if tools.forced is not None:
+        choice = {"type": "tool", "name": tools.forced}
+    if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
+        choice["disable_parallel_tool_use"] = True
+    return {"tools": await write_list(map(_definition, tools.functions), turns), "tool_choice": choice}
+
+
+def _definition(function: Function) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    if function.has_parameters:
+        schema |= msgspec.json.decode(function.parameters, type=dict[str, Raw])
+    definition: dict[str, Any] = {"name": function.name, "input_schema": schema}
+    if function.description:
+        definition["description"] = function.description
+    if function.strict:
+        definition["strict"] = True
+    return definition
+
+
+def _sampling(parameters: Parameters) -> dict[str, Any]:
+    sampling: dict[str, Any] = {}
+    if parameters.temperature is not None:
+        sampling["temperature"] = min(parameters.temperature, HIGHEST_TEMPERATURE)
+    if parameters.top_p is not None:
+        sampling["top_p"] = parameters.top_p
+    return sampling
+
+
+def _output_format(parameters: Parameters) -> dict[str, Any]:
+    wanted = parameters.response_format
+    if wanted.type == "text":
+        return {}
+    if wanted.schema is None:
+        raise CannotDo("This model answers in JSON by a schema only: use json_schema with one.", "response_format")
+    return {"output_config": {"format": {"type": "json_schema", "schema": wanted.schema}}}
+
+
+def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
+    """Who thinks may not be forced to call a function, and must be shown what it thought before its last call: that
+    went to nobody, and nobody can bring it back. And what it may think at most must leave room for the answer."""
+    is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
+    # Its result may be followed by words of the user, in the same turn.
+    last = conversation.turns[-1]
+    is_after_call = not isinstance(last, ModelTurn) and any(
+        isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:]
+    )
+    return not is_forced and not is_after_call and _thought_tokens(request["thinking"]) < request["max_tokens"]
+
+
+def _thought_tokens(thinking: Any) -> int:
+    """How many the route has it think; 0 where it decides by itself."""
+    budget_tokens = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return budget_tokens if isinstance(budget_tokens, int) else 0

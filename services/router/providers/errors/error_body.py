@@ -1,0 +1,113 @@
+"""What a provider says about an error, taken apart.
+
+Its codes are its own words. Its message may quote the client's, and so may whatever else is in the body.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from services.router.providers.answer import UNREADABLE
+from services.router.providers.translation.usage import as_object
+
+# Of a larger one, only the fields are read that are known, and no more than so much of each.
+LARGEST_COMPLAINT_BYTES: Final = 16 * 1024
+
+# Where providers have their codes: beside the message, and in tables and lists of tables of these names.
+_CODES = ("code", "type", "status")
+_CODES_INSIDE = {
+    "details": ("reason", "error_code"),
+    "metadata": ("error_type", "provider_code"),
+    "innererror": ("code",),
+}
+# Google's way to say when to come back, among the details.
+_RETRY_DELAY = re.compile(r"([0-9]{1,6}(?:\.[0-9]+)?)s")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Complaint:
+    """Codes and message in small letters."""
+
+    codes: frozenset[str] = frozenset()
+    message: str = ""
+    retry_after_s: float | None = None
+
+
+class _Table(msgspec.Struct, gc=False):
+    """An error, or the body of one, of which nothing is made but what is looked at."""
+
+    message: Raw = Raw()
+    code: Raw = Raw()
+    type: Raw = Raw()
+    status: Raw = Raw()
+    details: Raw = Raw()
+    metadata: Raw = Raw()
+    innererror: Raw = Raw()
+    error: Raw = Raw()
+
+
+_tables_of_fields = msgspec.json.Decoder(_Table)
+_texts = msgspec.json.Decoder(str)
+
+
+def read_complaint(said: bytes) -> Complaint:
+    """From the body of an error, or the error that stands in place of an answer."""
+    try:
+        is_large = len(said) > LARGEST_COMPLAINT_BYTES
+        error = _error_in(_decode_large(said) if is_large else msgspec.json.decode(said))
+    except UNREADABLE:
+        # A sentence, a page, or the beginning of something: there is nothing else to go by.
+        return Complaint(message=said[:LARGEST_COMPLAINT_BYTES].decode(errors="replace").lower())
+    if isinstance(error, str):
+        return Complaint(message=error.lower())
+    error = as_object(error)
+    message = error.get("message")
+    return Complaint(
+        frozenset(code.lower() for code in _codes(error) if isinstance(code, str)),
+        message.lower() if isinstance(message, str) else "",
+        _retry_after_s(error),
+    )
+
+
+def _decode_large(said: bytes) -> Any:
+    fields = msgspec.structs.asdict(_tables_of_fields.decode(said))
+    error = bytes(fields.pop("error"))
+    if len(error) > LARGEST_COMPLAINT_BYTES:
+        return _decode_large(error)
+    message = bytes(fields["message"])
+    small = {name: Raw(value) for name, value in fields.items() if len(bytes(value)) <= LARGEST_COMPLAINT_BYTES}
+    decoded = {name: msgspec.json.decode(value) for name, value in small.items() if bytes(value)}
+    if len(message) > LARGEST_COMPLAINT_BYTES:
+        decoded["message"] = _texts.decode(message)[:LARGEST_COMPLAINT_BYTES]
+    return {"error": msgspec.json.decode(error)} if error not in (b"", b"null") else decoded
+
+
+def _error_in(body: Any) -> Any:
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    # Some have it at the top.
+    return body["error"] if isinstance(body, dict) and body.get("error") is not None else body
+
+
+def _codes(error: dict[str, Any]) -> Iterator[Any]:
+    yield from (error.get(name) for name in _CODES)
+    for place, names in _CODES_INSIDE.items():
+        for table in _tables(error.get(place)):
+            yield from (table.get(name) for name in names)
+
+
+def _retry_after_s(error: dict[str, Any]) -> float | None:
+    for detail in _tables(error.get("details")):
+        delay = detail.get("retryDelay")
+        found = _RETRY_DELAY.fullmatch(delay) if isinstance(delay, str) else None
+        if found:
+            return float(found[1])
+    return None
+
+
+def _tables(said: Any) -> Iterator[dict[str, Any]]:
+    yield from (as_object(one) for one in (said if isinstance(said, list) else [said]))

@@ -1,0 +1,93 @@
+"""The figures in what a provider says about a prompt that is too long for its window.
+
+Each has a sentence of its own; the words beside a number say what it is. A message may quote the client, so whoever
+uses a figure has to bear that it is wrong.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from services.router.providers.answer import UNREADABLE
+from services.router.providers.base import Figures
+from services.router.providers.translation.usage import as_count
+
+# The sentence stands at the beginning.
+MOST_CHARACTERS: Final = 1000
+
+# Some write 1,048,576.
+_NUMBER = r"([0-9](?:[0-9,]{0,11}[0-9])?)"
+
+
+def _any_of(*forms: str) -> re.Pattern[str]:
+    return re.compile("|".join(form.replace("N", _NUMBER) for form in forms))
+
+
+_CONTEXT = _any_of(
+    # OpenAI, DeepSeek, Azure, vLLM, SGLang, OpenRouter, Fireworks.
+    r"context length(?: is| of|:)?(?: only)? \(?N",
+    r"maximum model length of N",
+    # TGI.
+    r"must be <= N",
+    # Anthropic, for the prompt alone and with the answer; Mistral.
+    r"> N maximum",
+    r"context limit: [0-9,]{1,12} \+ [0-9,]{1,12} > N",
+    r"model with N maximum",
+    # llama.cpp, Gemini, xAI.
+    r"context size \(N",
+    r"tokens allowed \(N",
+    r"supports up to N",
+    r"maximum prompt length is N",
+)
+_PROMPT = _any_of(
+    r"N input tokens",
+    r"messages resulted in N tokens",
+    r"N tokens from the input",
+    r"N `inputs` tokens",
+    r"prompt \(length N\)",
+    r"input \(N tokens\)",
+    r"input token count (?:is |\()N",
+    r"prompt is too long: N",
+    r"context limit: N \+",
+    r"request \(N tokens\)",
+    r"(?:prompt|request) contains N tokens",
+)
+_TOTAL = _any_of(r"requested (?:about |a total of )?N tokens")
+
+
+class _Counts(msgspec.Struct, gc=False):
+    """As llama.cpp has them, beside its sentence."""
+
+    n_ctx: int | None = None
+    n_prompt_tokens: int | None = None
+
+
+class _Body(_Counts, gc=False):
+    """In a stream they stand at the top."""
+
+    error: _Counts | None = None
+
+
+_bodies = msgspec.json.Decoder(_Body)
+
+
+def read_figures(message: str, said: bytes) -> Figures:
+    """`message` in small letters, `said` is the body that it stands in."""
+    start = message[:MOST_CHARACTERS]
+    try:
+        body = _bodies.decode(said)
+        counts = body.error or body
+    except UNREADABLE:
+        counts = _Counts()
+    return Figures(
+        as_count(counts.n_ctx) or _first(_CONTEXT, start),
+        as_count(counts.n_prompt_tokens) or _first(_PROMPT, start),
+        _first(_TOTAL, start),
+    )
+
+
+def _first(pattern: re.Pattern[str], message: str) -> int | None:
+    found = pattern.search(message)
+    digits = next((group for group in found.groups() if group), "") if found else ""
+    return as_count(int(digits.replace(",", ""))) if digits else None

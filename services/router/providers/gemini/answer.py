@@ -1,0 +1,174 @@
+"""What Gemini answers: a response, or a stream of responses, each with what is new."""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from services.router.answers.toolcalls import ToolCallFragment
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.translation import usage as counts
+
+# It has one status for a key and a field that are wrong, and one for credit and a minute's requests that are spent.
+SIGNS = Signs(
+    context=Sign(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
+    account=Sign(
+        frozenset(("api_key_invalid", "failed_precondition")),
+        re.compile(r"^(api key|billing|you exceeded your current quota|your (api key|billing|credit|prepa|project))"),
+    ),
+)
+
+_FINISH_REASONS = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    # It could go on if it was asked again; whoever wants that asks us.
+    "CONTINUATION": "length",
+    **dict.fromkeys(
+        ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"),
+        "content_filter",
+    ),
+}
+
+_NOTHING = (Raw(), Raw(b"null"))
+
+
+class _FunctionCall(msgspec.Struct, gc=False):
+    id: str | None = None
+    name: str | None = None
+    # An object.
+    args: Raw = Raw()
+
+
+class _Part(msgspec.Struct, gc=False, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    function_call: _FunctionCall | None = None
+
+
+class _Content(msgspec.Struct, gc=False):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, gc=False, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+
+
+class _Candidates(msgspec.Struct, gc=False, array_like=True):
+    """One was asked for. Of others nothing is made."""
+
+    first: _Candidate | None = None
+
+
+class _PromptFeedback(msgspec.Struct, gc=False, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False, rename="camel"):
+    candidates: _Candidates | None = None
+    prompt_feedback: _PromptFeedback | None = None
+    usage_metadata: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Error(msgspec.Struct, gc=False):
+    code: int = 500
+
+
+class _Usage(msgspec.Struct, gc=False, rename="camel"):
+    prompt_token_count: Raw = Raw()
+    tool_use_prompt_token_count: Raw = Raw()
+    candidates_token_count: Raw = Raw()
+    thoughts_token_count: Raw = Raw()
+    cached_content_token_count: Raw = Raw()
+
+
+_responses = msgspec.json.Decoder(_Response)
+_lists_of_responses = msgspec.json.Decoder(list[_Response])
+_errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
+
+
+class ContentAnswer(Answer):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counted: dict[str, int] = {}
+        self._calls = 0
+
+    def read_event(self, data: bytes) -> None:
+        try:
+            # An error may come as the only item of a list.
+            responses = _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]
+        except UNREADABLE:
+            raise Nonsense("sent something that is not generated content") from None
+        for response in responses:
+            self._read(response)
+
+    def read_whole(self, body: bytes) -> None:
+        self.read_event(body.lstrip())
+
+    def _read(self, response: _Response) -> None:
+        if response.error not in _NOTHING:
+            raise _failure(response.error)
+        self._count(response.usage_metadata)
+        candidate = response.candidates.first if response.candidates is not None else None
+        if candidate is None:
+            if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
+                self.finish("content_filter")
+            return
+        parts = (candidate.content.parts if candidate.content is not None else None) or []
+        for part in parts:
+            self._read_part(part)
+        thoughts = [part.text for part in parts if part.thought and part.text]
+        if thoughts:
+            self.think("".join(thoughts))
+        if candidate.finish_reason:
+            self._finish(candidate.finish_reason)
+
+    def _read_part(self, part: _Part) -> None:
+        if part.text and not part.thought:
+            self.say(part.text)
+        call = part.function_call
+        if call is not None:
+            # A call comes whole; it is told from others by its place, since it need not have an id.
+            self.call(ToolCallFragment(self._calls, call.id, call.name, _read_arguments(call.args)))
+            self._calls += 1
+
+    def _finish(self, reason: str) -> None:
+        if reason not in _FINISH_REASONS:
+            # A call that is none, a tool that is not there, or something that nobody has heard of yet.
+            raise ProviderError("failed in the middle of its answer")
+        self.finish(_FINISH_REASONS[reason])
+
+    def _count(self, usage: Raw) -> None:
+        """Counts are of all so far: a later one takes the place of an earlier one."""
+        self._counted |= counts.read_counts(usage, _usages)
+        if not self._counted:
+            return
+        get = self._counted.get
+        # What it thought is not among what it said.
+        said_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
+        self.usage = ProviderUsage(
+            counts.total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
+            counts.total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
+            get("cached_content_token_count"),
+        )
+
+
+def _read_arguments(said: Raw) -> str:
+    if said in _NOTHING:
+        return "{}"
+    try:
+        return read_text_of_object(said)
+    except UNREADABLE:
+        raise Nonsense("sent something that is not generated content") from None
+
+
+def _failure(error: Raw) -> ProviderError:
+    try:
+        status = _errors.decode(error).code
+    except UNREADABLE:
+        status = 500
+    return read_failure_in_answer(status, bytes(error), SIGNS)

@@ -1,0 +1,177 @@
+"""Google's Gemini API: generateContent and streamGenerateContent."""
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.gemini.answer import SIGNS, ContentAnswer
+from services.router.providers.http.exchange import Question, Server
+from services.router.providers.http.origin import read_url
+from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
+from services.router.providers.translation.extra import merged
+from services.router.providers.translation.parameters import Parameters, read_parameters
+from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
+from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
+
+VERSIONS = ("v1", "v1beta")
+
+# Gemini 3 and later want back, with each call of theirs, what they thought before it. Where the client has not kept
+# that, this says so; Google's own word for it.
+NO_SIGNATURE = "skip_thought_signature_validator"
+_MODELS_WITHOUT_SIGNATURES = ("gemini-1", "gemini-2")
+
+# Seeds are whole numbers of 32 bits there.
+_SEEDS = 2**31
+
+_FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
+_TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
+
+
+class GeminiProvider:
+    def __init__(
+        self,
+        base_url: str,
+        timeouts: Timeouts,
+        *,
+        api_key: str,
+        version: str,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        origin, path = read_url(base_url)
+        self._path = f"{path.rstrip('/')}/{version}"
+        self._extra = extra or {}
+        # In a header: an address is written to logs on the way.
+        self._server = Server(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "GeminiProvider":
+        return cls(
+            route.base_url,
+            surroundings.timeouts,
+            api_key=route.api_key,
+            version=route.version,
+            extra=msgspec.json.decode(route.extra_json),
+        )
+
+    async def warm(self) -> None:
+        await self._server.warm()
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
+        request = {**merged(await _request(call), self._extra), "store": False}
+        body = msgspec.json.encode(request)
+        question = Question(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
+        async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _path_to(self, call: Call) -> str:
+        model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
+        method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
+        return f"{self._path}/{model}:{method}"
+
+
+async def _request(call: Call) -> dict[str, Any]:
+    turns = ConversionTurns()
+    conversation = await read_conversation(call.messages_json, turns)
+    needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
+    contents = []
+    for turn in conversation.turns:
+        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), turns)
+        role = "model" if isinstance(turn, ModelTurn) else "user"
+        contents.append(msgspec.json.encode({"role": role, "parts": parts}))
+    request: dict[str, Any] = {
+        "contents": joined(contents),
+        "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
+    }
+    if conversation.system:
+        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), turns)}
+    tools = read_tools(call.tools_json, call.tool_choice_json)
+    if tools is not None:
+        declarations = await write_list(map(_declaration, tools.functions), turns)
+        request["tools"] = [{"functionDeclarations": declarations}]
+        request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
+    return request
+
+
+def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
+    """What the tools gave is a turn of its own: exactly as many results as calls, and nothing beside them."""
+    if isinstance(turn, ResultsTurn):
+        for result in turn.results:
+            response = {"id": result.call_id, "name": result.name, "response": {"output": result.text}}
+            yield {"functionResponse": response}
+        return
+    yield from map(_text_part, turn.texts)
+    if isinstance(turn, ModelTurn):
+        for call in turn.calls:
+            yield _call_part(call, needs_signature=needs_signatures)
+
+
+def _text_part(text: Raw) -> dict[str, Any]:
+    return {"text": text}
+
+
+def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, Any]:
+    part: dict[str, Any] = {"functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments}}
+    signature = _signature(call.extra) or (NO_SIGNATURE if needs_signature else "")
+    if signature:
+        part["thoughtSignature"] = signature
+    return part
+
+
+class _Google(msgspec.Struct):
+    thought_signature: str = ""
+
+
+class _Extra(msgspec.Struct):
+    google: _Google = msgspec.field(default_factory=_Google)
+
+
+def _signature(extra: Raw) -> str:
+    """As Google's own OpenAI-like interface has its clients bring it back."""
+    try:
+        return msgspec.json.decode(extra, type=_Extra).google.thought_signature
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def _generation(max_tokens: int, parameters: Parameters) -> dict[str, Any]:
+    wanted = parameters.response_format
+    generation: dict[str, Any] = {
+        "maxOutputTokens": max_tokens,
+        "temperature": parameters.temperature,
+        "topP": parameters.top_p,
+        "stopSequences": parameters.stops or None,
+        "seed": None if parameters.seed is None else parameters.seed % _SEEDS,
+        "presencePenalty": parameters.presence_penalty,
+        "frequencyPenalty": parameters.frequency_penalty,
+        "responseMimeType": None if wanted.type == "text" else "application/json",
+        "responseJsonSchema": wanted.schema,
+    }
+    return {name: value for name, value in generation.items() if value is not None}
+
+
+def _declaration(function: Function) -> dict[str, Any]:
+    if not _FUNCTION_NAME.fullmatch(function.name):
+        raise CannotDo("For this model a function's name must begin with a letter or _.", "tools")
+    declaration: dict[str, Any] = {"name": function.name}
+    if function.description:
+        declaration["description"] = function.description
+    if function.has_parameters:
+        declaration["parametersJsonSchema"] = function.parameters
+    return declaration
+
+
+def _calling(tools: Tools) -> dict[str, Any]:
+    calling: dict[str, Any] = {"mode": _TOOL_MODES[tools.mode]}
+    if tools.forced is not None:
+        calling["allowedFunctionNames"] = [tools.forced]
+    return calling

@@ -1,0 +1,81 @@
+"""How many requests wait at a model's server, as it publishes that for Prometheus."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from services.router.providers.base import ProviderError
+from services.router.providers.http.origin import RequestHead, read_url
+from services.router.providers.http.pool import Connections
+
+# Those of vLLM, SGLang, Text Generation Inference and llama.cpp.
+NAMES: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size", "llamacpp:requests_deferred")
+ANSWER_WITHIN_S: Final = 2.0
+LARGEST_BYTES: Final = 4 * 1024 * 1024
+
+_SAMPLE: Final = re.compile(
+    rf"^(?:{'|'.join(map(re.escape, NAMES))})(?:\{{(?P<labels>[^\n]*)\}})?[ \t]+(?P<value>\S+)", re.MULTILINE
+)
+_MODEL: Final = re.compile(r'(?:^|[,\s])model_name="(?P<name>(?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeAddress:
+    """Where the gauge of one model is read."""
+
+    url: str
+    model_name: str
+    api_key: str = ""
+
+
+class QueueGauge:
+    def __init__(self, address: GaugeAddress) -> None:
+        origin, self._path = read_url(address.url)
+        self._model_name = address.model_name
+        self._connections = Connections(origin, ANSWER_WITHIN_S)
+        headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "legato"}
+        if address.api_key:
+            headers["Authorization"] = f"Bearer {address.api_key}"
+        self._head = RequestHead(origin, headers)
+
+    async def read(self) -> float | None:
+        """None where that cannot be known at this moment."""
+        try:
+            text = await self._get()
+        except ProviderError:
+            return None
+        return None if text is None else count_waiting(text, self._model_name)
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
+
+    async def _get(self) -> str | None:
+        connection = await self._connections.take()
+        received = bytearray()
+        try:
+            connection.answer_within(ANSWER_WITHIN_S)
+            await connection.post(self._head.for_reading(self._path or "/"), b"")
+            while len(received) < LARGEST_BYTES and (piece := await connection.read()):
+                received += piece
+            return received.decode("utf-8", "replace") if connection.status == 200 else None
+        finally:
+            connection.let_go()
+
+
+def count_waiting(text: str, model_name: str) -> float | None:
+    """In Prometheus' text format. Of a server with several models, those of this one; engines are added up."""
+    by_model: dict[str | None, float] = {}
+    for sample in _SAMPLE.finditer(text):
+        try:
+            value = float(sample["value"])
+        except ValueError:
+            continue
+        if not math.isfinite(value):
+            continue
+        named = _MODEL.search(sample["labels"] or "")
+        name = named["name"] if named is not None else None
+        by_model[name] = by_model.get(name, 0.0) + value
+    if not by_model:
+        return None
+    return by_model.get(model_name, sum(by_model.values()))

@@ -1,0 +1,142 @@
+"""The bundled model, served by llama.cpp in a process of its own (see `services/router/local_model.py`)."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from services.router.providers.base import (
+    Call,
+    CannotDo,
+    Failure,
+    Piece,
+    ProviderError,
+    ProviderRoute,
+    Surroundings,
+    Timeouts,
+)
+from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
+from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
+from services.router.providers.openai.provider import OpenAIProvider
+
+# Parameters that say how to answer with tools: here that is said by the schema.
+_TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
+
+
+class LocalProvider:
+    def __init__(self, socket: Path, timeouts: Timeouts) -> None:
+        # The server keeps a thread for every open connection, so idle ones are not kept.
+        self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "LocalProvider":
+        return cls(surroundings.local_model_socket, surroundings.timeouts)
+
+    async def warm(self) -> None:
+        """It is near, and keeps no connection."""
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
+        if offer is None:
+            _check_response_format(call.parameters_json)
+            async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        if len(offer.functions) > CHOICES_MOST:
+            raise CannotDo(f"This model takes no more than {CHOICES_MOST} functions.", "tools")
+        yield await self._ask_exactly(call, offer) or await self._ask(call, offer, exact=False)
+
+    async def _ask_exactly(self, call: Call, offer: Offer) -> Piece | None:
+        """None: it cannot follow one of the schemas, or only at everybody's cost. The model is then left to itself."""
+        try:
+            check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
+            return await self._ask(call, offer, exact=True)
+        except TooMuch:
+            return None
+        except ProviderError as error:
+            if error.failure is not Failure.REFUSED:
+                raise
+            return None
+
+    async def _ask(self, call: Call, offer: Offer, *, exact: bool) -> Piece:
+        """The answer is JSON that means something only when it is whole, so it comes in one piece."""
+        text, finish_reason = "", "stop"
+        async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:
+            async for piece in pieces:
+                text += "".join(piece.contents)
+                finish_reason = piece.finish_reason or finish_reason
+                if piece.last:
+                    return _read_piece(text, finish_reason, piece)
+        raise ProviderError("ended its stream before the answer was complete")
+
+
+class _JsonSchema(msgspec.Struct):
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _ResponseFormat(msgspec.Struct):
+    json_schema: _JsonSchema | None = None
+    # llama.cpp knows this place as well.
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Parameters(msgspec.Struct):
+    response_format: _ResponseFormat | None = None
+
+
+def _check_response_format(parameters_json: bytes) -> None:
+    if b'"response_format"' not in parameters_json:
+        return
+    try:
+        wanted = msgspec.json.decode(parameters_json, type=_Parameters).response_format or _ResponseFormat()
+    except msgspec.ValidationError:
+        # Of no shape that the server takes: it says so.
+        return
+    for schema in ((wanted.json_schema or _JsonSchema()).schema, wanted.schema):
+        try:
+            if schema:
+                check_schema(bytes(schema))
+        except TooMuch as error:
+            raise CannotDo(
+                f"This model cannot keep to the schema of response_format: {error}.", "response_format"
+            ) from None
+
+
+async def _plain_call(call: Call) -> Call:
+    messages_json = call.messages_json
+    if b'"tool' in messages_json:
+        messages_json = await tell_plainly(messages_json)
+    return replace(call, messages_json=messages_json, tools_json=b"", tool_choice_json=b"")
+
+
+async def _bound_call(call: Call, offer: Offer, *, exact: bool) -> Call:
+    parameters = msgspec.json.decode(call.parameters_json or b"{}", type=dict[str, msgspec.Raw])
+    for name in _TOOL_PARAMETERS:
+        parameters.pop(name, None)
+    parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
+    return replace(
+        call,
+        messages_json=await tell_plainly(call.messages_json, offer.guidance),
+        tools_json=b"",
+        tool_choice_json=b"",
+        parameters_json=msgspec.json.encode(parameters),
+        stream=True,
+    )
+
+
+def _read_piece(text: str, finish_reason: str, last: Piece) -> Piece:
+    piece = Piece(finish_reason=finish_reason, usage=last.usage, last=True)
+    answer = read_answer(text)
+    if isinstance(answer, str):
+        piece.contents.append(answer)
+    elif answer is not None:
+        piece.tool_calls.append(answer)
+    elif finish_reason != "length":
+        raise ProviderError("did not keep to the schema it was given")
+    return piece

@@ -1,0 +1,243 @@
+"""What servers answer that speak OpenAI's chat completions: of each message, what the router looks at.
+
+Dialects differ: every field may be missing or null, and unknown ones are passed over.
+"""
+
+import re
+from contextlib import suppress
+
+import msgspec
+from msgspec import Raw
+
+from services.router.answers.toolcalls import ToolCallFragment
+from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.translation import usage as counts
+
+# OpenAI and llama.cpp have codes for a prompt that is too long; of the others each has a sentence. An empty account has
+# a code everywhere, but not where somebody in between passes OpenAI's sentence on.
+SIGNS = Signs(
+    context=Sign(
+        frozenset(("context_length_exceeded", "exceed_context_size_error")),
+        re.compile(
+            r"maximum context length|model's context length is only|maximum prompt length is"
+            r"|exceeds the available context size"
+            r"|longer than the model's context length"
+            r"|longer than the maximum model length of"
+            r"|tokens \+ `max_new_tokens` must be"
+        ),
+    ),
+    account=Sign(
+        frozenset(("insufficient_quota", "credit_balance_exhausted")),
+        re.compile(r"^[^\"'`]*you exceeded your current quota"),
+    ),
+)
+
+_DONE = b"[DONE]"
+
+# A field that is not there, or is null. The former is one object, so that it is known at a glance.
+_ABSENT = Raw()
+_NOTHING = (_ABSENT, Raw(b"null"))
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    # A text, or an object.
+    arguments: Raw = _ABSENT
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: str | None = None
+    # Mistral has its thoughts among the parts.
+    thinking: "list[_Part] | None" = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    """A whole message, or one delta of it."""
+
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    # Two names for the same: what the model thinks before it speaks.
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+    # Moonshot counts here.
+    usage: Raw = _ABSENT
+
+
+class _Groq(msgspec.Struct, gc=False):
+    usage: Raw = _ABSENT
+    error: Raw = _ABSENT
+
+
+class _Choices(msgspec.Struct, gc=False, array_like=True):
+    """One was asked for. Of others nothing is made."""
+
+    first: _Choice | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    """A chunk of a stream, or a whole completion."""
+
+    object: str | None = None
+    choices: _Choices | None = None
+    usage: Raw = _ABSENT
+    # Any value but null is an error, whatever the status was.
+    error: Raw = _ABSENT
+    x_groq: _Groq | None = None
+
+
+class _Error(msgspec.Struct, gc=False):
+    code: int
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: Raw = _ABSENT
+    completion_tokens: Raw = _ABSENT
+    prompt_tokens_details: Raw = _ABSENT
+    # DeepSeek's name for what was cached.
+    prompt_cache_hit_tokens: Raw = _ABSENT
+
+
+class _PromptTokensDetails(msgspec.Struct, gc=False):
+    cached_tokens: Raw = _ABSENT
+
+
+_completions = msgspec.json.Decoder(_Completion)
+_errors = msgspec.json.Decoder(_Error)
+_usages = msgspec.json.Decoder(_Usage)
+_prompt_details = msgspec.json.Decoder(_PromptTokensDetails)
+_texts = msgspec.json.Decoder(str)
+
+
+class CompletionAnswer(Answer):
+    def read_event(self, data: bytes) -> None:
+        if data == _DONE:
+            self.is_over = True
+            return
+        completion = self._decode(data)
+        choice = completion.choices.first if completion.choices is not None else None
+        if choice is None:
+            return
+        message = choice.delta or choice.message
+        if message is not None:
+            self._read(message)
+        if choice.finish_reason:
+            self.finish(choice.finish_reason)
+
+    def read_whole(self, body: bytes) -> None:
+        completion = self._decode(body)
+        choice = completion.choices.first if completion.choices is not None else None
+        if choice is None or choice.message is None:
+            raise ProviderError("sent an answer without a message")
+        self._read(choice.message)
+        # Some leave the reason out. That this is all of it is known without: it came whole.
+        self.finish(choice.finish_reason or "stop")
+
+    def _decode(self, data: bytes) -> _Completion:
+        try:
+            completion = _completions.decode(data)
+        except UNREADABLE:
+            raise Nonsense("sent something that is not a chat completion") from None
+        error = completion.error
+        if error in _NOTHING and completion.x_groq is not None:
+            error = completion.x_groq.error
+        if error not in _NOTHING or completion.object == "error":
+            raise _failure(data if error in _NOTHING else error)
+        self._count(completion)
+        return completion
+
+    def _read(self, message: _Message) -> None:
+        # First what may turn out to be unreadable: then nothing was taken from the message yet.
+        calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
+        if message.content:
+            if isinstance(message.content, str):
+                self.say(message.content)
+            else:
+                self._read_parts(message.content)
+        if message.refusal:
+            self.refuse(message.refusal)
+        hidden = message.reasoning_content or message.reasoning
+        if hidden:
+            self.think(hidden)
+        for call in calls:
+            self.call(call)
+
+    def _read_parts(self, parts: list[_Part]) -> None:
+        for part in parts:
+            if part.text:
+                self.say(part.text)
+        thoughts = [thought.text or "" for part in parts for thought in part.thinking or ()]
+        if thoughts:
+            self.think("".join(thoughts))
+
+    def _count(self, completion: _Completion) -> None:
+        """Counts may come in any place and any number of times; the last of each is that of the whole."""
+        usage = completion.usage
+        if usage in _NOTHING and completion.x_groq is not None:
+            usage = completion.x_groq.usage
+        choices = completion.choices
+        if usage in _NOTHING and choices is not None and choices.first is not None:
+            usage = choices.first.usage
+        if usage not in _NOTHING:
+            self.usage = _latest(_read_usage(usage), self.usage)
+
+
+def _read_call(call: _ToolCall) -> ToolCallFragment:
+    function = call.function or _Function()
+    return ToolCallFragment(call.index, call.id, function.name, _read_arguments(function.arguments))
+
+
+def _read_arguments(said: Raw) -> str | None:
+    if said in _NOTHING:
+        return None
+    try:
+        return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
+    except UNREADABLE:
+        raise Nonsense("sent something that is not a chat completion") from None
+
+
+def _read_usage(usage_json: Raw) -> ProviderUsage | None:
+    try:
+        usage = _usages.decode(usage_json)
+    except UNREADABLE:
+        return None
+    cached = usage.prompt_cache_hit_tokens
+    with suppress(*UNREADABLE):
+        told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
+        cached = cached if told in _NOTHING else told
+    return ProviderUsage(
+        counts.read_count(usage.prompt_tokens), counts.read_count(usage.completion_tokens), counts.read_count(cached)
+    )
+
+
+def _latest(usage: ProviderUsage | None, before: ProviderUsage | None) -> ProviderUsage | None:
+    if usage is None or before is None:
+        return usage or before
+    return ProviderUsage(
+        before.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
+        before.completion_tokens if usage.completion_tokens is None else usage.completion_tokens,
+        before.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
+    )
+
+
+def _failure(error: Raw | bytes) -> ProviderError:
+    try:
+        # Most servers have the status there that they would have answered with; OpenAI has a word.
+        status = _errors.decode(error).code
+    except UNREADABLE:
+        status = 500
+    return read_failure_in_answer(status, bytes(error), SIGNS)

@@ -1,0 +1,100 @@
+"""Any server that speaks OpenAI's chat completions."""
+
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from services.router.providers.base import Call, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.http.exchange import Question, Server
+from services.router.providers.http.origin import read_url
+from services.router.providers.openai.answer import SIGNS, CompletionAnswer
+from services.router.providers.openai.no_store import no_store_fields
+from services.router.providers.openai.short_ids import shorten_call_ids
+from services.router.providers.openai.string_content import write_as_strings
+from services.router.providers.translation.extra import merged
+
+
+class OpenAIProvider:
+    def __init__(
+        self,
+        base_url: str,
+        timeouts: Timeouts,
+        *,
+        api_key: str = "",
+        output_field: str = "max_tokens",
+        extra_json: bytes = b"{}",
+        short_call_ids: bool = False,
+        string_content: bool = False,
+        tls: ssl.SSLContext | None = None,
+        socket: Path | None = None,
+    ) -> None:
+        """`tls` says whom to trust, if not those whom everybody trusts; `socket` where the server is, if not at the
+        host that the address names: there connections are not kept."""
+        origin, path = read_url(base_url, tls, socket)
+        self._path = f"{path.rstrip('/')}/chat/completions"
+        self._output_field = output_field
+        self._extra_json = extra_json
+        self._short_call_ids = short_call_ids
+        self._string_content = string_content
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._server = Server(origin, timeouts, SIGNS, headers, keep=socket is None)
+
+    @classmethod
+    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "OpenAIProvider":
+        extra = msgspec.json.decode(route.extra_json)
+        if route.no_store:
+            extra = merged(extra, no_store_fields(route.base_url))
+        return cls(
+            route.base_url,
+            surroundings.timeouts,
+            api_key=route.api_key,
+            output_field=route.output_field,
+            extra_json=msgspec.json.encode(extra),
+            short_call_ids=route.short_call_ids,
+            string_content=route.string_content,
+        )
+
+    async def warm(self) -> None:
+        await self._server.warm()
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._ask(call)
+
+    async def _answer_converted(self, call: Call) -> AsyncGenerator[Piece, None]:
+        if self._short_call_ids:
+            call = replace(call, messages_json=await shorten_call_ids(call.messages_json))
+        if self._string_content:
+            call = replace(call, messages_json=await write_as_strings(call.messages_json))
+        async with aclosing(self._ask(call)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _ask(self, call: Call) -> AsyncGenerator[Piece, None]:
+        body = encode_call(call, self._output_field, self._extra_json)
+        question = Question(self._path, body, call.stream, call.traceparent, call.on_sent)
+        return self._server.ask(question, CompletionAnswer())
+
+
+def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:
+    """The request's body. What the client sent is put in as it is, byte for byte."""
+    parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages_json]
+    parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
+    if call.tools_json:
+        parts += (b',"tools":', call.tools_json)
+        if call.tool_choice_json:
+            parts += (b',"tool_choice":', call.tool_choice_json)
+    for fields in (call.parameters_json, extra_json):
+        inside = fields.strip()[1:-1].strip()
+        if inside:
+            parts += (b",", inside)
+    if call.stream:
+        parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
+    parts.append(b"}")
+    return b"".join(parts)

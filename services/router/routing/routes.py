@@ -1,0 +1,202 @@
+"""Which models serve a class, and where they are: `routes.toml`.
+
+The file is checked before anything is opened, and every mistake in it is named at once, by its key.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services.chassis.settings import SettingsError, read_variable
+from services.router.prompts import character
+from services.router.prompts.character import Character, load_character
+from services.router.providers import KINDS
+from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.providers.http.origin import has_host
+from services.router.routing.queue_watch import MOST_WAITING
+from services.router.routing.route_file import Table
+
+CLASSES = ("mezzo", "forte", "fortissimo")
+DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
+DEFAULT_TIMEOUTS = Timeouts()
+
+_OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens")
+# What a model may say of its own; a connection is the provider's.
+_TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One model that may serve a class."""
+
+    provider: str
+    model_name: str
+    context_tokens: int
+    max_output_tokens: int
+    # How many chats it may have at once, at most; None: as many as its server takes.
+    concurrency: int | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    # Whether it calls functions while it streams, so that it can be offered one of ours.
+    has_tools: bool = True
+    # Where its server publishes how many requests wait there, and how many may.
+    queue_metrics_url: str = ""
+    queue_most_waiting: int = MOST_WAITING
+    # How much later than usual its answers may begin before that is taken for a queue. 0: that is not measured;
+    # None: as for all models.
+    queueing_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    # Those that some class leads to; others need not be there.
+    providers: Mapping[str, ProviderRoute]
+    # In the order in which they are tried.
+    classes: Mapping[str, tuple[Target, ...]]
+    # What conversations of a class begin with.
+    characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
+
+    @property
+    def uses_local_model(self) -> bool:
+        """Whether the bundled model must be started."""
+        return any(provider.kind == "local" for provider in self.providers.values())
+
+
+def load_routes(
+    path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ, timeouts: Timeouts = DEFAULT_TIMEOUTS
+) -> Routes:
+    """`timeouts` are those of models for which the file names no others."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    reader = _Reader(path.parent, environ, timeouts)
+    routes = reader.read(document)
+    if reader.mistakes:
+        raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
+    return routes
+
+
+class _Reader:
+    def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts) -> None:
+        """`folder` is where the routes file is: paths in it are relative to that."""
+        self.mistakes: list[str] = []
+        self._folder = folder
+        self._environ = environ
+        self._timeouts = timeouts
+
+    def read(self, document: dict[str, Any]) -> Routes:
+        root = Table(self.mistakes, "", document)
+        providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
+        models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
+        default_character = root.text("character", default=character.DEFAULT)
+        tables = root.tables("classes")
+        characters = {name: self._read_character(table, default_character) for name, table in tables}
+        classes = {name: self._read_class(name, table, models) for name, table in tables}
+        root.finish()
+        for name in CLASSES:
+            if name not in classes:
+                self.mistakes.append(f"classes.{name}: is missing")
+        used = {target.provider for targets in classes.values() for target in targets}
+        return Routes({name: route for name, route in providers.items() if name in used}, classes, characters)
+
+    def _read_provider(self, name: str, table: Table) -> ProviderRoute:
+        kind = table.text("kind", one_of=tuple(KINDS))
+        route = ProviderRoute(name, kind)
+        if kind in KINDS and KINDS[kind].needs_address:
+            route = self._read_remote(name, kind, table)
+        if kind in KINDS:
+            # Of a provider of no known kind nobody can say which keys it has.
+            table.finish()
+        return route
+
+    def _read_remote(self, name: str, kind: str, table: Table) -> ProviderRoute:
+        table.must_be_true("zero_retention", "only providers that keep nothing of a conversation are asked")
+        versions = KINDS[kind].versions
+        route = ProviderRoute(
+            name,
+            kind,
+            base_url=self._read_address(table),
+            api_key=self._read_secret(table, is_needed=bool(versions)),
+            extra_json=msgspec.json.encode(table.table("body")),
+        )
+        if versions:
+            return replace(route, version=table.text("version", one_of=versions))
+        return replace(
+            route,
+            output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
+            no_store=table.flag("no_store", default=True),
+            short_call_ids=table.flag("short_call_ids", default=False),
+            string_content=table.flag("string_content", default=False),
+        )
+
+    @staticmethod
+    def _read_address(table: Table, key: str = "base_url") -> str:
+        url = table.text(key)
+        if url and not url.startswith(("http://", "https://")):
+            table.mistake(key, "must start with http:// or https://")
+        elif url and not has_host(url):
+            table.mistake(key, "must name a host, and a port if it names one")
+        return url
+
+    def _read_secret(self, table: Table, *, is_needed: bool) -> str:
+        if table.take("api_key") is not None:
+            table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
+        variable = table.text("api_key_env", default=None if is_needed else "")
+        if not variable:
+            return ""
+        try:
+            secret = read_variable(variable, self._environ)
+        except SettingsError as error:
+            table.mistake("api_key_env", str(error))
+            return ""
+        if not secret:
+            table.mistake("api_key_env", f"the variable {variable} is not set")
+        return secret or ""
+
+    def _read_model(self, table: Table, providers: Mapping[str, ProviderRoute]) -> Target:
+        provider = table.text("provider")
+        if provider and provider not in providers:
+            table.mistake("provider", f'no provider named "{provider}"')
+        target = Target(
+            provider,
+            table.text("name"),
+            table.positive("context_tokens"),
+            table.positive("max_output_tokens"),
+            table.positive("concurrency") if table.has("concurrency") else None,
+            replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
+            # What the bundled model says with tools comes in one piece, at the end: only the client's are worth that.
+            table.flag("tools", default=provider not in providers or providers[provider].kind != "local"),
+            self._read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
+            table.positive("queue_most_waiting") if table.has("queue_most_waiting") else MOST_WAITING,
+            table.seconds("queueing_s", or_zero=True) if table.has("queueing_s") else None,
+        )
+        table.finish()
+        return target
+
+    def _read_character(self, table: Table, default: str) -> Character:
+        try:
+            return load_character(table.text("character", default=default), self._folder)
+        except SettingsError as error:
+            table.mistake("character", str(error))
+            return load_character()
+
+    @staticmethod
+    def _read_class(name: str, table: Table, models: Mapping[str, Target]) -> tuple[Target, ...]:
+        if name not in CLASSES:
+            table.mistake("", f"is no class; the classes are {', '.join(CLASSES)}")
+            return ()
+        named = table.texts("models")
+        for model in named:
+            if model not in models:
+                table.mistake("models", f'no model named "{model}"')
+        if len(set(named)) < len(named):
+            table.mistake("models", "names a model twice")
+        table.finish()
+        return tuple(models[model] for model in named if model in models)

@@ -1,0 +1,273 @@
+"""Mistakes that the protocol rules out, each as a change to the code that makes it: the harness must see them."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from edge.billing import journal_file
+from edge.billing.hold import Hold
+from edge.billing.journal import OPEN, SEAL, Journal, Slot
+from edge.billing.journal_file import JournalFile
+from edge.billing.metering import Metering
+from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
+from edge.chat.chat import Chat
+from edge.chat.delivery import Delivery
+from edge.chat.hold_growth import Growth
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+from services.chassis.process import failpoints
+from services.metering.batch import Writer
+from services.router.answers.grants import Allowance
+
+_AGAIN_AFTER_S: Final = 0.05
+
+
+class Change(NamedTuple):
+    """What the attribute `name` of `owner` becomes, made from what it was."""
+
+    owner: Any
+    name: str
+    make: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    changes: tuple[Change, ...]
+
+    def apply(self) -> None:
+        """For good: in a process that was just forked."""
+        for owner, name, make in self.changes:
+            setattr(owner, name, make(getattr(owner, name)))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        before = [(owner, name, getattr(owner, name)) for owner, name, _ in self.changes]
+        self.apply()
+        try:
+            yield
+        finally:
+            for owner, name, was in before:
+                setattr(owner, name, was)
+
+
+def _seal_without_writing(_: Any) -> Any:
+    def seal(self: Slot, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
+        self.prompt_tokens, self.completion_tokens = usage.prompt_tokens, usage.completion_tokens
+        self.cached_tokens, self.basis, self.end, self.kind = usage.cached_tokens, basis, end, SEAL
+
+    return seal
+
+
+def _deliver_then_count(_: Any) -> Any:
+    async def deliver(self: Any, response: Any) -> None:
+        self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+        is_first = not self._reply.delivered
+        await self._reply.deliver(response)
+        if self._reply.is_streamed:
+            failpoints.hit("edge.relayed")
+            self._hold.count(self.counted)
+            if is_first:
+                self._hold.mark()
+
+    return deliver
+
+
+def _match_no_extend_reply(_: Any) -> Any:
+    async def ask_for(self: Any, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
+        request = pb.ExtendRequest(
+            request_id=self._request_id,
+            account_id=self._principal.account_id,
+            total_nanos=total_nanos,
+            delivered=delivered,
+        )
+        answer: pb.ExtendResponse = await self._metering.extend(request)
+        if answer.extended:
+            self._held_nanos = max(self._held_nanos, total_nanos)
+        return answer
+
+    return ask_for
+
+
+def _in_a_task(mistake: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """In place of `Settlements.begin`, which waits for nothing."""
+
+    def change(_: Any) -> Any:
+        def begin(self: Any, slot: Slot, acknowledged: str) -> None:
+            ended = asyncio.create_task(mistake(_)(self, slot))
+            self.under_way[slot.request_id] = Settlement(slot, acknowledged, 0, ended)
+            ended.add_done_callback(lambda _: self.under_way.pop(slot.request_id))
+
+        return begin
+
+    return change
+
+
+def _void_what_is_not_answered(_: Any) -> Any:
+    async def resolve(self: Any, slot: Slot) -> None:
+        method, request, response_type = resolution(slot)
+        while True:
+            try:
+                replica = self._replicas.for_account(slot.account_id)
+                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                break
+            except LegatoError:
+                request = pb.VoidRequest(request_id=slot.request_id, account_id=slot.account_id, end=slot.end)
+                method, response_type = "Void", pb.VoidResponse
+                await asyncio.sleep(_AGAIN_AFTER_S)
+        slot.free()
+
+    return resolve
+
+
+def _void_what_broke(_: Any) -> Any:
+    return lambda self, end: self._hold.void(end)
+
+
+def _free_then_resolve(_: Any) -> Any:
+    async def resolve(self: Any, slot: Slot) -> None:
+        method, request, response_type = resolution(slot)
+        slot.free()
+        failpoints.hit("edge.settling" if slot.basis else "edge.voiding")
+        while True:
+            try:
+                replica = self._replicas.for_account(slot.account_id)
+                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                return
+            except LegatoError:
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
+    return resolve
+
+
+def _with_short_deadlines(was: Any) -> Any:
+    def init(self: Writer, database: Any, prices: Any, life_s: float, log: Any, **waits: float) -> None:
+        was(self, database, prices, 0.4, log, **waits)
+
+    return init
+
+
+def _live_from_the_reply(was: Any) -> Any:
+    async def route(self: Any, opening: Any) -> Any:
+        self._began_at_s = self._surroundings.clock.elapsed_s()
+        return await was(self, opening)
+
+    return route
+
+
+def _restart_write_numbers(was: Any) -> Any:
+    def claim(self: Journal, request_id: str, account_id: str) -> Slot:
+        self.write_no = 0
+        return was(self, request_id, account_id)  # type: ignore[no-any-return]
+
+    return claim
+
+
+def _write_whoever_owns(was: Any) -> Any:
+    def count(self: Slot, *counts: int) -> None:
+        self.kind = OPEN
+        was(self, *counts)
+
+    return count
+
+
+def _claim_without_writing(was: Any) -> Any:
+    def claim(self: Any, request_id: str, account_id: str) -> Slot:
+        self.put = lambda *written: None
+        try:
+            return was(self, request_id, account_id)  # type: ignore[no-any-return]
+        finally:
+            del self.put
+
+    return claim
+
+
+def _relay_while_extending(_: Any) -> Any:
+    async def covers(self: Any, response: Any) -> bool:
+        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
+        if not self._hold.covers(prompt_tokens, output_tokens):
+            growing = self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
+            self._answering = asyncio.create_task(growing)
+        return True
+
+    return covers
+
+
+def _write_one_half(was: Any) -> Any:
+    def write(self: Slot, kind: int) -> None:
+        start = self.start
+        was(self, kind)
+        self.start = start
+
+    return write
+
+
+def _lock_nothing(was: Any) -> Any:
+    return SimpleNamespace(flock=lambda *_: None, LOCK_EX=was.LOCK_EX, LOCK_NB=was.LOCK_NB)
+
+
+def _believe_old_pages(was: Any) -> Any:
+    def prepare(self: Any, wanted_slots: int) -> int:
+        layout = journal_file._HEADER
+        magic, slots, _ = layout.unpack(os.pread(self.number, layout.size, 0).ljust(layout.size))
+        if magic == journal_file._MAGIC:
+            boot_id = journal_file._BOOT_ID.read_bytes().strip()
+            os.pwrite(self.number, layout.pack(magic, slots, boot_id), 0)
+        return was(self, wanted_slots)  # type: ignore[no-any-return]
+
+    return prepare
+
+
+def _answer_reserve_late(was: Any) -> Any:
+    async def reserve(self: Any, *question: Any) -> Any:
+        answer = await was(self, *question)
+        await asyncio.sleep(1.8)
+        return answer
+
+    return reserve
+
+
+def _never_ask_for_more(_: Any) -> Any:
+    async def cover_output(self: Any, output_tokens: int, max_tokens: int) -> int:
+        return output_tokens
+
+    return cover_output
+
+
+def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[str, Bug]:
+    return name, Bug(name, tuple(Change(*change) for change in changes))
+
+
+BUGS: Final = dict(
+    [
+        _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
+        _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
+        _bug("extend reply not matched", (Hold, "_ask_for", _match_no_extend_reply)),
+        _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
+        _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
+        _bug("slot freed before ack", (Settlements, "begin", _in_a_task(_free_then_resolve))),
+        _bug("deadline shorter than stream life", (Writer, "__init__", _with_short_deadlines)),
+        _bug("life counted from the reserve reply", (Chat, "_route", _live_from_the_reply)),
+        _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
+        _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
+        _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
+        _bug("refused reserve forgotten although sent twice", (Hold, "_note_repeat", lambda _: lambda self: None)),
+        _bug("relay while extend is under way", (Growth, "covers", _relay_while_extending)),
+        _bug("one journal copy", (Slot, "_write", _write_one_half)),
+        _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
+        _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
+    ]
+)
+
+# No mistakes, but what brings some of them to light.
+MISFORTUNES: Final = dict(
+    [
+        _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
+        _bug("a router that never asks for more", (Allowance, "cover_output", _never_ask_for_more)),
+    ]
+)

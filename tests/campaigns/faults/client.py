@@ -1,0 +1,58 @@
+"""A client that keeps every byte, repeats nothing, and leaves when its part says so."""
+
+import asyncio
+
+from tests.campaigns.faults.chat import Chat
+
+CHAT_PATH = "/v1/chat/completions"
+
+
+async def converse(chat: Chat, address: tuple[str, int], patience_s: float) -> None:
+    try:
+        async with asyncio.timeout(patience_s):
+            await _converse(chat, address)
+    except TimeoutError:
+        chat.received.hung = True
+    except OSError as error:
+        chat.received.error = type(error).__name__
+    finally:
+        chat.received.is_over = True
+
+
+async def _converse(chat: Chat, address: tuple[str, int]) -> None:
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(_request(chat))
+        reading = asyncio.ensure_future(_read(chat, reader))
+        if chat.part.leaves_after is not None:
+            leaving = asyncio.ensure_future(_leave(chat))
+            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not reading.done():
+                chat.received.left = True
+                reading.cancel()
+                return
+        await reading
+    finally:
+        writer.transport.abort()
+
+
+async def _read(chat: Chat, reader: asyncio.StreamReader) -> None:
+    while piece := await reader.read(65536):
+        chat.received.raw += piece
+        chat.tell_move()
+
+
+async def _leave(chat: Chat) -> None:
+    while not chat.wants_to_leave:
+        await asyncio.sleep(0.002)
+
+
+def _request(chat: Chat) -> bytes:
+    body = chat.body
+    name = f"Idempotency-Key: {chat.idempotency_key}\r\n" if chat.idempotency_key else ""
+    head = (
+        f"POST {CHAT_PATH} HTTP/1.1\r\nHost: faults\r\nAuthorization: Bearer {chat.customer.api_key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{name}Connection: close\r\n\r\n"
+    )
+    return head.encode() + body

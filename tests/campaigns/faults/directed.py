@@ -1,0 +1,151 @@
+"""Seeded mistakes that no kill brings to light, since what they need is a late message.
+
+Each story is told step by step, against a real metering, and says what went wrong, if anything did.
+"""
+
+import asyncio
+import io
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from edge.billing.hold import Hold
+from edge.billing.journal import Journal, SlotPassedOn
+from edge.billing.metering import Metering
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+from services.chassis.exchange import ExchangeBroken
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import SystemClock
+from tests.campaigns.faults.bugs import BUGS
+from tests.edge.metering_harness import ANN, MeteringHouse, cost
+
+DELIVERED: Final = Usage(prompt_tokens=100, completion_tokens=10)
+
+
+class Scenario(Protocol):
+    async def __call__(self, *, with_bug: bool) -> str:
+        """What went wrong; empty if nothing did."""
+        ...
+
+
+class _Between:
+    """Stands between an edge and metering, and does with its questions what a bad network does."""
+
+    def __init__(self, house: MeteringHouse) -> None:
+        self._house = house
+        self.kept: list[tuple[Any, ...]] = []
+        self.answers: dict[str, Any] = {}
+
+    def for_account(self, account_id: str) -> "_Between":
+        return self
+
+    def ask(self, method: str, *question: Any) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self.answer(method, *question))
+
+    async def answer(self, method: str, *question: Any) -> Any:
+        if method == "Reserve" and not self.kept:
+            # Under way for long.
+            self.kept.append((method, *question))
+            raise ExchangeBroken("Metering")
+        return await self.pass_on(method, *question)
+
+    async def pass_on(self, *question: Any) -> Any:
+        return await self._house.replicas.for_account(ANN.account_id).ask(*question)
+
+
+class _AnswersAgain(_Between):
+    """Gives the answer to the first Extend to the second one too."""
+
+    async def answer(self, method: str, *question: Any) -> Any:
+        if method not in self.answers:
+            self.answers[method] = await self.pass_on(method, *question)
+        return self.answers[method]
+
+
+async def _late_write(*, with_bug: bool) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "edge.billing.journal"
+        journal = Journal(path, 4)
+        first = journal.claim(f"{1:032x}", "acct_ann")
+        first.free()
+        second = journal.claim(f"{2:032x}", "acct_ann")
+        with _made(with_bug, "slot reuse, handle without generation"), suppress(SlotPassedOn):
+            first.count(100, 10)
+        journal.close()
+        reopened = Journal(path, 4)
+        found = [(slot.request_id, slot.completion_tokens) for slot in reopened.taken.values()]
+        reopened.close()
+        return "" if found == [(second.request_id, 0)] else f"doubled: the next owner's slot says {found}"
+
+
+async def _forgotten_refusal(*, with_bug: bool) -> str:
+    async with _metering() as house:
+        between = _Between(house)
+        hold = Hold(Metering(between, SystemClock(), _log()), house.journal, ANN, f"{1:032x}", "forte")  # type: ignore[arg-type]
+        with _made(with_bug, "refused reserve forgotten although sent twice"):
+            with suppress(LegatoError):
+                await hold.reserve(100, 10)
+            # What a chat does that was refused.
+            hold.void(pb.END_REFUSED)
+            await house.metering.settled()
+            await asyncio.sleep(0.1)
+        await house.give(10**9)
+        with suppress(LegatoError):
+            await between.pass_on(*between.kept[0])
+        _, held_nanos = await house.balance()
+        return f"stuck: {held_nanos} nanos are held, and no slot says so" if held_nanos else ""
+
+
+async def _unmatched_reply(*, with_bug: bool) -> str:
+    async with _metering() as house:
+        await house.give(cost(100, 5_000))
+        metering = Metering(_AnswersAgain(house), SystemClock(), _log())  # type: ignore[arg-type]
+        hold = Hold(metering, house.journal, ANN, f"{1:032x}", "forte")
+        await hold.reserve(100, 10)
+        with _made(with_bug, "extend reply not matched"):
+            await hold.grow(100, 4_000, DELIVERED)
+            await hold.grow(100, 6_000, DELIVERED)
+        _, held_nanos = await house.balance()
+        may_relay = hold.covers(100, 6_000)
+        return f"lost: 6000 tokens may go out on a hold of {held_nanos} nanos" if may_relay else ""
+
+
+def _made(with_bug: bool, name: str) -> Any:
+    return BUGS[name].applied() if with_bug else nullcontext()
+
+
+def _log() -> Log:
+    return Log("faults", io.StringIO())
+
+
+@asynccontextmanager
+async def _metering() -> AsyncIterator[MeteringHouse]:
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder:
+        house = MeteringHouse(Path(folder), Path(folder), _log())
+        await house.start()
+        async with asyncio.timeout(30):
+            while not _is_connected(house):
+                await asyncio.sleep(0.01)
+        try:
+            yield house
+        finally:
+            await house.close()
+
+
+def _is_connected(house: MeteringHouse) -> bool:
+    try:
+        house.replicas.for_account(ANN.account_id)
+    except LegatoError:
+        return False
+    return True
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "slot reuse, handle without generation": _late_write,
+    "refused reserve forgotten although sent twice": _forgotten_refusal,
+    "extend reply not matched": _unmatched_reply,
+}

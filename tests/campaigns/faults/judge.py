@@ -1,0 +1,155 @@
+"""Compares the three books of every request of a round. The rules are the bounds of docs/faults.md."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from services.metering.prices import Price
+from services.metering.records import Usage
+from tests.campaigns.faults.chat import Chat, Tokens
+from tests.campaigns.faults.ledger import Account
+
+Kind = Literal["lost", "doubled", "stuck"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    kind: Kind
+    what: str
+    chat: Chat | None = None
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What happened in the round."""
+
+    # Some edge was killed: a connection may have ended without a word, with one piece counted and not delivered.
+    edge_died: bool = False
+    # It may have been killed between a first delivery and the mark for it, so that one request may be free.
+    mark_missed: bool = False
+    # It was away until its holds were given up; a settlement that comes later still counts.
+    was_away: bool = False
+    # Its journal went with it: only what metering knew before that, by account, is sure to be charged.
+    journal_lost: bool = False
+    checkpoints: Mapping[str, Tokens] = field(default_factory=dict)
+
+
+@dataclass
+class Verdict:
+    violations: list[Violation] = field(default_factory=list)
+    # Requests that nobody pays for, because the edge died after the first delivery and before the mark for it.
+    free: int = 0
+
+
+def judge(
+    chats: Sequence[Chat],
+    accounts: Mapping[str, Account],
+    prompt_tokens: Mapping[str, int],
+    prices: Mapping[str, Price],
+    seen: Circumstances,
+) -> Verdict:
+    """`accounts` by account, `prompt_tokens` by the chat's tag as the router counts them, `prices` by class."""
+    verdict = Verdict()
+    for chat in chats:
+        account, price = accounts[chat.customer.account_id], prices[chat.part.model]
+        verdict.violations += _judge_ends(chat, account, seen)
+        verdict.violations += _judge_amounts(chat, account, price, seen)
+        verdict.violations += _judge_answer(chat)
+        if seen.mark_missed and not verdict.free and _is_free(chat, account):
+            verdict.free += 1
+            continue
+        bounds = _bounds(chat, prompt_tokens[chat.tag], seen)
+        verdict.violations += _judge_tokens(chat, account, price, bounds, seen)
+    return verdict
+
+
+def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Violation]:
+    found: list[Violation] = []
+    if chat.received.hung:
+        found.append(Violation("stuck", "the client was left without an end", chat))
+    if chat.received.ending == "broken" and not seen.edge_died:
+        found.append(Violation("stuck", "the connection ended without a word, and no edge was killed", chat))
+    if account.held_nanos or any(hold.state == "held" for hold in account.holds):
+        found.append(Violation("stuck", f"{account.held_nanos} nanos are still held", chat))
+    return found
+
+
+def _judge_answer(chat: Chat) -> list[Violation]:
+    """Whoever sees the end has all of the answer, and is told what it cost."""
+    received = chat.received
+    if received.ending != "done" or received.ended_early:
+        return []
+    if received.tokens == chat.part.tokens and received.usage == chat.provider_usage:
+        return []
+    what = f"the client has {received.tokens} of {chat.part.tokens} tokens, and was told {_told(received.usage)}"
+    return [Violation("doubled", what, chat)]
+
+
+def _judge_amounts(chat: Chat, account: Account, price: Price, seen: Circumstances) -> list[Violation]:
+    found: list[Violation] = []
+    kinds = [entry.kind for entry in account.charges]
+    if len(account.holds) > 1 or len(kinds) > len(set(kinds)):
+        found.append(Violation("doubled", f"{len(account.holds)} holds and {kinds}", chat))
+    if len(chat.asked) > 1:
+        found.append(Violation("doubled", f"the provider was asked {len(chat.asked)} times", chat))
+    cost_nanos = _cost(price, account.charged)
+    if account.charged_nanos != cost_nanos:
+        kind: Kind = "doubled" if account.charged_nanos > cost_nanos else "lost"
+        found.append(Violation(kind, f"{account.charged_nanos} nanos for tokens that cost {cost_nanos}", chat))
+    if "late_charge" in kinds and not seen.was_away:
+        found.append(Violation("lost", "its credit was given up while it ran", chat))
+    if account.losses and not seen.edge_died:
+        found.append(Violation("lost", "a loss was booked, and no edge was killed", chat))
+    return found
+
+
+def _judge_tokens(
+    chat: Chat, account: Account, price: Price, bounds: tuple[Tokens | None, Tokens | None], seen: Circumstances
+) -> list[Violation]:
+    charged, (least, most) = account.charged, bounds
+    told = f"charged {_told(charged)}, right is {_told(least)}" + (f" to {_told(most)}" if most != least else "")
+    if _cost(price, charged) > _cost(price, most):
+        return [Violation("doubled", told, chat)]
+    if _cost(price, charged) < _cost(price, least):
+        return [Violation("lost", told, chat)]
+    if charged not in (least, most) and not seen.journal_lost:
+        return [Violation("doubled", f"{told}, and nothing between", chat)]
+    return []
+
+
+def _bounds(chat: Chat, prompt_tokens: int, seen: Circumstances) -> tuple[Tokens | None, Tokens | None]:
+    """The least and the most that may be charged. None: nothing."""
+    least, most = _bounds_with_journal(chat, prompt_tokens, seen)
+    if seen.journal_lost:
+        least = seen.checkpoints.get(chat.customer.account_id)
+    return least, most
+
+
+def _bounds_with_journal(chat: Chat, prompt_tokens: int, seen: Circumstances) -> tuple[Tokens | None, Tokens | None]:
+    received = chat.received
+    delivered = Tokens(prompt_tokens, received.tokens) if received.tokens else None
+    if received.ending == "done":
+        right = delivered if received.ended_early else chat.provider_usage
+        return right, right
+    if received.ending == "refused" or delivered is None:
+        return None, None
+    if received.ending in ("told", "left") or not seen.edge_died:
+        return delivered, delivered
+    if chat.sent_end:
+        # Its end may have been sealed, and not told any more.
+        return delivered, chat.provider_usage
+    return delivered, Tokens(prompt_tokens, max(chat.sent_tokens, received.tokens))
+
+
+def _is_free(chat: Chat, account: Account) -> bool:
+    """Killed between the first delivery and the mark for it: nobody pays, and the books say so."""
+    first_tokens = chat.part.piece_tokens if chat.part.streamed else chat.part.tokens
+    return 0 < chat.received.tokens <= first_tokens and account.charged is None and bool(account.losses)
+
+
+def _cost(price: Price, tokens: Tokens | None) -> int:
+    return price.cost_nanos(Usage(tokens.prompt, 0, tokens.completion)) if tokens else 0
+
+
+def _told(tokens: Tokens | None) -> str:
+    return "nothing" if tokens is None else f"{tokens.prompt} + {tokens.completion} tokens"

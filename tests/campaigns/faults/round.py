@@ -1,0 +1,181 @@
+"""One round: some chats at once, one fault, everything back, and the books compared."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from services.metering.prices import Price, read_prices
+from services.metering.settings import MeteringSettings
+from services.router.prompts.character import load_character
+from services.router.prompts.prompt import compose_prompt
+from tests.campaigns.faults.chat import Chat, Customer
+from tests.campaigns.faults.client import converse
+from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.judge import Circumstances, Kind, Violation, judge
+from tests.campaigns.faults.ledger import Account, first_request_id
+from tests.campaigns.faults.parts import WHOLE
+from tests.campaigns.faults.points import Point
+from tests.campaigns.faults.reaper import Reaper, looks
+from tests.support.service import PATIENCE_S
+
+# Enough for any cast, each with more than all its rounds cost.
+CUSTOMERS: Final = 8
+CREDIT_NANOS: Final = 5 * 10**9
+
+_numbers = itertools.count(1)
+
+
+class Stuck(Exception):
+    """The house did not come to rest: says what is still open."""
+
+
+@dataclass
+class Outcome:
+    point: Point
+    seed: int
+    passes: int
+    # The fault happened.
+    reached: bool = False
+    chats: list[Chat] = field(default_factory=list)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    free: int = 0
+    # The house is not at rest, and not fit for another round.
+    is_stuck: bool = False
+
+
+class Stage:
+    """A house, and the customers who chat in it round after round."""
+
+    def __init__(self, house: House, customers: list[Customer], guest: Customer, patience_s: float) -> None:
+        """`guest` asks after every round whether the house serves."""
+        self._house = house
+        self._customers = customers
+        self._guest = guest
+        self._patience_s = patience_s
+        self._balances: dict[str, int] = {}
+        self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices)
+        self._character = load_character()
+
+    @classmethod
+    async def prepare(cls, house: House, credit_nanos: int = CREDIT_NANOS, patience_s: float = PATIENCE_S) -> "Stage":
+        """`patience_s` is how long anything may be open after the last chat has ended."""
+        customers = await house.new_customers(CUSTOMERS, credit_nanos)
+        [guest] = await house.new_customers(1, CREDIT_NANOS)
+        stage = cls(house, customers, guest, patience_s)
+        found = house.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
+        stage._balances = {account_id: account.balance_nanos for account_id, account in found.items()}
+        await stage._probe()
+        return stage
+
+    async def play(self, point: Point, seed: int) -> Outcome:
+        house, dice = self._house, random.Random(seed)
+        outcome = Outcome(point, seed, passes=dice.randint(1, point.most_passes))
+        outcome.chats = self._cast(point, dice)
+        house.provider.expect(outcome.chats)
+        died_before, since = house.deaths(), first_request_id()
+        reaper = Reaper(house, point, outcome.passes, dice, outcome.chats, since)
+        reaping = asyncio.create_task(reaper.work(self._patience_s))
+        try:
+            await asyncio.gather(*(converse(chat, house.address, PATIENCE_S) for chat in outcome.chats))
+            await reaping
+            await self._quiet(outcome.chats)
+            outcome.reached = not house.is_armed(point.place)
+            house.disarm()
+            await self._probe()
+            await self._quiet(outcome.chats)
+        except Stuck as stuck:
+            outcome.reached = not house.is_armed(point.place)
+            outcome.violations.append(Violation("stuck", str(stuck)))
+            outcome.is_stuck = True
+        died = {name.partition("-")[0] for name in house.deaths() - died_before}
+        if point.how not in ("frozen", "paused", "nobody dies"):
+            outcome.reached = outcome.reached and bool(died) and point.process in (*died, "everything")
+        edge_died = "edge" in died
+        seen = Circumstances(
+            edge_died=edge_died,
+            mark_missed=edge_died and point.may_miss_mark,
+            was_away=point.waits_for_sweep,
+            journal_lost=point.loses_journal,
+            checkpoints=reaper.checkpoints,
+        )
+        await self._compare(outcome, since, seen)
+        if point.repeats and not outcome.violations:
+            await self._repeat(outcome)
+        return outcome
+
+    async def _repeat(self, outcome: Outcome) -> None:
+        """What was charged is not served again; what was not is free to be."""
+        charged = {name for name, account in outcome.accounts.items() if account.charges}
+        since = first_request_id()
+        repeats = [chat.again() for chat in outcome.chats]
+        self._house.provider.expect(repeats)
+        await asyncio.gather(*(converse(chat, self._house.address, PATIENCE_S) for chat in repeats))
+        try:
+            await self._quiet(repeats)
+        except Stuck as stuck:
+            outcome.violations.append(Violation("stuck", str(stuck)))
+            outcome.is_stuck = True
+        for chat in repeats:
+            if (chat.received.status == 409) != (chat.customer.account_id in charged):
+                kind: Kind = "doubled" if chat.customer.account_id in charged else "stuck"
+                outcome.violations.append(Violation(kind, f"its repeat got status {chat.received.status}", chat))
+        outcome.chats = repeats
+        await self._compare(outcome, since, Circumstances())
+
+    def _cast(self, point: Point, dice: random.Random) -> list[Chat]:
+        parts = dice.sample(point.cast, len(point.cast))
+        customers = dice.sample(self._customers, len(parts))
+        tags = [_new_tag() for _ in parts]
+        return [
+            Chat(part, customer, tag, tag if point.repeats else "")
+            for part, customer, tag in zip(parts, customers, tags, strict=True)
+        ]
+
+    async def _quiet(self, chats: list[Chat]) -> None:
+        """Until every process serves, no credit is held, no slot is taken and the provider is left alone."""
+        open_still = ""
+        async for _ in looks(self._patience_s):
+            open_still = self._house.open_still() or ", ".join(
+                f"the provider still answers {chat.tag}" for chat in chats if chat.still_asked
+            )
+            if not open_still:
+                return
+        raise Stuck(open_still)
+
+    async def _probe(self) -> None:
+        """The house serves again, from end to end."""
+        said = b""
+        async for _ in looks(self._patience_s):
+            chat = Chat(WHOLE, self._guest, _new_tag())
+            self._house.provider.expect_too(chat)
+            await converse(chat, self._house.address, PATIENCE_S)
+            if chat.received.ending == "done":
+                return
+            said = bytes(chat.received.raw)
+        raise Stuck(f"the house does not serve: {said!r}")
+
+    async def _compare(self, outcome: Outcome, since: str, seen: Circumstances) -> None:
+        account_ids = [chat.customer.account_id for chat in outcome.chats]
+        outcome.accounts = self._house.ledger.accounts_since(since, account_ids)
+        prompts = {
+            chat.tag: (await compose_prompt(chat.messages_json, b"", self._character)).tokens for chat in outcome.chats
+        }
+        verdict = judge(outcome.chats, outcome.accounts, prompts, self._prices, seen)
+        outcome.violations += verdict.violations
+        outcome.free += verdict.free
+        for chat in outcome.chats:
+            account_id = chat.customer.account_id
+            account = outcome.accounts[account_id]
+            off_nanos = account.balance_nanos - (self._balances[account_id] - account.charged_nanos)
+            if off_nanos:
+                kind: Kind = "lost" if off_nanos > 0 else "doubled"
+                outcome.violations.append(Violation(kind, f"the balance is {off_nanos:+} nanos off", chat))
+            self._balances[account_id] = account.balance_nanos
+
+
+def _new_tag() -> str:
+    return f"chat-{next(_numbers):08x}"

@@ -1,0 +1,55 @@
+"""The short form of `make faults`: every point once, and some of the seeded mistakes."""
+
+import logging
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.campaigns.faults import campaign
+from tests.campaigns.faults.directed import SCENARIOS
+from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.points import POINTS
+from tests.campaigns.faults.trials import TRIALS, play, try_directed, try_out
+from tests.support.postgres import Postgres
+
+# Those that show at once.
+TRIED = ("settle before journal", "journal after relay", "void when the stream broke", "one journal copy")
+
+
+@pytest.fixture
+async def forks() -> AsyncIterator[Forks]:
+    # That a peer is gone is what happens here all the time.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    async with Forks() as forks:
+        yield forks
+
+
+async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(forks: Forks, postgres_server: Postgres) -> None:
+    plan = campaign.forked(forks, POINTS, 1, random.Random(), postgres_server.create_database)
+    plan.most_houses = 1
+    tallies = await plan.run()
+    assert plan.stories == []
+    assert [tally.point for tally in tallies if not tally.is_good] == []
+
+
+async def test_seeded_mistakes_are_seen(forks: Forks) -> None:
+    for trial in TRIALS:
+        if trial.bug in TRIED:
+            result = await try_out(forks, trial, random.Random(), silent_rounds=1)
+            assert result.caught
+            assert not result.false_alarm
+
+
+async def test_processes_with_a_seeded_mistake_serve(forks: Forks) -> None:
+    """One that no longer fits the code would keep them from starting, and show nothing."""
+    for trial in TRIALS:
+        changes = (*trial.misfortunes, trial.bug)
+        assert await play(forks, trial, changes, rounds=0, patience_s=1, dice=random.Random()) == ""
+
+
+@pytest.mark.parametrize("bug", SCENARIOS)
+async def test_mistake_that_needs_a_late_message_is_seen(bug: str) -> None:
+    result = await try_directed(bug)
+    assert result.caught
+    assert not result.false_alarm

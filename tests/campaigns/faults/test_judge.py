@@ -1,0 +1,94 @@
+"""The judge of a campaign sees what it must see, and nothing else."""
+
+import asyncio
+
+import pytest
+
+from services.metering.prices import read_prices
+from services.metering.records import Entry, Hold
+from services.metering.settings import MeteringSettings
+from tests.campaigns.faults.chat import Chat, Customer, Tokens
+from tests.campaigns.faults.judge import Circumstances, judge
+from tests.campaigns.faults.ledger import Account
+from tests.campaigns.faults.parts import STREAM
+from tests.support.upstreams.openai import Recorded
+
+PROMPT_TOKENS = 60
+ANN = Customer("acct_ann", "sk-legato-ann")
+PRICES = read_prices(MeteringSettings().prices)
+EDGE_DIED = Circumstances(edge_died=True)
+MARK_MISSED = Circumstances(edge_died=True, mark_missed=True)
+
+
+def broken_after(received: int, sent: int) -> Chat:
+    """A stream that ended without a word."""
+    chat = Chat(STREAM, ANN, "chat-1")
+    chat.received.raw += b"HTTP/1.1 200 OK\r\n\r\n" + b" rain" * received
+    ended = asyncio.Event()
+    ended.set()
+    chat.asked.append(Recorded("POST", "/", {}, b'{"stream": true}', 1, 0.0, writes=1 + sent, ended=ended))
+    return chat
+
+
+def books(charged: Tokens | None, *, lost: bool = False) -> Account:
+    account = Account(holds=[Hold("request", ANN.account_id, "key", "mezzo", "settled")])
+    if charged is not None:
+        nanos = 100 * charged.prompt + 210 * charged.completion
+        account.entries.append(
+            Entry(
+                "charge", "request", ANN.account_id, -nanos, 0,
+                revenue_nanos=nanos, prompt_tokens=charged.prompt, completion_tokens=charged.completion,
+            )
+        )  # fmt: skip
+    if lost:
+        account.entries.append(Entry("loss", "request", ANN.account_id, 0, 0, revenue_nanos=6_210, loss_nanos=-6_210))
+    return account
+
+
+def verdict(chat: Chat, account: Account, seen: Circumstances) -> list[str]:
+    given = judge([chat], {ANN.account_id: account}, {chat.tag: PROMPT_TOKENS}, PRICES, seen)
+    return [violation.kind for violation in given.violations]
+
+
+@pytest.mark.parametrize(("charged_tokens", "kinds"), [(1, ["lost"]), (2, []), (3, []), (4, ["doubled"])])
+def test_killed_edge_charges_what_was_received_and_at_most_the_piece_under_way(
+    charged_tokens: int, kinds: list[str]
+) -> None:
+    charged = Tokens(PROMPT_TOKENS, charged_tokens)
+    assert verdict(broken_after(2, sent=3), books(charged), EDGE_DIED) == kinds
+
+
+def test_nothing_received_is_not_charged() -> None:
+    assert verdict(broken_after(0, sent=1), books(None), EDGE_DIED) == []
+    assert verdict(broken_after(0, sent=1), books(Tokens(PROMPT_TOKENS, 1)), EDGE_DIED) == ["doubled"]
+
+
+def test_silent_end_is_stuck_where_no_edge_was_killed() -> None:
+    assert verdict(broken_after(2, sent=2), books(Tokens(PROMPT_TOKENS, 2)), Circumstances()) == ["stuck"]
+
+
+def test_first_piece_is_free_only_where_its_mark_may_be_missing_and_the_books_say_so() -> None:
+    assert verdict(broken_after(1, sent=1), books(None, lost=True), MARK_MISSED) == []
+    assert verdict(broken_after(1, sent=1), books(None, lost=True), EDGE_DIED) == ["lost"]
+    assert verdict(broken_after(1, sent=1), books(None), MARK_MISSED) == ["lost"]
+    assert verdict(broken_after(2, sent=2), books(None, lost=True), MARK_MISSED) == ["lost"]
+
+
+def test_second_charge_is_doubled() -> None:
+    account = books(Tokens(PROMPT_TOKENS, 2))
+    account.entries *= 2
+    assert "doubled" in verdict(broken_after(2, sent=2), account, EDGE_DIED)
+
+
+def test_credit_that_is_still_held_is_stuck() -> None:
+    account = books(Tokens(PROMPT_TOKENS, 2))
+    account.held_nanos = 1
+    assert verdict(broken_after(2, sent=2), account, EDGE_DIED) == ["stuck"]
+
+
+def test_lost_journal_charges_at_least_the_checkpoint() -> None:
+    seen = Circumstances(
+        edge_died=True, was_away=True, journal_lost=True, checkpoints={ANN.account_id: Tokens(PROMPT_TOKENS, 2)}
+    )
+    kinds = [verdict(broken_after(4, sent=4), books(Tokens(PROMPT_TOKENS, count)), seen) for count in (1, 2, 4, 5)]
+    assert kinds == [["lost"], [], [], ["doubled"]]

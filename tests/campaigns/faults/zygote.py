@@ -1,0 +1,171 @@
+"""A process that has imported everything and forks the services: one that was killed is back in some milliseconds.
+
+Orders come as lines of JSON on stdin; each start and each end is told as a line on stdout. When stdin ends, everything
+ends. Neither gRPC nor an event loop is opened here: both must begin after the fork.
+"""
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, cast
+from unittest.mock import MagicMock
+
+import msgspec
+import psycopg
+import sqlalchemy.dialects.postgresql.psycopg
+import uvicorn.lifespan.off
+
+import edge.__main__
+import services.auth.__main__
+import services.metering.__main__
+import services.router.__main__
+from edge.api.app import make_app
+from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
+from services.chassis.database.database import Database
+from services.chassis.process.run import run
+from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
+from tests.campaigns.faults.bugs import BUGS, MISFORTUNES
+
+PR_SET_PDEATHSIG = 1
+
+MAINS: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+    "auth": services.auth.__main__.main,
+    "edge": edge.__main__.main,
+    "metering": services.metering.__main__.main,
+    "router": services.router.__main__.main,
+}
+# Those who need them import them late, which would happen again after every fork.
+NEEDED_LATE = (psycopg, sqlalchemy.dialects.postgresql.psycopg, uvicorn.lifespan.off)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Start one process."""
+
+    name: str
+    service: str
+    environ: dict[str, str]
+    output: str
+    # A listening socket that it inherits.
+    keep_fd: int | None = None
+    # Seeded mistakes and misfortunes to make it with, by name.
+    changes: tuple[str, ...] = ()
+
+
+class Told(msgspec.Struct, frozen=True):
+    """`exit_code` is None for a process that was started; it is negative for one that was killed by a signal."""
+
+    name: str
+    pid: int
+    exit_code: int | None = None
+
+
+class Zygote:
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        self._pid = os.getpid()
+        self._names: dict[int, tuple[str, int]] = {}
+        self._poll = select.poll()
+        self._poll.register(0, select.POLLIN)
+
+    def serve(self) -> None:
+        unread = b""
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd != 0:
+                    self._bury(fd)
+                    continue
+                received = os.read(0, 65536)
+                if not received:
+                    return
+                *lines, unread = (unread + received).split(b"\n")
+                for line in lines:
+                    self._start(msgspec.json.decode(line, type=Order))
+
+    def end_all(self) -> None:
+        for _, pid in self._names.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _start(self, order: Order) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._become(order)
+        pidfd = os.pidfd_open(pid)
+        self._names[pidfd] = (order.name, pid)
+        self._poll.register(pidfd, select.POLLIN)
+        _tell(Told(order.name, pid))
+
+    def _bury(self, pidfd: int) -> None:
+        name, pid = self._names.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        _tell(Told(name, pid, os.waitstatus_to_exitcode(status)))
+
+    def _become(self, order: Order) -> NoReturn:
+        exit_code: Any = 1
+        try:
+            self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self._pid:
+                os._exit(1)
+            _redirect(order)
+            os.environ.clear()
+            os.environ.update(order.environ)
+            for name in order.changes:
+                (BUGS | MISFORTUNES)[name].apply()
+            run(order.service, MAINS[order.service])
+            exit_code = 0
+        except SystemExit as end:
+            exit_code = end.code if isinstance(end.code, int) else 1
+            if isinstance(end.code, str):
+                sys.stderr.write(f"{end.code}\n")
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(exit_code)
+
+
+def _redirect(order: Order) -> None:
+    """Its own output, and none of the descriptors of the zygote but the one it is given."""
+    output = os.open(order.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for fd, replacement in ((0, nothing), (1, output), (2, output)):
+        os.dup2(replacement, fd)
+    kept = 2 if order.keep_fd is None else order.keep_fd
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 1024)
+
+
+def _tell(told: Told) -> None:
+    os.write(1, msgspec.json.encode(told) + b"\n")
+
+
+def warm_up() -> None:
+    """What every process does at its start, done once: it imports much."""
+    make_app(cast(Any, MagicMock()))
+    for name, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
+        database = Database("sqlite://", name)
+        database.migrate(migrations)
+        database.close()
+
+
+def main() -> None:
+    zygote = Zygote()
+    warm_up()
+    # Objects that never move to another generation are pages that children go on sharing.
+    gc.collect()
+    gc.freeze()
+    try:
+        zygote.serve()
+    finally:
+        zygote.end_all()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""`make overload`: the whole service on default settings, before a provider without a limit whose answers begin late:
+nobody may be refused. And before one with few places at three times the load, in each way in which it can be known to
+be full."""
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from tests.campaigns.overload import campaign
+
+
+async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
+    violations: list[str] = []
+
+    def say(what: str) -> None:
+        print(what, "...", flush=True)
+
+    for name, tally in await campaign.run_thinking(phase_s, say):
+        outcome = f"refused {tally.refused}  failed {tally.failed}  p99 {tally.p99_s:.2f} s"
+        print(f"{name:20} chats {tally.count:5}  {outcome}", flush=True)
+        if tally.refused or tally.failed:
+            violations.append(f"{name}: {tally.refused} refused, {tally.failed} failed")
+    for way in ways:
+        found = await campaign.run_overloaded(way, overload_s, say)
+        print(found, flush=True)
+        violations += found.violations
+    return violations
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make overload", description=__doc__)
+    parser.add_argument("--phase-s", type=float, default=30.0, help="of each of the three phases (30)")
+    parser.add_argument("--overload-s", type=float, default=20.0, help="at three times the load (20)")
+    parser.add_argument("--ways", default=",".join(campaign.WAYS), help="of knowing that a provider is full (all)")
+    options = parser.parse_args()
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    violations = asyncio.run(run(options.phase_s, options.overload_s, options.ways.split(",")))
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The short form of `make overload`: a router before a real server, on default settings. The edge's own gate is tested
+on a clock that does not depend on the machine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.router.routing import queue_watch
+from tests.campaigns.overload.campaign import PLACES, Overloaded
+from tests.campaigns.overload.clients import Tally
+from tests.services.router.harness import Router, running_router, target
+from tests.support.upstreams.openai import Reply, Upstream
+
+KEYS = 8
+USUAL = Reply()
+THINKS = Reply(first_event_delay_s=1.5)
+
+
+async def ask(router: Router, key_id: str, tally: Tally) -> None:
+    try:
+        await router.ask(key_id=key_id)
+        tally.served += 1
+    except LegatoError as error:
+        tally.refused += error.reason is Reason.SATURATED
+        tally.failed += error.reason is not Reason.SATURATED
+
+
+async def ask_many(router: Router, upstream: Upstream, replies: list[Reply]) -> Tally:
+    """One after the other, whatever became of those before."""
+    tally = Tally()
+    async with asyncio.TaskGroup() as asked:
+        for number, reply in enumerate(replies):
+            upstream.replies.append(reply)
+            asked.create_task(ask(router, f"key {number % KEYS}", tally))
+            await asyncio.sleep(0.01)
+    return tally
+
+
+async def test_nobody_is_refused_because_a_provider_without_a_limit_thinks(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        for replies in ([USUAL] * 60, [USUAL, THINKS] * 60, [USUAL] * 60, [THINKS] * 40):
+            assert await ask_many(router, upstream, replies) == Tally(served=len(replies))
+        # And those that go on for long find their place after the burst.
+        assert await ask_many(router, upstream, [Reply(event_delay_s=0.1)] * 8) == Tally(served=8)
+
+
+async def test_key_whose_chats_begin_slowly_does_not_have_others_refused(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        slow, others = Tally(), Tally()
+        upstream.default_reply = THINKS
+        async with asyncio.TaskGroup() as asked:
+            for _ in range(40):
+                asked.create_task(ask(router, "slow", slow))
+            await upstream.received(40)
+            upstream.default_reply = USUAL
+            for number in range(80):
+                asked.create_task(ask(router, f"key {number % KEYS}", others))
+        assert (slow, others) == (Tally(served=40), Tally(served=80))
+
+
+@pytest.mark.parametrize("retry_after", ["", "30"])
+async def test_all_are_admitted_once_the_server_no_longer_says_that_it_is_full(
+    retry_after: str, socket_folder: Path, log: Log
+) -> None:
+    full = Reply(status=429, headers={"retry-after": retry_after} if retry_after else {})
+    async with Upstream(full) as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        assert (await ask_many(router, upstream, [full] * 20)).refused == 20
+        upstream.replies.clear()
+        upstream.default_reply = USUAL
+        # The first that comes finds out.
+        assert await ask_many(router, upstream, [USUAL]) == Tally(served=1)
+        assert await ask_many(router, upstream, [USUAL] * 40) == Tally(served=40)
+
+
+def test_what_breaks_the_promise_is_told() -> None:
+    good = Tally(served=100, refused=200, times_s=[0.8] * 100)
+    assert Overloaded("gauge", 20, 60, 19.5, good).violations == []
+    assert Overloaded("gauge", 20, 60, 18, good).violations == ["gauge: goodput is 90% of the peak"]
+    late = Tally(served=100, failed=1, times_s=[20.0] * 100)
+    assert Overloaded("gauge", 20, 60, 20, late).violations == ["gauge: p99 is 20.0 s", "gauge: 1 chats failed"]
+    assert PLACES > queue_watch.MOST_WAITING

@@ -1,0 +1,294 @@
+import json
+import shlex
+from datetime import UTC, datetime
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from cli.commands import bookings
+from cli.connection import NotRunning, Services
+from cli.main import legato
+from protos.auth.v1 import auth_pb2
+from protos.metering.v1 import metering_pb2
+from services.chassis.database.database import DatabaseAway
+from services.chassis.errors import LegatoError, Reason
+from tests.cli.played import play
+
+
+def account(account_id: str = "acct_1", **fields: object) -> auth_pb2.Account:
+    made = auth_pb2.Account(account_id=account_id, name="Ada", preferred_class="forte", **fields)  # type: ignore[arg-type]
+    made.create_time.FromDatetime(datetime(2026, 11, 15, 8, tzinfo=UTC))
+    return made
+
+
+def balance(account_id: str = "acct_1", nanos: int = 0, held: int = 0) -> metering_pb2.Balance:
+    return metering_pb2.Balance(account_id=account_id, balance_nanos=nanos, held_nanos=held)
+
+
+def test_an_account_is_made_with_its_credit() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
+        (
+            "metering",
+            "CreditAdminService.GrantCredits",
+            metering_pb2.GrantCreditsResponse(balance=balance(nanos=5_000_000_000)),
+        ),
+    )
+    result = far_end.run("accounts", "create", "Ada", "--credits", "5.00", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "account_id": "acct_1",
+        "name": "Ada",
+        "class": "forte",
+        "balance_usd": "5.00",
+        "balance_nanos": 5_000_000_000,
+        "held_nanos": 0,
+        "requests_per_minute": None,
+        "tokens_per_minute": None,
+        "concurrent_requests": None,
+        "grounding": [],
+        "suspended_at": None,
+        "created_at": "2026-11-15T08:00:00Z",
+    }
+    created, granted = far_end.requests
+    assert created.name == "Ada"
+    assert (granted.account_id, granted.amount_nanos) == ("acct_1", 5_000_000_000)
+    assert len(granted.grant_id) >= 32
+
+
+def test_without_credits_metering_is_not_asked() -> None:
+    far_end = play(("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())))
+    result = far_end.run("accounts", "create", "Ada", "--json")
+    assert json.loads(result.stdout)["balance_usd"] == "0.00"
+
+
+def test_a_grant_is_repeated_under_the_same_id_when_metering_is_away_for_a_moment() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
+        ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE),
+        (
+            "metering",
+            "CreditAdminService.GrantCredits",
+            metering_pb2.GrantCreditsResponse(balance=balance(nanos=1)),
+        ),
+    )
+    result = far_end.run("accounts", "create", "Ada", "--credits", "0.000000001", "--json")
+    assert json.loads(result.stdout)["balance_nanos"] == 1
+    assert far_end.requests[1].grant_id == far_end.requests[2].grant_id
+
+
+def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
+    far_end = play(("auth", "AccountAdminService.CreateAccount", grpc.StatusCode.UNAVAILABLE))
+    result = far_end.run("accounts", "create", "Ada")
+    assert result.exit_code == 1
+    assert result.stderr == "legato: The service gave no answer: see whether it was done before you repeat it.\n"
+    assert len(far_end.requests) == 1
+
+
+def test_service_that_answers_that_its_database_is_away_is_not_said_to_be_silent() -> None:
+    far_end = play(("auth", "AccountAdminService.CreateAccount", DatabaseAway()))
+    result = far_end.run("accounts", "create", "Ada")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "legato: The database is not available right now: see whether it was done before you repeat it.\n"
+    )
+
+
+def test_an_account_whose_grant_is_refused_is_not_lost() -> None:
+    refusal = LegatoError(Reason.REQUEST_INVALID, "That is too much.")
+    far_end = play(
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
+        ("metering", "CreditAdminService.GrantCredits", refusal),
+    )
+    result = far_end.run("accounts", "create", "Ada", "--credits", "5", "--data", "/srv/legato")
+    assert result.exit_code == 1
+    assert "acct_1 was made, but got no credit (That is too much.)" in result.stderr
+    assert "`legato credits grant acct_1 5.00 --data /srv/legato`" in result.stderr
+
+
+def test_no_account_is_made_where_its_credit_is_more_than_can_be_granted() -> None:
+    far_end = play()
+    result = far_end.run("accounts", "create", "Ada", "--credits", "1000000.01")
+    assert result.exit_code == 2
+    assert result.stderr == "legato: Invalid value for '--credits': at most a million dollars are booked at once.\n"
+    assert far_end.requests == []
+
+
+def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    far_end = play(
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
+        ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE),
+    )
+    result = far_end.run("accounts", "create", "Ada", "--credits", "5")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("legato: acct_1 was made. It is not known whether ")
+    told = shlex.split(result.stderr.split("`")[1])
+    assert told == ["legato", "credits", "grant", "acct_1", "5.00", "--id", far_end.requests[1].grant_id]
+
+
+def test_no_account_is_made_where_metering_is_not_there_to_grant_its_credit() -> None:
+    def open_channel(service: str) -> grpc.Channel:
+        raise NotRunning(f"{service} is not running")
+
+    result = CliRunner().invoke(legato, ["accounts", "create", "Ada", "--credits", "5"], obj=Services(open_channel))
+    assert (result.exit_code, result.stderr) == (3, "legato: metering is not running\n")
+
+
+def test_every_page_of_accounts_is_listed_with_balances() -> None:
+    far_end = play(
+        (
+            "auth",
+            "AccountAdminService.ListAccounts",
+            auth_pb2.ListAccountsResponse(accounts=[account("acct_1")], next_page_token="more"),
+        ),
+        (
+            "auth",
+            "AccountAdminService.ListAccounts",
+            auth_pb2.ListAccountsResponse(accounts=[account("acct_2", requests_per_minute=60)]),
+        ),
+        (
+            "metering",
+            "CreditAdminService.ListBalances",
+            metering_pb2.ListBalancesResponse(balances=[balance("acct_2", 1_500_000_000)]),
+        ),
+    )
+    listed = json.loads(far_end.run("accounts", "list", "--json").stdout)
+    assert [(one["account_id"], one["balance_usd"], one["requests_per_minute"]) for one in listed] == [
+        ("acct_1", "0.00", None),
+        ("acct_2", "1.50", 60),
+    ]
+    assert far_end.requests[1].page_token == "more"
+    assert list(far_end.requests[2].account_ids) == ["acct_1", "acct_2"]
+
+
+def test_no_accounts_are_an_empty_array() -> None:
+    far_end = play(("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse()))
+    assert json.loads(far_end.run("accounts", "list", "--json").stdout) == []
+
+
+def test_people_get_a_table() -> None:
+    far_end = play(
+        (
+            "auth",
+            "AccountAdminService.ListAccounts",
+            auth_pb2.ListAccountsResponse(accounts=[account("acct_1"), account("acct_22")]),
+        ),
+        ("metering", "CreditAdminService.ListBalances", metering_pb2.ListBalancesResponse()),
+    )
+    lines = far_end.run("accounts", "list").stdout.splitlines()
+    assert lines[0].split()[:4] == ["account_id", "name", "class", "balance_usd"]
+    assert lines[1].index("Ada") == lines[2].index("Ada") == lines[0].index("name")
+
+
+def test_an_unknown_account_is_refused_on_one_line() -> None:
+    refusal = LegatoError(Reason.NOT_FOUND, "There is no such account.")
+    result = play(("auth", "AccountAdminService.GetAccount", refusal)).run("accounts", "show", "acct_x")
+    assert result.exit_code == 1
+    assert result.stderr == "legato: There is no such account.\n"
+    assert result.stdout == ""
+
+
+def test_only_what_is_given_is_set() -> None:
+    far_end = play(
+        (
+            "auth",
+            "AccountAdminService.UpdateAccount",
+            auth_pb2.UpdateAccountResponse(account=account(requests_per_minute=60)),
+        ),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    result = far_end.run("accounts", "set", "acct_1", "--requests-per-minute", "60", "--json")
+    assert json.loads(result.stdout)["requests_per_minute"] == 60
+    assert far_end.requests[0].requests_per_minute == 60
+    assert not far_end.requests[0].HasField("preferred_class")
+
+
+def test_every_limit_can_be_set_at_once() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.UpdateAccount", auth_pb2.UpdateAccountResponse(account=account())),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    limits = ["--requests-per-minute", "0", "--tokens-per-minute", "1000", "--concurrent-requests", "3"]
+    assert far_end.run("accounts", "set", "acct_1", *limits).exit_code == 0
+    request = far_end.requests[0]
+    assert request == auth_pb2.UpdateAccountRequest(
+        account_id="acct_1", requests_per_minute=0, tokens_per_minute=1000, concurrent_requests=3
+    )
+
+
+def test_groundings_are_switched_one_by_one_and_those_that_are_on_are_shown() -> None:
+    far_end = play(
+        ("auth", "AccountAdminService.UpdateAccount", auth_pb2.UpdateAccountResponse(account=account(memory=True))),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    result = far_end.run("accounts", "set", "acct_1", "--search", "off", "--memory", "on", "--json")
+    assert json.loads(result.stdout)["grounding"] == ["memory"]
+    assert far_end.requests[0] == auth_pb2.UpdateAccountRequest(account_id="acct_1", search=False, memory=True)
+
+
+@pytest.mark.parametrize("arguments", [["suspend"], ["resume"], ["set", "--class", "mezzo"]])
+def test_change_that_was_made_is_not_called_refused_because_the_balance_cannot_be_read(arguments: list[str]) -> None:
+    name = {"suspend": "Suspend", "resume": "Resume", "set": "Update"}[arguments[0]]
+    response = getattr(auth_pb2, f"{name}AccountResponse")(account=account())
+    far_end = play(
+        ("auth", f"AccountAdminService.{name}Account", response),
+        ("metering", "MeteringService.GetBalance", LegatoError(Reason.INTERNAL, "Something failed.")),
+    )
+    command, *options = arguments
+    result = far_end.run("accounts", command, "acct_1", *options, "--json")
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    assert shown["account_id"] == "acct_1"
+    assert (shown["balance_usd"], shown["balance_nanos"], shown["held_nanos"]) == (None, None, None)
+
+
+def test_a_suspended_account_is_shown_as_such_until_it_is_resumed() -> None:
+    suspended = account()
+    suspended.suspend_time.FromDatetime(datetime(2026, 11, 15, 9, tzinfo=UTC))
+    shown = metering_pb2.GetBalanceResponse(balance=balance())
+    far_end = play(
+        ("auth", "AccountAdminService.SuspendAccount", auth_pb2.SuspendAccountResponse(account=suspended)),
+        ("metering", "MeteringService.GetBalance", shown),
+    )
+    result = far_end.run("accounts", "suspend", "acct_1", "--json")
+    assert json.loads(result.stdout)["suspended_at"] == "2026-11-15T09:00:00Z"
+    assert far_end.requests[0].account_id == "acct_1"
+    far_end = play(
+        ("auth", "AccountAdminService.ResumeAccount", auth_pb2.ResumeAccountResponse(account=account())),
+        ("metering", "MeteringService.GetBalance", shown),
+    )
+    assert json.loads(far_end.run("accounts", "resume", "acct_1", "--json").stdout)["suspended_at"] is None
+    assert far_end.requests[0].account_id == "acct_1"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["accounts", "suspend"],
+        ["accounts", "resume"],
+        ["accounts", "set", "acct_1", "--tokens-per-minute", "-1"],
+        ["accounts", "set", "acct_1", "--concurrent-requests", "many"],
+        ["accounts", "create"],
+        ["accounts", "create", "Ada", "--credits", "-1"],
+        ["accounts", "create", "Ada", "--credits", "1e3"],
+        ["accounts", "create", "Ada", "Lovelace"],
+        ["accounts", "set", "acct_1"],
+        ["accounts", "set", "acct_1", "--class", "piano"],
+        ["accounts", "set", "acct_1", "--requests-per-minute", "-1"],
+        # Each as auth would refuse it.
+        ["accounts", "set", "acct_1", "--requests-per-minute", "1000001"],
+        ["accounts", "set", "acct_1", "--tokens-per-minute", "1000000001"],
+        ["accounts", "set", "acct_1", "--concurrent-requests", "1000001"],
+        ["accounts", "burn"],
+        ["accounts", "list", "--yaml"],
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    result = play().run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("legato: ")
+    assert result.stderr.count("\n") == 1

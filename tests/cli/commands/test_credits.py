@@ -1,0 +1,261 @@
+import json
+import shlex
+import signal
+from typing import Any
+
+import grpc
+import pytest
+
+from cli.commands import bookings
+from protos.auth.v1 import auth_pb2
+from protos.metering.v1 import metering_pb2
+from services.chassis.errors import LegatoError, Reason
+from tests.cli.played import play
+
+KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
+UNKNOWN = ("auth", "AccountAdminService.GetAccount", LegatoError(Reason.NOT_FOUND, "There is no such account."))
+BALANCE = metering_pb2.Balance(account_id="acct_1", balance_nanos=3_750_000_001, held_nanos=250)
+
+
+def test_a_balance_is_exact() -> None:
+    far_end = play(KNOWN, ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=BALANCE)))
+    assert json.loads(far_end.run("credits", "balance", "acct_1", "--json").stdout) == {
+        "account_id": "acct_1",
+        "balance_usd": "3.750000001",
+        "balance_nanos": 3_750_000_001,
+        "held_usd": "0.00000025",
+        "held_nanos": 250,
+    }
+
+
+def test_a_grant_carries_an_id_of_its_own() -> None:
+    answer = metering_pb2.GrantCreditsResponse(balance=BALANCE)
+    ids = set()
+    for _ in range(2):
+        far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", answer))
+        assert far_end.run("credits", "grant", "acct_1", "5.00").exit_code == 0
+        assert far_end.requests[1].amount_nanos == 5_000_000_000
+        ids.add(far_end.requests[1].grant_id)
+    assert len(ids) == 2
+
+
+BOOKINGS: list[tuple[str, list[str], str, Any]] = [
+    (
+        "GrantCredits",
+        ["grant", "acct_1", "5.00"],
+        "grant_id",
+        metering_pb2.GrantCreditsResponse(balance=BALANCE),
+    ),
+    (
+        "AdjustCredits",
+        ["adjust", "acct_1", "-1.25", "--reason", "charged twice"],
+        "adjustment_id",
+        metering_pb2.AdjustCreditsResponse(balance=BALANCE),
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "id_field", "answer"), BOOKINGS)
+@pytest.mark.parametrize("failure", [grpc.StatusCode.UNAVAILABLE, LegatoError(Reason.INTERNAL, "Something failed.")])
+def test_booking_without_an_answer_is_not_called_undone_and_the_command_that_is_told_repeats_the_same_one(
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    arguments: list[str],
+    id_field: str,
+    answer: Any,
+    failure: grpc.StatusCode | LegatoError,
+) -> None:
+    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    far_end = play(KNOWN, ("metering", f"CreditAdminService.{method}", failure))
+    result = far_end.run("credits", *arguments, "--data", "/srv/my legato")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("legato: It is not known whether ")
+    assert result.stderr.count("\n") == 1
+    told = shlex.split(result.stderr.split("`")[1])
+    assert told[0] == "legato"
+    assert told[-2:] == ["--data", "/srv/my legato"]
+
+    repeated = play(KNOWN, ("metering", f"CreditAdminService.{method}", answer))
+    assert repeated.run(*told[1:]).exit_code == 0
+    assert repeated.requests[1] == far_end.requests[1]
+    assert getattr(repeated.requests[1], id_field)
+
+
+def test_booking_that_is_interrupted_tells_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bookings, "ask", interrupt)
+    result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
+    assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr
+    assert "`legato credits grant acct_1 5.00 --id invoice-17`" in result.stderr
+
+
+def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by `timeout`, who has nobody at a terminal to interrupt it."""
+
+    def end(*_: Any, **__: Any) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "this would end the test"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(bookings, "ask", end)
+    result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
+    assert result.exit_code == 1
+    assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr
+    assert "`legato credits grant acct_1 5.00 --id invoice-17`" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_folder_is_not_told_where_the_same_shell_finds_it_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    monkeypatch.setenv("LEGATO_DATA", "/srv/legato")
+    far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE))
+    assert "--data" not in far_end.run("credits", "grant", "acct_1", "5.00").stderr
+
+
+def test_booking_outlasts_a_metering_that_is_away_for_longer_than_a_moment() -> None:
+    away = ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE)
+    answer = metering_pb2.GrantCreditsResponse(balance=BALANCE)
+    far_end = play(KNOWN, *[away] * 8, ("metering", "CreditAdminService.GrantCredits", answer))
+    assert far_end.run("credits", "grant", "acct_1", "5.00").exit_code == 0
+    assert len({request.grant_id for request in far_end.requests[1:]}) == 1
+
+
+@pytest.mark.parametrize(("method", "arguments", "id_field", "answer"), BOOKINGS)
+def test_id_of_a_booking_can_be_given(method: str, arguments: list[str], id_field: str, answer: Any) -> None:
+    far_end = play(KNOWN, ("metering", f"CreditAdminService.{method}", answer))
+    assert far_end.run("credits", *arguments, "--id", "invoice-17").exit_code == 0
+    assert getattr(far_end.requests[1], id_field) == "invoice-17"
+
+
+def test_empty_id_is_no_wish_for_a_new_one() -> None:
+    """As of a variable that is not set: a new one each time would book twice what was meant to be booked once."""
+    refusal = LegatoError(Reason.REQUEST_INVALID, "This is not an id.")
+    far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", refusal))
+    assert far_end.run("credits", "grant", "acct_1", "5.00", "--id", "").stderr == "legato: This is not an id.\n"
+    assert far_end.requests[1].grant_id == ""
+
+
+@pytest.mark.parametrize(
+    ("amount", "nanos"),
+    [
+        ("-1.25", -1_250_000_000),
+        ("-.5", -500_000_000),
+        ("-0.000000001", -1),
+        ("2", 2_000_000_000),
+        ("+2", 2_000_000_000),
+    ],
+)
+@pytest.mark.parametrize("after", [True, False])
+def test_an_adjustment_may_be_negative(amount: str, nanos: int, after: bool) -> None:
+    far_end = play(
+        KNOWN, ("metering", "CreditAdminService.AdjustCredits", metering_pb2.AdjustCreditsResponse(balance=BALANCE))
+    )
+    options = ["--reason", "charged twice", "--json"]
+    arguments = ["acct_1", amount, *options] if after else [*options, "acct_1", amount]
+    result = far_end.run("credits", "adjust", *arguments)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["balance_nanos"] == 3_750_000_001
+    assert (far_end.requests[1].amount_nanos, far_end.requests[1].reason) == (nanos, "charged twice")
+    assert far_end.requests[1].adjustment_id
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["grant", "acct_x", "5"], ["adjust", "acct_x", "-1", "--reason", "slip"], ["balance", "acct_x"]],
+)
+def test_money_of_an_account_that_does_not_exist_is_refused(arguments: list[str]) -> None:
+    result = play(UNKNOWN).run("credits", *arguments)
+    assert (result.exit_code, result.stderr) == (1, "legato: There is no such account.\n")
+
+
+def test_going_below_what_is_there_is_refused() -> None:
+    refusal = LegatoError(Reason.CREDITS_EXHAUSTED, "The account does not have that much.")
+    far_end = play(KNOWN, ("metering", "CreditAdminService.AdjustCredits", refusal))
+    result = far_end.run("credits", "adjust", "acct_1", "-100", "--reason", "refund")
+    assert (result.exit_code, result.stderr) == (1, "legato: The account does not have that much.\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["grant", "acct_1"],
+        ["grant", "acct_1", "-5"],
+        ["grant", "acct_1", "0"],
+        ["grant", "acct_1", "five"],
+        ["grant", "acct_1", "1.0000000001"],
+        ["grant", "acct_1", "5", "6"],
+        ["adjust", "acct_1", "-1.25"],
+        ["adjust", "acct_1", "0", "--reason", "nothing"],
+        ["adjust", "acct_1", "-1e5", "--reason", "exponent"],
+        ["adjust", "acct_1", "nan", "--reason", "nan"],
+        ["adjust", "acct_1", "-1", "--raeson", "slip"],
+        ["balance"],
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    result = play().run("credits", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("legato: ")
+    assert result.stderr.count("\n") == 1
+
+
+def entry(kind: Any, day: int, amount_nanos: int, balance_nanos: int, **more: Any) -> metering_pb2.CreditEntry:
+    made = metering_pb2.CreditEntry(kind=kind, amount_nanos=amount_nanos, balance_nanos=balance_nanos, **more)
+    made.time.FromSeconds(day * 86_400)
+    return made
+
+
+GRANTED = entry(metering_pb2.CREDIT_KIND_GRANT, 1, 5_000_000_001, 5_000_000_001, booking_id="invoice-1")
+ADJUSTED = entry(metering_pb2.CREDIT_KIND_ADJUSTMENT, 1, -1, 5_000_000_000, booking_id="a", reason="charged twice")
+CHARGED = entry(metering_pb2.CREDIT_KIND_CHARGES, 2, -2_570, 4_999_997_430)
+
+
+def credit_page(*entries: metering_pb2.CreditEntry, after: str = "") -> tuple[str, str, Any]:
+    answer = metering_pb2.ListCreditsResponse(entries=entries, next_page_token=after)
+    return "metering", "CreditAdminService.ListCredits", answer
+
+
+def test_list_is_exact_and_whole() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, ADJUSTED, after="second"), credit_page(CHARGED))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--json").stdout)
+    assert (listed["account_id"], listed["next_page"]) == ("acct_1", None)
+    assert listed["entries"] == [
+        {
+            "time": "1970-01-02T00:00:00Z", "kind": "grant", "amount_usd": "5.000000001", "amount_nanos": 5_000_000_001,
+            "balance_usd": "5.000000001", "balance_nanos": 5_000_000_001, "id": "invoice-1", "reason": None,
+        },
+        {
+            "time": "1970-01-02T00:00:00Z", "kind": "adjustment", "amount_usd": "-0.000000001", "amount_nanos": -1,
+            "balance_usd": "5.00", "balance_nanos": 5_000_000_000, "id": "a", "reason": "charged twice",
+        },
+        {
+            "time": "1970-01-03", "kind": "charges", "amount_usd": "-0.00000257", "amount_nanos": -2_570,
+            "balance_usd": "4.99999743", "balance_nanos": 4_999_997_430, "id": None, "reason": None,
+        },
+    ]  # fmt: skip
+    assert [request.page_token for request in far_end.requests[1:]] == ["", "second"]
+
+
+def test_list_may_be_read_in_parts() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, ADJUSTED, after="second"))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--limit", "2", "--json").stdout)
+    assert (len(listed["entries"]), listed["next_page"]) == (2, "second")
+    assert far_end.requests[1].page_size == 2
+    far_end = play(KNOWN, credit_page(CHARGED))
+    listed = json.loads(far_end.run("credits", "list", "acct_1", "--page", "second", "--json").stdout)
+    assert (len(listed["entries"]), listed["next_page"]) == (1, None)
+    assert far_end.requests[1].page_token == "second"
+
+
+def test_people_get_a_table_and_the_command_that_goes_on() -> None:
+    far_end = play(KNOWN, credit_page(GRANTED, after="second"))
+    result = far_end.run("credits", "list", "acct_1", "--limit", "1")
+    header, line = result.stdout.splitlines()
+    assert header.split() == ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
+    assert line.split() == ["1970-01-02T00:00:00Z", "grant", "5.000000001", "5.000000001", "invoice-1", "-"]
+    assert "legato credits list acct_1 --limit 1 --page second" in result.stderr
+
+
+def test_list_of_an_unknown_account_is_refused() -> None:
+    assert play(UNKNOWN).run("credits", "list", "acct_1").exit_code == 1

@@ -1,0 +1,161 @@
+import asyncio
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import legato
+from protos.router.v1 import router_pb2, router_pb2_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.router.routing.routes import DEFAULT_PATH
+from tests.cli.played import play
+
+BIG = router_pb2.Target(
+    class_id="forte",
+    provider="host",
+    model_name="vendor/big",
+    breaker_state=router_pb2.BREAKER_STATE_HALF_OPEN,
+    attempts=12,
+    failures=5,
+    median_latency_s=0.2504,
+    running=3,
+    limit=8,
+)
+SPARE = router_pb2.Target(
+    class_id="forte", provider="other", model_name="spare", breaker_state=router_pb2.BREAKER_STATE_CLOSED
+)
+LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE])
+LIST_TARGETS = "RouteAdminService.ListTargets"
+RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
+MISTAKES = "routes.toml: colour: is not known here\nroutes.toml: classes.forte: is missing"
+
+
+def test_models_are_shown_with_how_they_do() -> None:
+    result = play(("router", LIST_TARGETS, LISTED)).run("routes", "show", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == [
+        {
+            "router": "router",
+            "class": "forte",
+            "provider": "host",
+            "model": "vendor/big",
+            "breaker": "half-open",
+            "attempts": 12,
+            "failures": 5,
+            "latency_ms": 250.4,
+            "running": 3,
+            "limit": 8,
+        },
+        {
+            "router": "router",
+            "class": "forte",
+            "provider": "other",
+            "model": "spare",
+            "breaker": "closed",
+            "attempts": 0,
+            "failures": 0,
+            "latency_ms": None,
+            "running": 0,
+            "limit": None,
+        },
+    ]
+
+
+def test_people_see_a_line_for_each_model() -> None:
+    lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
+    assert lines[0].split() == [
+        "class", "provider", "model", "breaker", "attempts", "failures", "latency_ms", "running", "limit",
+    ]  # fmt: skip
+    assert lines[2].split() == ["forte", "other", "spare", "closed", "0", "0", "-", "0", "-"]
+
+
+def test_reload_says_what_was_reloaded() -> None:
+    reloaded = router_pb2.ReloadRoutesResponse(targets=[BIG, SPARE])
+    result = play(("router", RELOAD_ROUTES, reloaded)).run("routes", "reload", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == [{"router": "router", "reloaded": True, "targets": 2, "mistakes": []}]
+
+
+def test_mistakes_in_the_file_are_told_and_exit_with_1() -> None:
+    refusal = LegatoError(Reason.REQUEST_INVALID, MISTAKES)
+    result = play(("router", RELOAD_ROUTES, refusal)).run("routes", "reload", "--json")
+    assert result.exit_code == 1
+    [outcome] = json.loads(result.stdout)
+    assert (outcome["reloaded"], outcome["mistakes"]) == (False, MISTAKES.splitlines())
+    assert result.stderr.splitlines() == [f"legato: router: {mistake}" for mistake in MISTAKES.splitlines()]
+
+
+@pytest.mark.parametrize("file", [DEFAULT_PATH, DEFAULT_PATH.with_name("nowhere.toml")])
+def test_file_is_checked_without_a_service(file: Path) -> None:
+    is_right = file.exists()
+    result = CliRunner().invoke(legato, ["routes", "check", str(file), "--json"])
+    assert result.exit_code == (0 if is_right else 2)
+    checked = json.loads(result.stdout)
+    assert (checked["ok"], len(checked["mistakes"])) == (is_right, 0 if is_right else 1)
+
+
+def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    file.write_text("colour = 'red'")
+    result = CliRunner().invoke(legato, ["routes", "check", str(file)])
+    assert result.exit_code == 2
+    assert f"{file}: colour: is not known here" in result.stdout.splitlines()
+    assert f"{file}: classes.mezzo: is missing" in result.stdout.splitlines()
+
+
+class Admin(router_pb2_grpc.RouteAdminServiceServicer):
+    def __init__(self) -> None:
+        self.reloads = 0
+
+    async def ReloadRoutes(self, request: Any, context: Any) -> router_pb2.ReloadRoutesResponse:
+        self.reloads += 1
+        return router_pb2.ReloadRoutesResponse(targets=[BIG])
+
+    async def ListTargets(self, request: Any, context: Any) -> router_pb2.ListTargetsResponse:
+        return LISTED
+
+
+async def serve(admin: Admin, log: Log) -> Server:
+    def register(server: Any) -> str:
+        router_pb2_grpc.add_RouteAdminServiceServicer_to_server(admin, server)
+        return router_pb2.DESCRIPTOR.services_by_name["RouteAdminService"].full_name
+
+    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    await server.start()
+    return server
+
+
+async def run(addresses: list[str], *arguments: str) -> Result:
+    runner = CliRunner(env={"LEGATO_ROUTER_ADDRESS": ", ".join(addresses)})
+    return await asyncio.to_thread(runner.invoke, legato, [*arguments, "--json"])
+
+
+async def test_every_replica_is_asked(log: Log) -> None:
+    admins = [Admin(), Admin()]
+    servers = [await serve(admin, log) for admin in admins]
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    reloaded = await run(addresses, "routes", "reload")
+    assert [outcome["router"] for outcome in json.loads(reloaded.stdout)] == addresses
+    assert [admin.reloads for admin in admins] == [1, 1]
+    shown = await run(addresses, "routes", "show")
+    assert [row["router"] for row in json.loads(shown.stdout)] == [address for address in addresses for _ in range(2)]
+    for server in servers:
+        await server.stop(0)
+
+
+async def test_replica_that_is_away_keeps_no_other_from_being_reloaded(log: Log) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    admin = Admin()
+    server = await serve(admin, log)
+    result = await run([dead, f"127.0.0.1:{server.port}"], "routes", "reload")
+    assert result.exit_code == 1
+    assert [outcome["reloaded"] for outcome in json.loads(result.stdout)] == [False, True]
+    assert admin.reloads == 1
+    assert result.stderr.startswith(f"legato: {dead}: ")
+    await server.stop(0)

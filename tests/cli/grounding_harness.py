@@ -1,0 +1,56 @@
+"""A router's grounding on a real server and a real file, beside an auth that knows one account."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from cli.main import legato
+from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import SystemClock
+from services.router.grounding.opening import open_grounding
+from services.router.grounding.servicer import register_grounding_admin
+from services.router.grounding.settings import GroundingSettings
+
+ACCOUNT = "acct_1"
+
+
+class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
+    async def GetAccount(self, request: Any, context: Any) -> auth_pb2.GetAccountResponse:
+        if request.account_id != ACCOUNT:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+        return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id=ACCOUNT))
+
+
+def _register_accounts(server: Any) -> str:
+    auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(Accounts(), server)  # type: ignore[abstract]
+    return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
+
+
+class GroundingHouse:
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    async def run(self, *arguments: str, stdin: str | bytes | None = None) -> Result:
+        runner = CliRunner(env={"LEGATO_AUTH_ADDRESS": self.address, "LEGATO_ROUTER_ADDRESS": self.address})
+        return await asyncio.to_thread(runner.invoke, legato, [*arguments, "--json"], input=stdin)
+
+
+@asynccontextmanager
+async def grounding_house(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHouse]:
+    given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
+    async with AsyncExitStack() as opened:
+        grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
+        registrations = [register_grounding_admin(grounding.admin), _register_accounts]
+        server = Server("127.0.0.1:0", registrations, log, insecure_tcp=True)
+        await server.start()
+        try:
+            yield GroundingHouse(f"127.0.0.1:{server.port}")
+        finally:
+            await server.stop(0)

@@ -1,0 +1,133 @@
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cli.supervision import data_folder
+from cli.supervision.data_folder import AlreadyLocked, DataFolderUnusable, sockets_folder
+
+LONG = "a-folder-with-a-rather-long-name/" * 4
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_sockets_are_in_the_folder_itself(socket_folder: Path) -> None:
+    assert sockets_folder(socket_folder) == socket_folder / "run"
+
+
+@pytest.mark.parametrize("name", [LONG, "with space", "per%cent", "quest?ion", "ünïcode"])
+def test_sockets_of_a_folder_whose_name_does_not_fit_are_in_a_private_one(socket_folder: Path, name: str) -> None:
+    folder = sockets_folder(socket_folder / name)
+    assert folder.parent == Path("/tmp")
+    assert len(os.fsencode(folder / data_folder.LONGEST_SOCKET_NAME)) <= 107
+    assert folder == sockets_folder(socket_folder / name)
+    assert folder != sockets_folder(socket_folder / (name + "2"))
+
+
+def test_sockets_are_found_from_anywhere(socket_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (socket_folder / LONG).mkdir(parents=True)
+    monkeypatch.chdir(socket_folder / LONG)
+    assert sockets_folder(Path("data")) == sockets_folder(socket_folder / LONG / "data")
+
+
+def test_a_new_folder_is_private(tmp_path: Path) -> None:
+    data_folder.prepare(tmp_path / "deep" / "data")
+    for folder in ("", "run", "logs"):
+        assert mode(tmp_path / "deep" / "data" / folder) == 0o700
+
+
+def test_a_folder_that_holds_other_things_keeps_its_permissions(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "routes.toml").touch()
+    data_folder.prepare(tmp_path)
+    assert mode(tmp_path) == 0o755
+    assert mode(tmp_path / "run") == 0o700
+
+
+def test_a_sockets_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """Somebody else may have put it there, to listen in our place."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataFolderUnusable, match="belongs to somebody else"):
+        data_folder.prepare(tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(DataFolderUnusable, match=r"cannot use .*/data: Not a directory: choose another folder"):
+        data_folder.prepare(tmp_path / "data")
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line() -> None:
+    with pytest.raises(DataFolderUnusable, match="choose another folder with --data"):
+        data_folder.prepare(Path("/proc/legato"))
+
+
+def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
+    full = data_folder.unusable(tmp_path, OSError(28, "No space left on device"))
+    assert full.message == f"{tmp_path} has no free space: make room, or choose another folder with --data"
+
+
+def test_a_folder_is_locked_once(tmp_path: Path) -> None:
+    data_folder.prepare(tmp_path)
+    assert not data_folder.is_supervised(tmp_path)
+    lock = data_folder.lock_for_supervisor(tmp_path)
+    assert data_folder.is_supervised(tmp_path)
+    with pytest.raises(AlreadyLocked):
+        data_folder.FolderLock(tmp_path / "lock", patience_s=0)
+    lock.release()
+    assert not data_folder.is_supervised(tmp_path)
+
+
+def test_the_processes_lock_is_free_when_the_last_process_that_inherited_it_ended(tmp_path: Path) -> None:
+    data_folder.prepare(tmp_path)
+    lock = data_folder.lock_for_processes(tmp_path, patience_s=0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock.fd,)) as child:
+        lock.release()
+        with pytest.raises(AlreadyLocked):
+            data_folder.lock_for_processes(tmp_path, patience_s=0)
+        child.communicate(b"\n")
+    data_folder.lock_for_processes(tmp_path, patience_s=0).release()
+
+
+def test_the_pepper_is_made_once_and_private(tmp_path: Path) -> None:
+    first = data_folder.key_peppers(tmp_path)
+    version, _, secret = first.partition(":")
+    assert version == "1"
+    assert len(bytes.fromhex(secret)) == 32
+    assert data_folder.key_peppers(tmp_path) == first
+    assert mode(tmp_path / "key-peppers") == 0o600
+
+
+def test_the_grounding_key_is_made_once_and_private_and_is_no_pepper(tmp_path: Path) -> None:
+    first = data_folder.grounding_key(tmp_path)
+    assert data_folder.grounding_key(tmp_path) == first != data_folder.key_peppers(tmp_path)
+    assert mode(tmp_path / "grounding-key") == 0o600
+
+
+def test_peppers_of_two_folders_differ(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert data_folder.key_peppers(tmp_path / "a") != data_folder.key_peppers(tmp_path / "b")
+
+
+def test_the_state_is_written_whole(tmp_path: Path) -> None:
+    data_folder.prepare(tmp_path)
+    data_folder.write_processes(tmp_path, {"processes": [1]})
+    data_folder.write_processes(tmp_path, {"processes": [1, 2]})
+    assert data_folder.read_processes(tmp_path) == {"processes": [1, 2]}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["processes.json"]
+    assert json.loads((tmp_path / "run" / "processes.json").read_text()) == {"processes": [1, 2]}
+
+
+def test_a_lock_waits_for_whoever_is_about_to_let_go(tmp_path: Path) -> None:
+    held = data_folder.FolderLock(tmp_path / "lock", patience_s=0)
+    threading.Timer(0.1, held.release).start()
+    data_folder.FolderLock(tmp_path / "lock", patience_s=20).release()

@@ -1,0 +1,80 @@
+"""Large bodies of accounts that cannot pay for them are not read."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from edge.access.affordability import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, announced_bytes, check_affordable
+from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.metering.prices import Price
+from tests.edge.metering_harness import ANN, MeteringHouse
+
+MB = 1024 * 1024
+# Of the cheapest class.
+INPUT_NANOS = 100_000_000
+LEAST_NANOS = 16 * MB // BYTES_PER_TOKEN_MOST * INPUT_NANOS // 1_000_000
+
+
+@pytest.fixture
+async def house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[MeteringHouse]:
+    house = MeteringHouse(socket_folder, tmp_path, log)
+    await house.start()
+    yield house
+    await house.close()
+
+
+async def is_refused(house: MeteringHouse, body_bytes: int) -> bool:
+    try:
+        await check_affordable(house.metering, ANN, body_bytes)
+    except LegatoError as error:
+        return error.reason is Reason.CREDITS_EXHAUSTED
+    return False
+
+
+async def test_large_body_of_an_account_without_credit_is_refused(house: MeteringHouse) -> None:
+    assert await is_refused(house, LARGE_BODY_BYTES)
+    assert await is_refused(house, 16 * MB)
+
+
+async def test_account_is_let_pass_as_soon_as_it_could_pay_by_the_lowest_price(house: MeteringHouse) -> None:
+    await house.give(LEAST_NANOS - 1)
+    assert await is_refused(house, 16 * MB)
+    assert not await is_refused(house, 8 * MB)
+    await house.give(1, "another")
+    assert not await is_refused(house, 16 * MB)
+
+
+async def test_credit_that_other_requests_hold_counts_all_the_same(house: MeteringHouse) -> None:
+    """It is there, so to say that it is spent would be wrong."""
+    await house.give(LEAST_NANOS)
+    hold = house.hold()
+    await hold.reserve(10, 1000)
+    assert not await is_refused(house, 16 * MB)
+    hold.void(END_REFUSED)
+
+
+async def test_every_chat_is_affordable_where_a_class_costs_nothing(
+    socket_folder: Path, tmp_path: Path, log: Log
+) -> None:
+    prices = {"mezzo": Price(0, 0, 0), "forte": Price(1_000, 1_000, 1_000)}
+    house = MeteringHouse(socket_folder, tmp_path, log, prices)
+    await house.start()
+    assert not await is_refused(house, 16 * MB)
+    await house.close()
+
+
+class NobodyAsks:
+    async def balance(self, account_id: str) -> GetBalanceResponse:
+        raise AssertionError
+
+
+async def test_small_bodies_cost_no_question() -> None:
+    await check_affordable(NobodyAsks(), ANN, LARGE_BODY_BYTES - 1)
+
+
+def test_length_is_told_by_its_header_or_not_at_all() -> None:
+    assert announced_bytes({"headers": [(b"host", b"test"), (b"content-length", b"17")]}) == 17
+    assert announced_bytes({"headers": [(b"transfer-encoding", b"chunked")]}) is None

@@ -1,0 +1,109 @@
+"""How an edge learns of maintenance, and whom it refuses."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from edge.access.maintenance import Maintenance
+from edge.access.principals import Principals
+from protos.auth.v1 import auth_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.chassis.timing.clock import SystemClock
+from tests.edge.auth_harness import PATIENCE_S, AuthHouse, bearer
+from tests.support.fault_proxy import CUT
+
+ON = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
+OFF = pb.Maintenance()
+
+
+def refusal(maintenance: Maintenance) -> LegatoError | None:
+    try:
+        maintenance.raise_if_on()
+    except LegatoError as error:
+        return error
+    return None
+
+
+def test_clients_are_told_what_the_operator_says() -> None:
+    maintenance = Maintenance()
+    assert refusal(maintenance) is None
+    maintenance.take(pb.WatchResponse(epoch=2, maintenance=ON))
+    error = refusal(maintenance)
+    assert error is not None
+    assert (error.reason, error.message, error.retry_after_s) == (Reason.MAINTENANCE, "Back at noon.", 300)
+    assert (error.wire.http_status, error.wire.type) == (503, "api_error")
+    maintenance.take(pb.WatchResponse(epoch=3, maintenance=OFF))
+    assert refusal(maintenance) is None
+
+
+def test_word_that_comes_late_changes_nothing() -> None:
+    maintenance = Maintenance()
+    maintenance.take(pb.VerifyResponse(epoch=5, maintenance=ON))
+    maintenance.take(pb.WatchResponse(epoch=4, maintenance=OFF))
+    assert maintenance.is_on
+    maintenance.take(pb.VerifyResponse(epoch=6, maintenance=OFF))
+    maintenance.take(pb.WatchResponse(epoch=5, maintenance=ON))
+    assert not maintenance.is_on
+
+
+def test_auth_of_an_older_version_ends_no_maintenance() -> None:
+    maintenance = Maintenance()
+    maintenance.take(pb.WatchResponse(epoch=5, maintenance=ON))
+    maintenance.take(pb.WatchResponse(epoch=6))
+    maintenance.take(pb.VerifyResponse(epoch=6))
+    assert maintenance.is_on
+
+
+@pytest.fixture
+async def house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHouse]:
+    """In real time: the lease really runs out, as it must for a change to hold in time on a slow machine too."""
+    async with AuthHouse(socket_folder, tmp_path, SystemClock(), log, replicas=2).opened() as house:
+        yield house
+
+
+async def test_it_holds_when_the_call_returns_and_is_over_when_the_call_returns(house: AuthHouse) -> None:
+    created = await house.new_key()
+    await house.principals.authenticate(bearer(created.api_key))
+    await house.leased()
+    for is_on in (True, False, True):
+        await house.maintain(is_on=is_on)
+        # The key is remembered, or it is asked for: both are as new as the lease.
+        await house.served(bearer(created.api_key))
+        assert house.principals.maintenance.is_on is is_on
+    assert house.registry.value("legato_maintenance") == 1
+
+
+async def test_edge_that_was_cut_off_hears_of_it_when_it_is_back(house: AuthHouse) -> None:
+    for line in house.lines:
+        line.set(CUT)
+    await house.maintain(is_on=True)
+    assert not house.principals.maintenance.is_on
+    for line in house.lines:
+        line.heal()
+    async with asyncio.timeout(PATIENCE_S):
+        while not house.principals.maintenance.is_on:
+            await asyncio.sleep(0.01)
+
+
+async def test_edge_that_starts_knows_with_the_first_key_that_it_lets_in(house: AuthHouse, log: Log) -> None:
+    created = await house.new_key()
+    await house.maintain(is_on=True)
+    # Its watch has not even begun.
+    newcomer = Principals(house.replicas, SystemClock(), log, Registry())
+    await newcomer.authenticate(bearer(created.api_key))
+    assert newcomer.maintenance.is_on
+
+
+async def test_edge_that_starts_knows_when_it_has_heard_auth_for_the_first_time(house: AuthHouse, log: Log) -> None:
+    await house.maintain(is_on=True)
+    newcomer = Principals(house.replicas, SystemClock(), log, Registry())
+    await house.principals.close()
+    newcomer.start()
+    async with asyncio.timeout(PATIENCE_S):
+        await newcomer.known()
+    assert newcomer.maintenance.is_on
+    await newcomer.close()

@@ -1,0 +1,45 @@
+"""The way that a chat takes to the router."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from edge.backends.exchanges import SHARED_STREAM_BYTES, RouterReplica
+from protos.router.v1.router_pb2 import ChatOpen
+from services.chassis.exchange import ExchangeBroken, RpcCall
+from services.chassis.telemetry.log import Log
+
+BIG = b'"' + b"x" * SHARED_STREAM_BYTES + b'"'
+
+
+@pytest.fixture
+async def replica(socket_folder: Path, log: Log) -> AsyncIterator[RouterReplica]:
+    """Of a router that is away: so who shares the stream is told at once that it is broken."""
+    replica = RouterReplica(f"unix:{socket_folder}/router.sock", log)
+    yield replica
+    await replica.close()
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        ChatOpen(messages_json=BIG),
+        ChatOpen(tools_json=BIG),
+        ChatOpen(tool_choice_json=BIG),
+        ChatOpen(parameters_json=BIG),
+        ChatOpen(messages_json=BIG[: len(BIG) // 2], parameters_json=BIG[: len(BIG) // 2]),
+    ],
+    ids=["messages", "tools", "choice of tools", "stops or a schema", "all together"],
+)
+async def test_chat_that_says_much_travels_by_itself_wherever_it_says_it(
+    opening: ChatOpen, replica: RouterReplica
+) -> None:
+    call = replica.chat(opening)
+    assert isinstance(call, RpcCall)
+    call.cancel()
+
+
+async def test_small_chats_share_a_stream(replica: RouterReplica) -> None:
+    with pytest.raises(ExchangeBroken):
+        replica.chat(ChatOpen(messages_json=BIG[:1000], parameters_json=BIG[:1000]))

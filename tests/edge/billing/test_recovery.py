@@ -1,0 +1,228 @@
+"""An edge that starts after another one died, against a real metering."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edge.billing import recovery, settlements
+from edge.billing.journal import Journal, Slot
+from edge.billing.recovery import Journals
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from tests.edge.metering_harness import ANN, MeteringHouse, cost
+
+CREDIT_NANOS = 10**9
+PROMPT_TOKENS = 20
+
+
+def usage(completion_tokens: int) -> Usage:
+    return Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=completion_tokens)
+
+
+def only_claimed(slot: Slot) -> None:
+    pass
+
+
+def first_piece_under_way(slot: Slot) -> None:
+    slot.count(PROMPT_TOKENS, 3)
+
+
+def in_mid_stream(slot: Slot) -> None:
+    slot.count(PROMPT_TOKENS, 3)
+    slot.mark()
+    slot.count(PROMPT_TOKENS, 5)
+
+
+def complete(slot: Slot) -> None:
+    in_mid_stream(slot)
+    slot.seal(usage(6), pb.BASIS_PROVIDER, pb.END_COMPLETE)
+
+
+def given_up(slot: Slot) -> None:
+    slot.seal(Usage(), pb.BASIS_UNSPECIFIED, pb.END_CLIENT_GONE)
+
+
+# How far the request had come, and then: what is charged, what is booked as loss, the hold's state, basis and end.
+DEATHS: list[tuple[Callable[[Slot], None], int, int, str, str | None, str]] = [
+    (only_claimed, 0, 0, "void", None, "crashed"),
+    (first_piece_under_way, 0, cost(PROMPT_TOKENS, 3), "void", None, "crashed"),
+    (in_mid_stream, cost(PROMPT_TOKENS, 5), 0, "settled", "journal", "crashed"),
+    (complete, cost(PROMPT_TOKENS, 6), 0, "settled", "provider", "complete"),
+    (given_up, 0, 0, "void", None, "client_gone"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "journals"
+
+
+async def come_to(house: MeteringHouse, journal: Journal, came: Callable[[Slot], None], number: int = 1) -> None:
+    """A request that was reserved and came this far."""
+    await house.hold(number, journal).reserve(100, 10)
+    [slot] = [slot for slot in journal.taken.values() if slot.request_id == f"{number:032x}"]
+    came(slot)
+
+
+async def die_with(house: MeteringHouse, folder: Path, log: Log, came: Callable[[Slot], None]) -> None:
+    journals = Journals(folder, log)
+    await come_to(house, journals.own, came)
+    journals.close()
+
+
+@pytest.mark.parametrize(("came", "charged_nanos", "loss_nanos", "state", "basis", "end"), DEATHS)
+async def test_next_edge_settles_what_the_last_one_left(
+    metering_house: MeteringHouse,
+    folder: Path,
+    log: Log,
+    came: Callable[[Slot], None],
+    charged_nanos: int,
+    loss_nanos: int,
+    state: str,
+    basis: str | None,
+    end: str,
+) -> None:
+    await metering_house.give(CREDIT_NANOS)
+    await die_with(metering_house, folder, log, came)
+    assert (await metering_house.balance())[1] > 0
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert journals.own.taken == {}
+    assert await metering_house.balance() == (CREDIT_NANOS - charged_nanos, 0)
+    hold = await metering_house.read_hold(1)
+    assert (hold.state, hold.charged_nanos, hold.loss_nanos, hold.basis, hold.end) == (
+        state,
+        charged_nanos,
+        loss_nanos,
+        basis,
+        end,
+    )
+    journals.close()
+
+
+async def test_request_that_was_never_reserved_is_marked_so_that_it_cannot_be_later(
+    metering_house: MeteringHouse, folder: Path, log: Log
+) -> None:
+    journals = Journals(folder, log)
+    journals.own.claim(f"{1:032x}", ANN.account_id)
+    journals.close()
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert journals.own.taken == {}
+    assert (await metering_house.read_hold(1)).state == "void"
+    journals.close()
+
+
+async def test_recovery_that_dies_is_done_again_by_the_next_edge(
+    metering_house: MeteringHouse, folder: Path, log: Log
+) -> None:
+    """Its settlement was written, and it died before it could free the slot."""
+    await metering_house.give(CREDIT_NANOS)
+    await die_with(metering_house, folder, log, in_mid_stream)
+    journals = Journals(folder, log)
+    before = (folder / "edge-1.journal").read_bytes()
+    await journals.recover(metering_house.metering)
+    journals.close()
+    (folder / "edge-1.journal").write_bytes(before)
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert journals.own.taken == {}
+    assert await metering_house.balance() == (CREDIT_NANOS - cost(PROMPT_TOKENS, 5), 0)
+    journals.close()
+
+
+async def test_journal_that_nobody_owns_is_settled_by_whoever_starts_next(
+    metering_house: MeteringHouse, folder: Path, log: Log
+) -> None:
+    """As when an installation is started again with fewer workers."""
+    await metering_house.give(CREDIT_NANOS)
+    living, second, third = Journals(folder, log), Journals(folder, log), Journals(folder, log)
+    living.own.claim(f"{7:032x}", ANN.account_id)
+    await come_to(metering_house, second.own, in_mid_stream, number=2)
+    await come_to(metering_house, third.own, complete, number=3)
+    second.close()
+    third.close()
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    charged_nanos = cost(PROMPT_TOKENS, 5) + cost(PROMPT_TOKENS, 6)
+    assert await metering_house.balance() == (CREDIT_NANOS - charged_nanos, 0)
+    # Those of a living edge are its own.
+    assert [slot.request_id for slot in living.own.taken.values()] == [f"{7:032x}"]
+    # What it does not need, another one may have.
+    Journal(folder / "edge-3.journal").close()
+    journals.close()
+    living.close()
+
+
+async def test_settlements_wait_in_the_journal_for_a_metering_that_is_away(
+    metering_house: MeteringHouse, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "PATIENCE_S", 0.1)
+    await metering_house.give(CREDIT_NANOS)
+    await die_with(metering_house, folder, log, complete)
+    await metering_house.shut()
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert len(journals.own.taken) == 1
+    await metering_house.open()
+    async with asyncio.timeout(10):
+        assert await metering_house.balance() == (CREDIT_NANOS - cost(PROMPT_TOKENS, 6), 0)
+    assert journals.own.taken == {}
+    journals.close()
+
+
+async def test_settlement_that_metering_refuses_keeps_its_slot_and_keeps_nobody_from_serving(
+    metering_house: MeteringHouse,
+    folder: Path,
+    log: Log,
+    log_text: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tokens were served that nobody reserved: somebody must look."""
+    monkeypatch.setattr(settlements, "REFUSED_AGAIN_AFTER_S", 0.05)
+    journals = Journals(folder, log)
+    complete(journals.own.claim(f"{1:032x}", ANN.account_id))
+    journals.close()
+    journals = Journals(folder, log)
+    async with asyncio.timeout(10):
+        await journals.recover(metering_house.metering)
+        assert len(journals.own.taken) == 1
+        while log_text().count("settlement.refused") < 2:
+            await asyncio.sleep(0.01)
+    journals.close()
+
+
+async def test_journal_that_cannot_be_read_is_set_aside_with_a_word_and_keeps_nobody_from_serving(
+    metering_house: MeteringHouse, folder: Path, log: Log, log_text: Callable[[], str]
+) -> None:
+    """As after an upgrade, while its edges had not settled everything."""
+    await metering_house.give(CREDIT_NANOS)
+    own, other = Journals(folder, log), Journals(folder, log)
+    await come_to(metering_house, own.own, in_mid_stream, number=1)
+    await come_to(metering_house, other.own, in_mid_stream, number=2)
+    own.close()
+    other.close()
+    for name in ("edge-1.journal", "edge-2.journal"):
+        (folder / name).write_bytes(b"LEGATO0\n" + (folder / name).read_bytes()[8:])
+    journals = Journals(folder, log)
+    await journals.recover(metering_house.metering)
+    assert journals.own.taken == {}
+    lost = [json.loads(line) for line in log_text().splitlines() if "journal.lost" in line]
+    assert [(line["name"], line["reason"]) for line in lost] == [
+        ("edge-1.journal.lost-1", "version"),
+        ("edge-2.journal.lost-1", "version"),
+    ]
+    # The version that wrote it could still settle it.
+    assert all((folder / line["name"]).stat().st_size for line in lost)
+    journals.close()
+
+
+def test_folder_that_cannot_be_written_is_named_at_start(tmp_path: Path, log: Log) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="LEGATO_JOURNALS"):
+        Journals(tmp_path / "file" / "journals", log)

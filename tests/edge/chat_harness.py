@@ -1,0 +1,189 @@
+"""All that a chat needs, between a router that says what the test wants and a real metering."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import grpc.aio
+
+from edge.access.entrance import Visit
+from edge.access.running_keys import Standings
+from edge.access.saturation import Saturation
+from edge.backends.exchanges import RouterReplica
+from edge.chat.chat import Chat, Surroundings
+from edge.chat.replies import StreamedReply, WholeReply
+from edge.metrics import ChatMetrics
+from edge.step_timer import Laps
+from edge.wire.chat_request import ChatBody
+from edge.wire.rate_headers import Admission
+from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
+from protos.router.v1 import router_pb2 as pb
+from protos.router.v1 import router_pb2_grpc
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.chassis.timing.clock import SystemClock
+from tests.edge.metering_harness import ANN, MeteringHouse
+
+PROMPT_TOKENS = 20
+
+Conversing = Conversation[pb.ChatRequest, Any]
+Script = Callable[[Conversing], Awaitable[None]]
+
+
+async def nobody_is_refused(key_ids: Sequence[str]) -> list[str]:
+    return []
+
+
+class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
+    def __init__(self, script: Script, log: Log) -> None:
+        self.openings: list[pb.ChatOpen] = []
+        self._script = script
+        self._chat = StreamMethod(pb.ChatRequest, self._serve)
+        self._exchange = ExchangeServer(
+            "legato.router.v1.RouterService", {"Chat": self._chat}, pb.ExchangeResponse, log
+        )
+
+    async def _serve(self, conversation: Conversing) -> None:
+        self.openings.append((await conversation.receive()).open)
+        await self._script(conversation)
+
+    def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ExchangeResponse]:
+        return self._exchange.serve(request_iterator, context)
+
+    def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ChatResponse]:
+        return serve_stream(self._chat, context)
+
+    async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
+        return pb.ListModelsResponse()
+
+    def register(self, server: grpc.aio.Server) -> str:
+        router_pb2_grpc.add_RouterServiceServicer_to_server(self, server)
+        return "legato.router.v1.RouterService"
+
+
+class Room:
+    """Everything that a chat needs, and what its client has received."""
+
+    def __init__(self, socket_folder: Path, metering: MeteringHouse, log: Log) -> None:
+        self.metering = metering
+        self.received = b""
+        self.status = 0
+        # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
+        self.journaled: list[tuple[int, bool, int]] = []
+        self.standings = Standings(nobody_is_refused)
+        self.corrections: list[CorrectRequest] = []
+        self.admitted_tokens = 10
+        self.admission = Admission(
+            AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
+        )
+        self._folder = socket_folder
+        self._log = log
+        self._servers: list[Server] = []
+        self._routers: Replicas[RouterReplica] | None = None
+
+    async def add_routers(self, *scripts: Script) -> list[ScriptedRouter]:
+        addresses, routers = [], []
+        for number, script in enumerate(scripts):
+            routers.append(ScriptedRouter(script, self._log))
+            addresses.append(f"unix:{self._folder}/router-{number}.sock")
+            self._servers.append(Server(addresses[-1], [routers[-1].register], self._log))
+            await self._servers[-1].start()
+        self._routers = Replicas(
+            "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log
+        )
+        await self._routers.start()
+        async with asyncio.timeout(5):
+            while not all(replica.usable for replica in self._routers._replicas.values()):
+                await asyncio.sleep(0.01)
+        return routers
+
+    def chat(
+        self,
+        number: int = 7,
+        *,
+        stream: bool = True,
+        life_s: float = 3600,
+        keepalive_s: float = 10,
+        messages_json: bytes = b"[]",
+        key: bytes = b"",
+    ) -> Chat:
+        clock = SystemClock()
+        routers = cast(Replicas[RouterReplica], self._routers)
+        surroundings = Surroundings(
+            self.metering.metering,
+            self.metering.journal,
+            routers,
+            Saturation(clock),
+            life_s,
+            keepalive_s,
+            clock,
+            self._log,
+            ChatMetrics(Registry()),
+        )
+        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
+        body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
+        reply_type = StreamedReply if stream else WholeReply
+        reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
+        claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
+        return Chat(surroundings, visit, body, "forte", f"{number:032x}", reply, claim)
+
+    async def stop_router(self, number: int) -> None:
+        await self._servers[number].stop(0)
+
+    @property
+    def events(self) -> list[Any]:
+        lines = [line for line in self.received.decode().split("\n\n")[:-1] if not line.startswith(":")]
+        return [line.removeprefix("data: ") if "[DONE]" in line else json.loads(line[6:]) for line in lines]
+
+    @property
+    def text(self) -> str:
+        choices = [event["choices"][0] for event in self.events if isinstance(event, dict) and event.get("choices")]
+        return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+    async def close(self) -> None:
+        if self._routers is not None:
+            await self._routers.close()
+        for server in self._servers:
+            await server.stop(0)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        if message.get("body"):
+            self.received += message["body"]
+            self.journaled += [
+                (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
+            ]
+
+
+def piece(text: str, output_tokens: int) -> pb.ChatResponse:
+    return pb.ChatResponse(contents=[text], prompt_tokens=PROMPT_TOKENS, output_tokens=output_tokens)
+
+
+def end(output_tokens: int, finish_reason: str = "stop") -> pb.ChatResponse:
+    usage = Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=output_tokens)
+    finished = pb.Finished(finish_reason=finish_reason, usage=usage, usage_source=pb.USAGE_SOURCE_PROVIDER)
+    return pb.ChatResponse(finished=finished, prompt_tokens=PROMPT_TOKENS, output_tokens=output_tokens)
+
+
+def saying(*responses: Any) -> Script:
+    async def script(conversation: Conversing) -> None:
+        for response in responses:
+            await conversation.send(response)
+
+    return script
+
+
+async def silence(conversation: Conversing) -> None:
+    await asyncio.Event().wait()
+
+
+async def charged(room: Room) -> int:
+    balance_nanos, held_nanos = await room.metering.balance()
+    assert held_nanos == 0
+    return 10**9 - balance_nanos

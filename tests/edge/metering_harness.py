@@ -1,0 +1,100 @@
+"""A real metering on a socket, which can be taken away and brought back, and what an edge keeps beside it."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from edge.backends.exchanges import MeteringReplica
+from edge.billing.hold import Hold
+from edge.billing.journal import Journal
+from edge.billing.metering import Metering
+from edge.principal import Principal
+from services.chassis.database.database import Database
+from services.chassis.load.gcra import Rate
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import SystemClock
+from services.metering.__main__ import MIGRATIONS
+from services.metering.audit import audit
+from services.metering.batch import Writer
+from services.metering.limits import Limits, LocalLimiter, token_rate
+from services.metering.operations import Grant
+from services.metering.prices import Price, read_prices
+from services.metering.servicer import MeteringServicer, register_metering
+from services.metering.settings import MeteringSettings
+from services.metering.store.price_versions import adopt_prices
+from services.metering.store.reports import read_balances
+from services.metering.store.tables import holds
+from services.metering.unpaid import UnpaidPrompts
+from tests.support.fakes import FakeClock
+
+ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
+# Forte's prices: what a million tokens cost, in nano-dollars.
+INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
+JOURNAL_SLOTS = 64
+# By a clock that stands still.
+LIMITS = Limits(Rate(1, 3), token_rate(1_000))
+
+
+class MeteringHouse:
+    def __init__(self, socket_folder: Path, tmp_path: Path, log: Log, prices: dict[str, Price] | None = None) -> None:
+        """Without `prices` they are those of the service."""
+        self._address = f"unix:{socket_folder}/metering.sock"
+        self._log = log
+        self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
+        self._database.migrate(MIGRATIONS)
+        with self._database.transaction(writes=True) as connection:
+            adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
+        self._writer = Writer(self._database, adopted, 3600, log)
+        self._limiter = LocalLimiter(FakeClock())
+        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().habit, FakeClock())
+        clock = SystemClock()
+        self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
+        self.metering = Metering(self.replicas, clock, log)
+        self.journal = Journal(tmp_path / "edge.billing.journal", JOURNAL_SLOTS)
+
+    async def open(self) -> None:
+        servicer = MeteringServicer(
+            self._database, self._writer, self._limiter, LIMITS, self._log, unpaid_prompts=self.unpaid_prompts
+        )
+        self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
+        await self._server.start()
+
+    async def shut(self) -> None:
+        await self._server.stop(0)
+
+    async def start(self) -> None:
+        await self.open()
+        await self.replicas.start()
+
+    async def close(self) -> None:
+        await self.metering.settled()
+        await self.replicas.close()
+        await self.shut()
+        await self._writer.close()
+        assert await audit(self._database) == []
+        self._database.close()
+        self.journal.close()
+
+    async def give(self, nanos: int, grant_id: str = "grant") -> None:
+        await self._writer.submit(Grant(request_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
+
+    async def balance(self) -> tuple[int, int]:
+        await self.metering.settled()
+        [account] = await self._database.read(lambda connection: read_balances(connection, [ANN.account_id]))
+        return account.balance_nanos, account.held_nanos
+
+    async def read_hold(self, number: int) -> Row[Any]:
+        """What metering has written about a request."""
+        query = select(holds).where(holds.c.request_id == f"{number:032x}")
+        return await self._database.read(lambda connection: connection.execute(query).one())
+
+    def hold(self, number: int = 1, journal: Journal | None = None) -> Hold:
+        return Hold(self.metering, journal or self.journal, ANN, f"{number:032x}", "forte")
+
+
+def cost(prompt_tokens: int, output_tokens: int) -> int:
+    return -(-(prompt_tokens * INPUT_NANOS + output_tokens * OUTPUT_NANOS) // 1_000_000)

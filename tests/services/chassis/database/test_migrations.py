@@ -1,0 +1,148 @@
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from services.chassis.database.database import Database, DatabaseAway, open_database
+from tests.services.chassis.notes import MIGRATION, note_ids
+from tests.support.waiting import until
+
+SERVICES = Path(__file__).parents[4] / "services"
+
+
+def test_migrations_are_applied_once(database: Database, migrations: Path) -> None:
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+
+
+def test_a_database_that_is_up_to_date_does_without_alembic(
+    database: Database, migrations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To import it fails from here on.
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+
+
+@pytest.mark.parametrize("folder", sorted(SERVICES.glob("*/migrations")), ids=lambda folder: folder.parent.name)
+def test_database_of_each_service_is_up_to_date_once_its_scripts_were_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database("example", "", tmp_path)
+    database.migrate(folder)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    database.migrate(folder)
+    database.close()
+
+
+def test_two_replicas_that_start_at_once_take_turns(postgres_url: str, migrations: Path) -> None:
+    replicas = [Database(postgres_url, "example") for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda replica: replica.migrate(migrations), replicas))
+
+    for replica in replicas:
+        with replica.transaction(writes=False) as connection:
+            assert note_ids(connection) == [1]
+        replica.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrations: Path) -> None:
+    script = migrations / "versions" / "0001_notes.py"
+    script.write_text(MIGRATION + "    raise RuntimeError\n")
+    database = Database(database_url, "example")
+    with pytest.raises(RuntimeError):
+        database.migrate(migrations)
+
+    script.write_text(MIGRATION)
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.migrate(migrations)
+    database.require_migrated(migrations)
+    (migrations / "versions" / "0002_more.py").write_text(
+        'revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n'
+    )
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.require_migrated(migrations)
+    database.close()
+
+
+def test_a_service_that_starts_migrates_unless_it_is_told_that_somebody_else_does(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    with pytest.raises(DatabaseAway, match="legato migrate"):
+        database.prepare(migrations, migrates=False)
+    database.prepare(migrations, migrates=True)
+    database.prepare(migrations, migrates=False)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migrations: Path) -> None:
+    database = Database(database_url, "example")
+    later = migrations / "versions" / "0002_more.py"
+    later.write_text('revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n')
+    database.migrate(migrations)
+    later.unlink()
+
+    # As a replica of the version before does that is started again while another is brought in, or goes back to.
+    database.prepare(migrations, migrates=False)
+    database.prepare(migrations, migrates=True)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+
+
+def test_a_schema_that_was_prepared_is_used_by_whoever_may_not_make_one(postgres_url: str, migrations: Path) -> None:
+    role = f"of_{sa.make_url(postgres_url).database}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+    database = Database(sa.make_url(postgres_url).set(username=role), "example")
+    with pytest.raises(DatabaseAway, match="permission denied"):
+        database.migrate(migrations)
+
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE SCHEMA example AUTHORIZATION {role}".encode())
+    database.migrate(migrations)
+
+    with database.transaction(writes=False) as connection:
+        assert note_ids(connection) == [1]
+    database.close()
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"DROP OWNED BY {role}".encode())
+        owner.execute(f"DROP ROLE {role}".encode())
+
+
+async def test_a_later_version_may_come_while_one_waits_for_its_turn(postgres_url: str, migrations: Path) -> None:
+    database = Database(postgres_url, "example")
+    with psycopg.connect(postgres_url, autocommit=True) as later:
+        later.execute("SELECT pg_advisory_lock(hashtext('legato:example'))")
+        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations))
+        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        await until(lambda: later.execute(waiting).fetchone() is not None)
+        later.execute("CREATE SCHEMA example")
+        later.execute("CREATE TABLE example.alembic_version AS SELECT '0002' AS version_num")
+    await migrating
+
+    database.require_migrated(migrations)
+    database.close()

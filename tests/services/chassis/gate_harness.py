@@ -1,0 +1,60 @@
+"""A gate on a clock that the tests move, and whoever is in."""
+
+import contextlib
+
+import pytest
+
+from services.chassis.errors import LegatoError
+from services.chassis.load.admission import Gate, Place
+from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, Signal
+from tests.support.fakes import FakeClock
+
+CALM = 0.5
+QUEUEING = 1.25
+MUCH_QUEUEING = 10.0
+FAR_TOO_MANY = 10_000
+
+
+class House:
+    """A gate with one signal, and whoever is in."""
+
+    def __init__(self, clock: FakeClock, **options: object) -> None:
+        self.clock = clock
+        self.gate = Gate("The house", clock, **{"dice": lambda: 0.5, **options})  # type: ignore[arg-type]
+        self.signal = Signal(self.gate, clock)
+        self.places: list[Place] = []
+
+    def let_in(self, count: int, key_id: str = "key") -> None:
+        self.places += [self.gate.enter(key_id) for _ in range(count)]
+
+    def let_out(self, count: int) -> None:
+        for _ in range(count):
+            self.places.pop(0).leave()
+
+    def running_of(self, key_id: str) -> int:
+        return self.gate.running_by_key[key_id]
+
+    def measure(self, pressure: float, *, signal: Signal | None = None) -> None:
+        """A whole round of samples that began just now."""
+        for _ in range(LEAST_SAMPLES):
+            (signal or self.signal).note(pressure, self.clock.elapsed_s())
+            self.clock.advance(ROUND_S / (LEAST_SAMPLES // 2))
+
+    def refusal(self, key_id: str = "key") -> LegatoError:
+        with pytest.raises(LegatoError) as refused:
+            self.gate.enter(key_id)
+        return refused.value
+
+    def fill(self, key_id: str = "key") -> None:
+        """Until somebody with this key is refused."""
+        with contextlib.suppress(LegatoError):
+            for _ in range(FAR_TOO_MANY):
+                self.let_in(1, key_id)
+            pytest.fail("nobody is refused")
+
+    def shrink_to(self, limit: int) -> None:
+        """As one mild cut of what was running does it, with nobody left inside."""
+        self.let_in(round(limit / 0.8))
+        self.measure(QUEUEING)
+        self.let_out(self.gate.running)
+        assert self.gate.limit == pytest.approx(limit)

@@ -1,0 +1,268 @@
+"""Who may ask for what, tried out: each method of each service, by each identity, over TCP with certificates."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.empty_pb2 import Empty
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from protos.auth.v1 import auth_pb2
+from protos.metering.v1 import metering_pb2
+from protos.router.v1 import grounding_pb2, router_pb2
+from protos.type.v1 import exchange_pb2
+from services.chassis.errors import Reason
+from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.rpc.allowed_methods import ALLOWED, Role, role_of
+from services.chassis.rpc.channel import from_rpc_error, open_channel
+from services.chassis.rpc.server import Server
+from services.chassis.telemetry.log import Log
+from tests.support.certificates import Authority
+
+CALLER = "caller/reports"
+EDGE, CHATTERS, ADMIN = {"edge"}, {"edge", CALLER}, {"admin"}
+READERS = {"edge", CALLER, "admin"}
+NAMES = sorted(READERS)
+
+EXPECTED: dict[str, dict[str, set[str]]] = {
+    "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
+    "legato.auth.v1.AccountAdminService": {
+        "CreateAccount": ADMIN,
+        "GetAccount": ADMIN,
+        "ListAccounts": ADMIN,
+        "UpdateAccount": ADMIN,
+        "SuspendAccount": ADMIN,
+        "ResumeAccount": ADMIN,
+    },
+    "legato.auth.v1.KeyAdminService": {
+        "CreateKey": ADMIN,
+        "ListKeys": ADMIN,
+        "UpdateKey": ADMIN,
+        "RevokeKey": ADMIN,
+        "CountKeysByPepper": ADMIN,
+    },
+    "legato.auth.v1.MaintenanceAdminService": {
+        "StartMaintenance": ADMIN,
+        "EndMaintenance": ADMIN,
+        "GetMaintenance": ADMIN,
+    },
+    "legato.router.v1.RouterService": {"Chat": CHATTERS, "Exchange": CHATTERS, "ListModels": READERS},
+    "legato.router.v1.RouteAdminService": {"ReloadRoutes": ADMIN, "ListTargets": ADMIN},
+    "legato.router.v1.GroundingAdminService": {
+        "AddNote": ADMIN,
+        "ListNotes": ADMIN,
+        "RemoveNote": ADMIN,
+        "AddAttachment": ADMIN,
+        "ListAttachments": ADMIN,
+        "RemoveAttachment": ADMIN,
+    },
+    "legato.metering.v1.MeteringService": {
+        "Admit": EDGE,
+        "Correct": EDGE,
+        "Reserve": CHATTERS,
+        "Extend": CHATTERS,
+        "Settle": CHATTERS,
+        "Void": CHATTERS,
+        "Checkpoint": CHATTERS,
+        "Exchange": CHATTERS,
+        "ListUsage": READERS,
+        "GetBalance": READERS,
+        "GetRequest": READERS,
+    },
+    "legato.metering.v1.CreditAdminService": {
+        "GrantCredits": ADMIN,
+        "AdjustCredits": ADMIN,
+        "ListBalances": ADMIN,
+        "ListCredits": ADMIN,
+        "Audit": ADMIN,
+    },
+    "grpc.health.v1.Health": {"Check": READERS},
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
+}
+STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
+# What also travels as an item.
+ITEMS = {
+    "legato.router.v1.RouterService": ["Chat"],
+    "legato.metering.v1.MeteringService": ["Admit", "Correct", "Reserve", "Extend", "Settle", "Void", "Checkpoint"],
+}
+OURS = [
+    service
+    for file in (auth_pb2, router_pb2, grounding_pb2, metering_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
+
+
+async def answer(request: Any, context: Any = None) -> Empty:
+    return Empty()
+
+
+async def answer_stream(requests: Any, context: Any) -> AsyncIterator[Empty]:
+    async for _ in requests:
+        yield Empty()
+
+
+class Anything:
+    """A service with the methods of another, whose answers are empty; its exchange is a real one."""
+
+    def __init__(self, service: Any, log: Log) -> None:
+        self._name = service.full_name
+        items = {name: UnaryMethod(Empty, answer) for name in ITEMS.get(self._name, ())}
+        self._exchange = ExchangeServer(self._name, items, router_pb2.ExchangeResponse, log)
+        self._methods = service.methods
+
+    def register(self, server: grpc.aio.Server) -> str:
+        handlers: dict[str, Any] = {}
+        for method in self._methods:
+            if method.name == "Exchange":
+                handlers[method.name] = grpc.stream_stream_rpc_method_handler(
+                    self._exchange.serve,
+                    router_pb2.ExchangeRequest.FromString,
+                    router_pb2.ExchangeResponse.SerializeToString,
+                )
+            elif method.client_streaming:
+                handlers[method.name] = grpc.stream_stream_rpc_method_handler(
+                    answer_stream, Empty.FromString, Empty.SerializeToString
+                )
+            else:
+                handlers[method.name] = grpc.unary_unary_rpc_method_handler(
+                    answer, Empty.FromString, Empty.SerializeToString
+                )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(self._name, handlers),))
+        return str(self._name)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+async def address(authority: Authority, log: Log) -> AsyncIterator[str]:
+    """Of a process that serves every service there is."""
+    registrations: list[Callable[[grpc.aio.Server], str]] = [Anything(service, log).register for service in OURS]
+    server = Server("127.0.0.1:0", registrations, log, authority.certificates("auth", log))
+    await server.start()
+    async with asyncio.timeout(60):
+        yield f"127.0.0.1:{server.port}"
+    await server.stop(0)
+
+
+async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | None:
+    """Why it was refused; None: it was not."""
+    path, to_bytes = f"/{service}/{method}", lambda message: message.SerializeToString()
+    try:
+        if method in STREAMS:
+            call = channel.stream_stream(path, to_bytes, bytes)(iter([first_message(method)]))
+            await call.read()
+            call.cancel()
+        else:
+            await channel.unary_unary(path, to_bytes, bytes)(health_pb2.HealthCheckRequest())
+    except grpc.aio.AioRpcError as error:
+        return from_rpc_error(error, service).reason
+    return None
+
+
+def first_message(method: str) -> Any:
+    if method == "Exchange":
+        return router_pb2.ExchangeRequest(items=[exchange_pb2.Item(kind=exchange_pb2.ITEM_KIND_ALIVE)])
+    if method == "ServerReflectionInfo":
+        return reflection_pb2.ServerReflectionRequest(list_services="")
+    return Empty()
+
+
+async def open_item(channel: grpc.aio.Channel, service: str, method: str) -> exchange_pb2.Item:
+    opening = exchange_pb2.Item(call_id=1, kind=exchange_pb2.ITEM_KIND_OPEN, method=method)
+    call = channel.stream_stream(
+        f"/{service}/Exchange", router_pb2.ExchangeRequest.SerializeToString, router_pb2.ExchangeResponse.FromString
+    )(iter([router_pb2.ExchangeRequest(items=[opening])]))
+    response: Any = await call.read()
+    call.cancel()
+    [item] = response.items
+    return item  # type: ignore[no-any-return]
+
+
+def test_expected_names_every_method_that_there_is() -> None:
+    there = {service.full_name: {method.name for method in service.methods} for service in OURS}
+    assert {name: set(methods) for name, methods in EXPECTED.items() if name.startswith("legato.")} == there
+
+
+def test_nothing_is_allowed_that_is_not_there() -> None:
+    there = {f"/{service}/{method}" for service, methods in EXPECTED.items() for method in methods}
+    health = {"/grpc.health.v1.Health/List", "/grpc.health.v1.Health/Watch"}
+    assert set().union(*ALLOWED.values()) == there | health
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_each_identity_may_call_what_is_its_own_and_nothing_else(
+    authority: Authority, address: str, log: Log, name: str
+) -> None:
+    async with open_channel(address, authority.certificates(name, log).current(), "auth") as channel:
+        for service, methods in EXPECTED.items():
+            for method, allowed in methods.items():
+                expected = None if name in allowed else Reason.CALLER_NOT_ALLOWED
+                assert await ask(channel, service, method) is expected, f"{service}/{method}"
+
+
+async def test_whoever_asked_for_what_is_not_its_own_is_named(
+    authority: Authority, address: str, log: Log, log_text: Callable[[], str]
+) -> None:
+    async with open_channel(address, authority.certificates(CALLER, log).current(), "auth") as channel:
+        await ask(channel, "legato.metering.v1.CreditAdminService", "GrantCredits")
+    [line] = [line for line in log_text().splitlines() if "caller.not_allowed" in line]
+    assert '"name":"spiffe://legato/caller/reports"' in line
+    assert '"reason":"/legato.metering.v1.CreditAdminService/GrantCredits"' in line
+
+
+@pytest.mark.parametrize("name", sorted(CHATTERS))
+async def test_items_of_an_exchange_are_allowed_like_the_calls_they_stand_for(
+    authority: Authority, address: str, log: Log, name: str
+) -> None:
+    async with open_channel(address, authority.certificates(name, log).current(), "auth") as channel:
+        for service, methods in ITEMS.items():
+            for method in methods:
+                is_allowed = name in EXPECTED[service][method]
+                item = await open_item(channel, service, method)
+                kind = exchange_pb2.ITEM_KIND_END if is_allowed else exchange_pb2.ITEM_KIND_ERROR
+                assert item.kind == kind, f"{service}/{method}"
+                assert is_allowed or Reason.CALLER_NOT_ALLOWED.value.encode() in item.payload
+
+
+@pytest.mark.parametrize("role", [Role.AUTH, Role.ROUTER, Role.METERING])
+def test_services_may_call_nobody(role: Role) -> None:
+    assert ALLOWED[role] == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("names", "role"),
+    [
+        (["spiffe://legato/edge"], Role.EDGE),
+        (["edge.example.org", "spiffe://legato/admin"], Role.ADMIN),
+        (["spiffe://legato/caller/reports"], Role.CALLER),
+        (["spiffe://legato/caller"], None),
+        (["spiffe://legato/caller/"], None),
+        (["spiffe://legato/edge/more"], None),
+        (["spiffe://legato/Edge"], None),
+        (["spiffe://elsewhere/edge"], None),
+        (["edge"], None),
+        (["spiffe://legato/edge", "spiffe://legato/admin"], None),
+        ([], None),
+    ],
+)
+def test_certificate_says_who_its_holder_is(names: list[str], role: Role | None) -> None:
+    assert role_of(names) is role
+
+
+async def test_owner_on_a_unix_socket_may_do_everything(socket_folder: Path, log: Log) -> None:
+    address = f"unix:{socket_folder}/all.sock"
+    server = Server(address, [Anything(service, log).register for service in OURS], log)
+    await server.start()
+    async with asyncio.timeout(60), open_channel(address) as channel:
+        for service, methods in EXPECTED.items():
+            for method in methods:
+                assert await ask(channel, service, method) is None, f"{service}/{method}"
+    await server.stop(0)

@@ -1,0 +1,148 @@
+import asyncio
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc import replicas as replicas_module
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+
+
+class Replica:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.usable = True
+        self.is_leaving = False
+        self.load = 0
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Replicated(Replicas[Replica]):
+    """Of three machines, each by its own name."""
+
+    def __init__(self, log: Log) -> None:
+        self.made: dict[str, Replica] = {}
+        super().__init__("test", "unix:/a, unix:/b,unix:/c", self._make, log)
+
+    def _make(self, address: str) -> Replica:
+        return self.made.setdefault(address, Replica(address))
+
+
+@pytest.fixture
+async def replicas(log: Log) -> Replicated:
+    replicas = Replicated(log)
+    await replicas.start()
+    return replicas
+
+
+async def test_every_address_gets_a_replica(replicas: Replicated) -> None:
+    assert set(replicas.made) == {"unix:/a", "unix:/b", "unix:/c"}
+    await replicas.close()
+    assert all(replica.closed for replica in replicas.made.values())
+
+
+async def test_new_work_goes_to_the_least_loaded_that_is_usable(replicas: Replicated) -> None:
+    replicas.made["unix:/a"].usable = False
+    replicas.made["unix:/b"].load = 2
+    replicas.made["unix:/c"].load = 1
+    least = replicas.least_loaded()
+    assert least.address == "unix:/c"
+    assert replicas.least_loaded(other_than=least).address == "unix:/b"
+    await replicas.close()
+
+
+async def test_all_are_listed_with_the_usable_ones_first_and_of_those_the_least_loaded(replicas: Replicated) -> None:
+    replicas.made["unix:/a"].usable = False
+    replicas.made["unix:/b"].load = 2
+    replicas.made["unix:/c"].load = 1
+    assert [replica.address for replica in replicas.in_order()] == ["unix:/c", "unix:/b", "unix:/a"]
+    await replicas.close()
+
+
+async def test_account_keeps_its_replica_while_others_come_and_go(replicas: Replicated) -> None:
+    accounts = [f"acct_{number}" for number in range(300)]
+    before = {account: replicas.for_account(account).address for account in accounts}
+    assert set(before.values()) == set(replicas.made)
+    replicas.made["unix:/b"].usable = False
+    after = {account: replicas.for_account(account).address for account in accounts}
+    assert all(after[account] == before[account] for account in accounts if before[account] != "unix:/b")
+    assert "unix:/b" not in after.values()
+    await replicas.close()
+
+
+async def test_those_that_leave_are_asked_only_where_there_is_no_other(replicas: Replicated) -> None:
+    for replica in replicas.made.values():
+        replica.usable = False
+    leaving = replicas.made["unix:/a"]
+    leaving.is_leaving = True
+    assert replicas.least_loaded() is leaving
+    assert replicas.for_account("acct_1") is leaving
+    with pytest.raises(LegatoError):
+        replicas.least_loaded(other_than=leaving)
+    staying = replicas.made["unix:/b"]
+    staying.usable, staying.load = True, 100
+    assert replicas.least_loaded() is staying
+    assert replicas.for_account("acct_1") is staying
+    await replicas.close()
+
+
+async def test_no_replica_is_unavailable(replicas: Replicated) -> None:
+    for replica in replicas.made.values():
+        replica.usable = False
+    with pytest.raises(LegatoError) as refused:
+        replicas.least_loaded()
+    assert refused.value.reason is Reason.UNAVAILABLE
+    with pytest.raises(LegatoError) as refused:
+        replicas.for_account("acct_1")
+    assert refused.value.reason is Reason.UNAVAILABLE
+    await replicas.close()
+
+
+async def test_host_stands_for_all_its_machines(log: Log) -> None:
+    made: list[str] = []
+
+    def make(address: str) -> Replica:
+        made.append(address)
+        return Replica(address)
+
+    replicas = Replicas("test", "localhost:7001", make, log)
+    async with asyncio.timeout(5):
+        await replicas.start()
+    assert "127.0.0.1:7001" in made
+    await replicas.close()
+
+
+async def test_one_that_takes_the_place_of_another_is_found_soon(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, asked = {"10.0.0.1:7001"}, 0
+
+    async def resolve(address: str) -> set[str]:
+        nonlocal asked
+        asked += 1
+        return set(listed)
+
+    monkeypatch.setattr(replicas_module, "_resolve", resolve)
+    monkeypatch.setattr(replicas_module, "RESOLVE_SOON_S", 0.001)
+    monkeypatch.setattr(replicas_module, "RESOLVE_EVERY_TURNS", 1_000_000)
+    replicas = Replicas("test", "router:7001", Replica, log)
+    await replicas.start()
+    old = replicas.least_loaded()
+    listed = {"10.0.0.2:7001"}
+    await asyncio.sleep(0.05)
+    assert asked == 1
+    old.usable = False
+    async with asyncio.timeout(5):
+        while replicas.in_order()[0] is old:
+            await asyncio.sleep(0.001)
+    assert replicas.least_loaded().address == "10.0.0.2:7001"
+    await replicas.close()
+    assert old.closed
+
+
+@pytest.mark.parametrize("addresses", ["router", "router:", ":7002", "router:http", "unix:/a,router:99999"])
+def test_what_is_no_address_is_named_at_start(addresses: str, log: Log) -> None:
+    with pytest.raises(SettingsError, match="is not an address"):
+        Replicas("test", addresses, Replica, log)

@@ -1,0 +1,88 @@
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from services.chassis.telemetry.metrics import Registry, counters_of, counts, gauge, gauges, histograms, new_registry
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+def test_what_is_counted_is_read_by_its_labels(registry: Registry) -> None:
+    chats = counts(registry, "legato_chats", "Chats.", ["class", "outcome"])
+    chats["forte", "complete"].value += 1
+    chats["forte", "complete"].value += 1
+    chats["mezzo", "refused"].value += 1
+    labels = {"class": "forte", "outcome": "complete"}
+    assert registry.value("legato_chats_total", labels) == 2
+    assert registry.value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
+
+
+def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Registry) -> None:
+    steps = histograms(registry, "legato_step", "Steps.", ["step"], (0.1, 1.0))
+    for took_s in (0.05, 0.1, 0.5, 7.0):
+        steps["auth",].observe(took_s)
+
+    def below(bound: str) -> float | None:
+        return registry.value("legato_step_bucket", {"step": "auth", "le": bound})
+
+    assert (below("0.1"), below("1.0"), below("+Inf")) == (2, 3, 4)
+    assert registry.value("legato_step_count", {"step": "auth"}) == 4
+    assert registry.value("legato_step_sum", {"step": "auth"}) == pytest.approx(7.65)
+
+
+def test_gauge_is_read_when_somebody_looks(registry: Registry) -> None:
+    running = 1
+    by_model = {("upstream", "large"): 2.0}
+    gauge(registry, "legato_live_streams", "Streams.", lambda: running)
+    gauges(registry, "legato_breaker", "Breakers.", ["provider", "model"], by_model.items)
+    counters_of(registry, "legato_attempts", "Attempts.", ["provider", "model"], by_model.items)
+    running = 5
+    by_model["upstream", "large"] = 3.0
+    labels = {"provider": "upstream", "model": "large"}
+    assert registry.value("legato_live_streams") == 5
+    assert registry.value("legato_breaker", labels) == 3
+    assert registry.value("legato_attempts_total", labels) == 3
+
+
+def test_every_process_tells_its_memory_and_processor_time() -> None:
+    text = new_registry().text().decode()
+    assert "process_resident_memory_bytes" in text
+    assert "process_cpu_seconds_total" in text
+
+
+async def test_task_that_nobody_ends_is_seen() -> None:
+    registry = new_registry()
+    before = registry.value("process_tasks") or 0
+    forgotten = asyncio.create_task(asyncio.Event().wait())
+    assert registry.value("process_tasks") == before + 1
+    forgotten.cancel()
+    await asyncio.wait([forgotten])
+    assert registry.value("process_tasks") == before
+
+
+def test_what_is_told_is_understood_by_prometheus(registry: Registry) -> None:
+    odd = 'a "quoted" name\\with\nall'
+    gauges(registry, "legato_streams", "Streams.", ["model"], lambda: [([odd], 3), (["plain"], float("inf"))])
+    histograms(registry, "legato_step_seconds", "Steps.", ["step"], (0.1, 1))["auth",].observe(0.5)
+    counts(registry, "legato_chats", "Chats.", [])[()].value += 2
+    families = {family.name: family for family in text_string_to_metric_families(registry.text().decode())}
+    assert {name: family.type for name, family in families.items()} == {
+        "legato_streams": "gauge",
+        "legato_step_seconds": "histogram",
+        "legato_chats": "counter",
+    }
+    assert [(sample.labels, sample.value) for sample in families["legato_streams"].samples] == [
+        ({"model": odd}, 3),
+        ({"model": "plain"}, float("inf")),
+    ]
+    assert [sample.labels.get("le") for sample in families["legato_step_seconds"].samples][:3] == ["0.1", "1.0", "+Inf"]
+
+
+def test_name_that_is_told_twice_is_a_mistake_in_the_code(registry: Registry) -> None:
+    gauge(registry, "legato_live_streams", "Streams.", lambda: 1)
+    with pytest.raises(ValueError, match="legato_live_streams"):
+        gauge(registry, "legato_live_streams", "Streams.", lambda: 2)

@@ -1,0 +1,230 @@
+"""What is told of an answer, and of its tokens when it ends."""
+
+from typing import Any
+
+import pytest
+
+from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
+from services.router.answers.portions import PORTION_CHARACTERS
+from services.router.prompts.tokens import count
+from tests.services.router.harness import Router, read
+from tests.support.upstreams.openai import Reply, Upstream
+
+
+def _cached(tokens: Any) -> dict[str, Any]:
+    return {"prompt_tokens": 20, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": tokens}}
+
+
+# What the provider said, what is charged (our own count stands for None), and where that comes from. A prompt is never
+# empty, and what was delivered was not nothing.
+USAGES: list[tuple[dict[str, Any] | None, tuple[int | None, int, int | None], int]] = [
+    (None, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    ({"completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 0, "completion_tokens": 0}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 0}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 0, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": -20, "completion_tokens": 10**30}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 10**9 + 1, "completion_tokens": 10**9}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    # Beyond the window, and beyond the limit that the model was given.
+    ({"prompt_tokens": 100_001, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 15_065}, (20, 0, None), USAGE_SOURCE_COUNTED),
+    # Thoughts that nobody sees are paid for.
+    ({"prompt_tokens": 20, "completion_tokens": 10_000}, (20, 0, 10_000), USAGE_SOURCE_PROVIDER),
+    ({"prompt_tokens": True, "completion_tokens": "9"}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20.5, "completion_tokens": [9]}, (None, 0, None), USAGE_SOURCE_COUNTED),
+    ({"prompt_tokens": 20, "completion_tokens": 9}, (20, 0, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(4), (20, 4, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(21), (20, 20, 9), USAGE_SOURCE_PROVIDER),
+    (_cached(-4), (20, 0, 9), USAGE_SOURCE_PROVIDER),
+    (_cached("4"), (20, 0, 9), USAGE_SOURCE_PROVIDER),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("told", "charged", "source"), USAGES)
+async def test_usage_is_the_providers_where_it_can_be_true_and_else_our_own_count(
+    told: dict[str, Any] | None,
+    charged: tuple[int | None, int, int | None],
+    source: int,
+    stream: bool,
+    router: Router,
+    upstream: Upstream,
+) -> None:
+    upstream.replies.append(Reply(usage=told))
+    answer = await router.ask(stream=stream)
+    assert answer.text == "Hello, world!"
+    prompt_tokens, cached_tokens, completion_tokens = charged
+    assert answer.finished.usage == Usage(
+        prompt_tokens=prompt_tokens or answer.responses[-1].prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens or count("Hello, world!"),
+    )
+    assert answer.finished.usage_source == source
+
+
+async def test_zero_is_believed_where_nothing_was_said(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=[], usage={"prompt_tokens": 20, "completion_tokens": 0}))
+    finished = (await router.ask()).finished
+    assert (finished.usage, finished.usage_source) == (Usage(prompt_tokens=20), USAGE_SOURCE_PROVIDER)
+
+
+async def test_reasoning_is_counted_and_not_shown(router: Router, upstream: Upstream) -> None:
+    thought = '{"choices":[{"delta":{"reasoning":"let me think about it"}}]}'
+    end = '{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}'
+    upstream.replies.append(Reply(events=[thought, end]))
+    answer = await router.ask()
+    assert answer.text == "Yes"
+    assert answer.finished.usage.completion_tokens == count("let me think about it") + count("Yes")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_our_own_count_never_charges_more_than_the_client_asked_for(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    """A model keeps to `max_tokens` by a vocabulary of its own, by which an answer may be fewer tokens than by ours."""
+    text = "Donaudampfschifffahrtsgesellschaft"
+    assert count(text) > 3
+    upstream.replies.append(Reply(contents=[text], usage=None))
+    answer = await router.ask(stream=stream, max_tokens=3)
+    assert answer.text == text
+    assert answer.finished.usage.completion_tokens == 3
+    assert max(response.output_tokens for response in answer.responses) == 3
+
+
+ENDLESS_WORDS = [" rain"] * 6_000
+
+
+@pytest.mark.parametrize("told", [None, {"prompt_tokens": 20, "completion_tokens": 1}])
+@pytest.mark.parametrize("parts", [ENDLESS_WORDS, ["".join(ENDLESS_WORDS)]], ids=["in pieces", "at once"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_that_goes_on_beyond_max_tokens_is_cut_there_and_what_was_delivered_is_charged(
+    stream: bool, parts: list[str], told: dict[str, Any] | None, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=parts, usage=told, at_once=True))
+    answer = await router.ask(stream=stream, max_tokens=10)
+    assert answer.finished.finish_reason == "length"
+    assert answer.text.startswith(" rain rain")
+    # Half as many again by our count, and 64.
+    assert count(answer.text) == 79
+    assert answer.finished.usage.completion_tokens == 79
+    assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
+
+
+async def test_model_that_is_cut_for_its_length_is_left(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=ENDLESS_WORDS, event_delay_s=0.001))
+    answer = await router.ask(max_tokens=10)
+    assert answer.finished.finish_reason == "length"
+    await upstream.requests[0].ended.wait()
+    assert upstream.requests[0].aborted
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_call_that_goes_on_beyond_max_tokens_is_cut_in_its_arguments(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    arguments = '{"place": "' + "".join(ENDLESS_WORDS) + '"}'
+    call = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "now", "arguments": arguments}}
+    upstream.replies.append(Reply(contents=[], tool_calls=[call], message_tool_calls=[call], usage=None))
+    answer = await router.ask(
+        stream=stream, max_tokens=10, tools_json=b'[{"type":"function","function":{"name":"now"}}]'
+    )
+    [cut] = answer.tool_calls
+    assert answer.finished.finish_reason == "length"
+    assert arguments.startswith(cut["arguments"])
+    assert 60 < answer.finished.usage.completion_tokens <= 79
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answer_by_a_denser_vocabulary_than_ours_is_not_cut(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    text = " rain" * 145
+    upstream.replies.append(Reply(contents=[text], usage={"prompt_tokens": 20, "completion_tokens": 100}))
+    answer = await router.ask(stream=stream, max_tokens=100)
+    assert (answer.text, answer.finished.finish_reason) == (text, "stop")
+    assert answer.finished.usage.completion_tokens == 100
+
+
+async def test_credit_is_asked_for_before_what_goes_on_beyond_max_tokens_is_charged(
+    router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=ENDLESS_WORDS, usage=None, at_once=True))
+    call = router.open(max_tokens=10, grant=Grant(prompt_tokens=100, output_tokens=10))
+    answer = await read(call, Grant(prompt_tokens=100, output_tokens=40, last=True))
+    assert [need.output_tokens for need in answer.needs] == [79]
+    assert count(answer.text) == answer.finished.usage.completion_tokens == 40
+
+
+async def test_start_of_an_answer_is_told_once(router: Router, upstream: Upstream) -> None:
+    upstream.replies.append(Reply(contents=["It", " rains"], event_delay_s=0.05))
+    answer = await router.ask()
+    assert len(answer.responses) > 1
+    assert [response for response in answer.responses if response.HasField("started")] == [answer.responses[0]]
+
+
+async def test_answer_in_one_piece_says_how_much_it_is_by_the_providers_count(
+    router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(usage={"prompt_tokens": 20, "completion_tokens": 9}))
+    answer = await router.ask(stream=False)
+    assert [response.output_tokens for response in answer.responses] == [9]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_call_of_nothing_in_particular_is_the_models_failure(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    nameless = {"index": 0, "id": "call_a", "type": "function", "function": {"arguments": "{}"}}
+    upstream.replies.append(Reply(contents=[], tool_calls=[nameless], message_tool_calls=[nameless]))
+    with pytest.raises(LegatoError) as failure:
+        await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
+    assert failure.value.reason is Reason.UPSTREAM_FAILED
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_refusal_is_told_as_one_and_counted_as_any_answer(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
+    upstream.replies.append(Reply(contents=[], refusals=["I", " cannot", " help."], usage=None))
+    answer = await router.ask(stream=stream)
+    assert answer.text == "I cannot help."
+    assert all(response.refusal for response in answer.responses if response.contents)
+    assert answer.finished.finish_reason == "stop"
+    assert answer.finished.usage.completion_tokens == count("I cannot help.")
+    upstream.replies.append(Reply(contents=["I can help."]))
+    assert not any(response.refusal for response in (await router.ask(stream=stream)).responses)
+
+
+BARE_CALL = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "now", "arguments": ""}}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("finish_reason", "arguments"), [("tool_calls", "{}"), ("stop", "{}"), ("length", "")])
+async def test_call_without_arguments_has_an_empty_object_unless_it_was_cut_off(
+    finish_reason: str, arguments: str, stream: bool, router: Router, upstream: Upstream
+) -> None:
+    said = Reply(contents=[], tool_calls=[BARE_CALL], message_tool_calls=[BARE_CALL], finish_reason=finish_reason)
+    said.usage = None
+    upstream.replies.append(said)
+    answer = await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
+    assert answer.tool_calls == [{"id": "call_a", "name": "now", "arguments": arguments}]
+    assert answer.finished.usage.completion_tokens == count("now") + count(arguments)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_long_piece_is_counted_and_sent_in_portions(stream: bool, router: Router, upstream: Upstream) -> None:
+    # Of long words, so that it stays below its limit.
+    text = (" " * 100 + "a") * 3_000
+    assert count(text) < 10_000
+    upstream.replies.append(Reply(contents=[text], usage=None))
+    answer = await router.ask(stream=stream, max_tokens=10_000)
+    assert answer.text == text
+    assert max(len("".join(response.contents)) for response in answer.responses) == PORTION_CHARACTERS
+    # Who leaves after the first of them pays for that one alone.
+    counts = [response.output_tokens for response in answer.responses]
+    assert counts == sorted(counts)
+    assert counts[0] < count(text) // 2

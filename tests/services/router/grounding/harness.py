@@ -1,0 +1,96 @@
+"""A router whose chats are grounded, in front of a model and a search that do as they are told."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Tracer
+from services.chassis.timing.clock import SystemClock
+from services.router.grounding.attachments import Attachments
+from services.router.grounding.grounding import Budgets, Grounding, Library
+from services.router.grounding.holdings import Holdings
+from services.router.grounding.notes import Notes
+from services.router.grounding.opening import MIGRATIONS
+from services.router.grounding.records import Attachment, Document, DocumentKind
+from services.router.grounding.sealing import Sealer
+from services.router.grounding.search import SearxSearch
+from services.router.providers.base import Timeouts
+from services.router.routing.routes import Target
+from tests.services.router.harness import Answer, Router, as_json, running_router, target
+from tests.support.searx import Searx
+from tests.support.upstreams.openai import Upstream
+
+KEY = b"a key for tests, of 32 bytes....."
+ACCOUNT = "acct_1"
+SEARCHES_MOST = 2
+
+
+class House:
+    def __init__(self, router: Router, upstream: Upstream, database: Database, library: Library) -> None:
+        self.router = router
+        self.upstream = upstream
+        self.database = database
+        self.library = library
+
+    @property
+    def notes(self) -> Notes:
+        assert self.library.notes is not None
+        return self.library.notes
+
+    @property
+    def attachments(self) -> Attachments:
+        assert self.library.attachments is not None
+        return self.library.attachments
+
+    async def note(self, text: str, account_id: str = ACCOUNT) -> None:
+        await self.notes.add(account_id, text)
+        self.library.holdings.look_again(account_id)
+
+    async def attach(self, name: str, pages: list[str], account_id: str = ACCOUNT) -> Attachment:
+        document = Document(DocumentKind.PDF, 1, pages)
+        attachment = await self.attachments.add(account_id, name, document, lambda done, total: None)
+        self.library.holdings.look_again(account_id)
+        return attachment
+
+    async def ask(self, *messages: dict[str, Any] | str, **fields: Any) -> Answer:
+        """A text is what the user says. Everything is switched on, unless a field says otherwise."""
+        said = [{"role": "user", "content": message} if isinstance(message, str) else message for message in messages]
+        switches = {"search": True, "memory": True, "attachments": True}
+        return await self.router.ask(as_json(said), **{"account_id": ACCOUNT, **switches, **fields})
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """The messages of the last request that the model got."""
+        messages: list[dict[str, Any]] = self.upstream.requests[-1].json["messages"]
+        return messages
+
+
+@asynccontextmanager
+async def running_house(
+    folder: Path,
+    log: Log,
+    upstream: Upstream,
+    *,
+    searx: Searx | None = None,
+    served_by: Target | None = None,
+    search_timeout_s: float = 5,
+    timeouts: Timeouts | None = None,
+    tracer: Tracer | None = None,
+) -> AsyncIterator[House]:
+    database = Database(f"sqlite:///{folder}/router.db", "router")
+    database.migrate(MIGRATIONS)
+    clock, sealer = SystemClock(), Sealer({1: KEY})
+    library = Library(Notes(database, sealer, clock), Attachments(database, sealer, clock), Holdings(database, clock))
+    search = SearxSearch(searx.base_url, search_timeout_s) if searx is not None else None
+    grounding = Grounding(library, search, SEARCHES_MOST, Budgets(notes=100, passages=300), log)
+    try:
+        targets = {served_by or target("main"): upstream}
+        async with running_router(folder, log, targets, timeouts, grounding=grounding, tracer=tracer) as router:
+            yield House(router, upstream, database, library)
+    finally:
+        if search is not None:
+            await search.aclose()
+        database.close()

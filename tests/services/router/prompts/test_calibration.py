@@ -1,0 +1,78 @@
+"""What is learned from how a model counts prompts."""
+
+import pytest
+
+from services.router.prompts.calibration import (
+    LEAST_PROMPT_TOKENS,
+    MOST_ACCOUNTS,
+    SAMPLES_PER_ACCOUNT,
+    Calibration,
+    CountedPrompt,
+    Ratios,
+)
+
+
+def prompt(tokens: int = 1000, *, has_tools: bool = False, account_id: str = "a") -> CountedPrompt:
+    return CountedPrompt(tokens, has_tools, account_id)
+
+
+def test_nothing_is_known_of_a_model_before_its_first_answer() -> None:
+    assert Calibration().ratios(prompt()) is None
+
+
+def test_one_answer_tells_how_a_model_counts() -> None:
+    calibration = Calibration()
+    calibration.note(prompt(1000), 1800)
+    assert calibration.ratios(prompt(1020)) == Ratios(1.8, 1.8)
+
+
+def test_upper_ratio_is_that_of_nearly_all_prompts() -> None:
+    calibration = Calibration()
+    for account in range(12):
+        for number in range(SAMPLES_PER_ACCOUNT):
+            calibration.note(prompt(account_id=str(account)), 3000 if number == account == 0 else 1000 + account)
+    assert calibration.ratios(prompt()) == Ratios(1.006, 1.011)
+
+
+def test_busy_account_with_unusual_texts_does_not_speak_for_all() -> None:
+    calibration = Calibration()
+    for account in "abc":
+        for _ in range(SAMPLES_PER_ACCOUNT):
+            calibration.note(prompt(account_id=account), 1000)
+    for _ in range(1000):
+        calibration.note(prompt(account_id="unusual"), 4000)
+    ratios = calibration.ratios(prompt())
+    assert ratios is not None
+    assert ratios.middle == 1.0
+
+
+def test_what_a_model_did_long_ago_is_forgotten() -> None:
+    calibration = Calibration()
+    for _ in range(SAMPLES_PER_ACCOUNT):
+        calibration.note(prompt(), 4000)
+    for account in range(MOST_ACCOUNTS):
+        calibration.note(prompt(account_id=str(account)), 1000)
+    assert calibration.ratios(prompt()) == Ratios(1.0, 1.0)
+
+
+def test_prompts_with_tools_are_counted_by_themselves() -> None:
+    calibration = Calibration()
+    calibration.note(prompt(has_tools=True), 1800)
+    assert calibration.ratios(prompt()) is None
+
+
+def test_nearest_size_stands_for_one_that_is_not_known_and_says_so() -> None:
+    calibration = Calibration()
+    calibration.note(prompt(300), 600)
+    calibration.note(prompt(10_000), 12_000)
+    assert calibration.ratios(prompt(100_000)) == Ratios(1.2, 1.2, is_same_size=False)
+    assert calibration.ratios(prompt(20)) == Ratios(2.0, 2.0, is_same_size=False)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "model_tokens"), [(LEAST_PROMPT_TOKENS - 1, 300), (1000, 0), (1000, 11), (1000, 900_000_000)]
+)
+def test_what_says_nothing_about_the_vocabulary_is_not_believed(tokens: int, model_tokens: int) -> None:
+    calibration = Calibration()
+    calibration.note(prompt(tokens), model_tokens)
+    assert calibration.ratios(prompt()) is None

@@ -1,0 +1,104 @@
+"""Token counts."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Iterable
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from services.router.prompts import tokens
+
+
+def test_known_text_has_its_known_count() -> None:
+    assert tokens.count("Hello, world!") == 4
+
+
+async def add_all(counted: tokens.PatientCount, pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        if counted.add(piece):
+            await counted.rest()
+
+
+async def turns_of_others(work: Awaitable[None]) -> int:
+    """How often somebody else got to run before the work was done."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    await work
+    other.cancel()
+    return turns
+
+
+async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
+    text = "All happy families are alike. " * 20_000
+    counted = tokens.PatientCount()
+    turns = await turns_of_others(add_all(counted, tokens.slices_of(text)))
+    cuts = len(text) // tokens.SLICE_CHARACTERS
+    assert abs(counted.tokens - tokens.count(text)) <= 2 * cuts
+    assert turns >= cuts
+
+
+async def test_many_small_texts_let_others_run_even_if_there_is_nothing_in_them() -> None:
+    counted = tokens.PatientCount()
+    assert await turns_of_others(add_all(counted, [""] * 10_000)) >= 10
+    assert counted.tokens == 0
+
+
+async def test_small_text_is_counted_at_once() -> None:
+    counted = tokens.PatientCount()
+    assert await turns_of_others(add_all(counted, tokens.slices_of("Hello, world!"))) == 0
+    assert counted.tokens == 4
+
+
+_texts = st.lists(
+    st.sampled_from(
+        [
+            "hello",
+            "World",
+            " ",
+            "\n",
+            "  ",
+            "don't",
+            "\u4e2d\u6587",
+            "12345",
+            "!!",
+            "a/b\n",
+            "\U0001f3b5",
+            "\t",
+            "\u00a0",
+        ]
+    )
+).map("".join)
+
+
+def longest_word(text: str) -> int:
+    """In characters; a word begins with the space before it."""
+    return max(map(len, re.split(r"(?<=\S)(?= )", text)))
+
+
+@given(text=_texts, data=st.data())
+def test_count_does_not_depend_on_where_the_network_cuts(text: str, data: st.DataObject) -> None:
+    # A longer one is counted in parts, and where it happens to be cut may make a difference.
+    assume(longest_word(text) <= tokens.LONGEST_WORD_CHARACTERS)
+    running = tokens.RunningCount()
+    rest = text
+    while rest:
+        cut = data.draw(st.integers(1, len(rest)))
+        running.add(rest[:cut])
+        rest = rest[cut:]
+    assert running.tokens == tokens.count(text)
+
+
+def test_text_without_spaces_is_counted_in_bounded_parts() -> None:
+    running = tokens.RunningCount()
+    for _ in range(5_000):
+        running.add("\u4e2d\u6587")
+    assert len(running._word) <= tokens.LONGEST_WORD_CHARACTERS + 2
+    assert running.tokens >= 5_000

@@ -1,0 +1,69 @@
+"""What providers are told about keeping, as it arrives there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.router.providers import open_provider
+from services.router.providers.base import Call, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.openai.no_store import no_store_fields
+from tests.services.router.providers.asking import CALL, both_ways, pieces_of
+from tests.support.upstreams.anthropic import AnthropicUpstream
+from tests.support.upstreams.gemini import GeminiUpstream
+from tests.support.upstreams.openai import Upstream
+
+
+async def told(upstream: Upstream, call: Call, **fields: Any) -> Any:
+    """The body of such a call, by a provider as the routes file describes it."""
+    route = ProviderRoute(
+        "host", upstream.kind, upstream.base_url, api_key="secret", version=upstream.version, **fields
+    )
+    provider = open_provider(route, Surroundings(Timeouts(), Path("unused.sock")))
+    try:
+        await pieces_of(provider, call)
+    finally:
+        await provider.aclose()
+    return upstream.requests[-1].json
+
+
+@both_ways
+@pytest.mark.parametrize("vendor", [Upstream, GeminiUpstream])
+async def test_provider_is_told_to_store_nothing(vendor: type[Upstream | GeminiUpstream], call: Call) -> None:
+    async with vendor() as upstream:
+        assert (await told(upstream, call))["store"] is False
+        # Nothing in the routes file undoes it.
+        assert (await told(upstream, call, extra_json=b'{"store":true}'))["store"] is False
+
+
+@both_ways
+async def test_vendor_without_such_a_switch_is_sent_none(call: Call) -> None:
+    async with AnthropicUpstream() as upstream:
+        assert set(await told(upstream, call)) <= {"max_tokens", "messages", "model", "stream"}
+
+
+async def test_server_that_takes_no_unknown_field_is_sent_none() -> None:
+    async with Upstream() as upstream:
+        assert "store" not in await told(upstream, CALL, no_store=False)
+
+
+async def test_fields_of_the_routes_file_stay_beside_the_switch() -> None:
+    async with Upstream() as upstream:
+        body = await told(upstream, CALL, extra_json=b'{"provider":{"order":["a"]}}')
+        assert (body["store"], body["provider"]) == (False, {"order": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "fields"),
+    [
+        ("https://api.openai.com/v1", {"store": False}),
+        ("https://eu.api.openai.com/v1", {"store": False}),
+        ("https://somewhere.openai.azure.com/openai/v1", {"store": False}),
+        ("http://127.0.0.1:8000/v1", {"store": False}),
+        ("https://OpenRouter.ai/api/v1", {"provider": {"zdr": True, "data_collection": "deny"}}),
+        ("https://api.mistral.ai/v1", {}),
+        ("https://api.groq.com/openai/v1", {}),
+    ],
+)
+def test_every_host_is_told_in_its_own_words(base_url: str, fields: dict[str, Any]) -> None:
+    assert no_store_fields(base_url) == fields

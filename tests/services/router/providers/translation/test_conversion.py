@@ -1,0 +1,113 @@
+"""Prompts of a hundred thousand messages, parts or calls hold nobody up, whatever they are converted to."""
+
+from collections.abc import Awaitable, Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.chassis.timing.yielding import Turns
+from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
+from services.router.providers.base import Call, Provider, ProviderError, Timeouts
+from services.router.providers.gemini.provider import GeminiProvider
+from services.router.providers.local.provider import LocalProvider
+from services.router.providers.openai.provider import OpenAIProvider
+from services.router.providers.translation.conversion import (
+    BYTES_PER_ELEMENT,
+    SLICE_BYTES,
+    ConversionTurns,
+    read_list,
+    write_list,
+)
+from tests.services.router.providers.past import USER, called, gave
+from tests.support.loop_holds import longest_hold_s
+
+MANY = 20_000
+# Many times as long as it takes.
+LONGEST_HOLD_S = 0.5
+
+# Nobody listens there: the conversion comes first.
+NOWHERE = "http://127.0.0.1:1"
+TIMEOUTS = Timeouts(connect_s=1.0)
+
+PROVIDERS: dict[str, Callable[[], Provider]] = {
+    "anthropic": lambda: AnthropicProvider(NOWHERE, TIMEOUTS, api_key="k", version=VERSION_2023),
+    "gemini": lambda: GeminiProvider(NOWHERE, TIMEOUTS, api_key="k", version="v1beta"),
+    "short_call_ids": lambda: OpenAIProvider(NOWHERE, TIMEOUTS, short_call_ids=True),
+    "string_content": lambda: OpenAIProvider(NOWHERE, TIMEOUTS, string_content=True),
+    "local": lambda: LocalProvider(Path("/nowhere/socket"), TIMEOUTS),
+}
+
+_IDS = [f"call_{number}" for number in range(MANY // 2)]
+PROMPTS: dict[str, list[dict[str, Any]]] = {
+    "messages": [USER, {"role": "assistant", "content": "Hi"}] * (MANY // 2),
+    "messages of one": [USER] * MANY,
+    "system messages": [{"role": "system", "content": "Hi"}] * (MANY - 1) + [USER],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "Hi"}] * (MANY - 1)}],
+    "calls": [USER, called(*((call_id, "f", "{}") for call_id in _IDS)), *(gave(call_id, "x") for call_id in _IDS)],
+}
+
+
+async def ask(provider: Provider, call: Call) -> None:
+    with pytest.raises(ProviderError):
+        await anext(provider.answer(call))
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each time that others had their turn."""
+    seen: list[int] = []
+
+    async def rest(turns: Turns) -> None:
+        seen.append(1)
+        turns._done = 0
+
+    monkeypatch.setattr(Turns, "rest", rest)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("provider", "prompt"),
+    [
+        *product(("anthropic", "gemini", "string_content"), PROMPTS),
+        ("short_call_ids", "calls"),
+        ("local", "calls"),
+    ],
+)
+async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str, rests: list[int]) -> None:
+    call = Call("model", msgspec.json.encode(PROMPTS[prompt]), b"", b"", b"", max_tokens=10, stream=True)
+    await ask(PROVIDERS[provider](), call)
+    assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int]) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    tools_json = msgspec.json.encode([tool] * MANY)
+    call = Call("model", msgspec.json.encode([USER]), tools_json, b"", b"", max_tokens=10, stream=True)
+    await ask(PROVIDERS[provider](), call)
+    assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
+    call = Call("model", msgspec.json.encode(PROMPTS["calls"] * 5), b"", b"", b"", max_tokens=10, stream=True)
+    assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda turns: write_list([USER] * 2_000, turns), lambda turns: read_list(b"[" + b"[]," * 10**6 + b"[]]", turns)],
+    ids=["written", "read"],
+)
+async def test_long_lists_give_way(convert: Callable[[ConversionTurns], Awaitable[object]], rests: list[int]) -> None:
+    await convert(ConversionTurns())
+    assert rests
+
+
+async def test_short_lists_never_wait(rests: list[int]) -> None:
+    turns = ConversionTurns()
+    await read_list(await write_list([USER] * 200, turns), turns)
+    assert not rests

@@ -1,0 +1,279 @@
+"""The routes file: what it gives, and how its mistakes are told."""
+
+from pathlib import Path
+
+import pytest
+
+from services.chassis.settings import SettingsError
+from services.router.providers.base import Timeouts
+from services.router.routing.routes import CLASSES, DEFAULT_PATH, load_routes
+
+GOOD = """
+[providers.host]
+kind = "openai"
+base_url = "https://host.test/v1"
+zero_retention = true
+api_key_env = "HOST_KEY"
+body = { provider = { zdr = true } }
+
+[providers.bundled]
+kind = "local"
+
+[models.big]
+provider = "host"
+name = "vendor/big"
+context_tokens = 1000
+max_output_tokens = 100
+
+[models.small]
+provider = "bundled"
+name = "small"
+context_tokens = 500
+max_output_tokens = 50
+
+[classes.mezzo]
+models = ["big"]
+[classes.forte]
+models = ["big"]
+[classes.fortissimo]
+models = ["big", "small"]
+"""
+
+
+@pytest.fixture
+def routes_file(tmp_path: Path) -> Path:
+    return tmp_path / "routes.toml"
+
+
+def mistakes_of(path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    with pytest.raises(SettingsError) as refusal:
+        load_routes(path, {"HOST_KEY": "secret"})
+    return [line.removeprefix(f"{path}: ") for line in str(refusal.value).splitlines()]
+
+
+def test_models_of_a_class_are_given_in_the_order_they_are_tried(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    routes = load_routes(routes_file, {"HOST_KEY": "secret"})
+    assert [target.model_name for target in routes.classes["fortissimo"]] == ["vendor/big", "small"]
+    assert routes.classes["fortissimo"][1].context_tokens == 500
+
+
+def test_provider_has_its_secret_from_the_environment_and_does_not_show_it(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert host.api_key == "secret"
+    assert "secret" not in repr(host)
+    assert host.extra_json == b'{"provider":{"zdr":true}}'
+
+
+def test_provider_has_its_secret_from_a_file_that_the_environment_names(routes_file: Path, tmp_path: Path) -> None:
+    routes_file.write_text(GOOD)
+    (tmp_path / "key").write_text("secret\n")
+
+    assert load_routes(routes_file, {"HOST_KEY_FILE": str(tmp_path / "key")}).providers["host"].api_key == "secret"
+
+
+def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 2"))
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+    assert (big.concurrency, small.concurrency) == (None, 2)
+
+
+def test_constant_limit_must_be_a_number_above_zero(routes_file: Path) -> None:
+    text = GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 0")
+    assert mistakes_of(routes_file, text) == ["models.small.concurrency: must be a whole number above zero"]
+
+
+def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) -> None:
+    text = GOOD.replace(
+        "max_output_tokens = 50", "max_output_tokens = 50\nfirst_byte_s = 5\nidle_s = 0.5\ntotal_s = 60"
+    )
+    routes_file.write_text(text)
+    given = Timeouts(connect_s=1, first_byte_s=2, idle_s=3, whole_s=4, total_s=5)
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}, given).classes["fortissimo"]
+    assert big.timeouts == given
+    assert small.timeouts == Timeouts(connect_s=1, first_byte_s=5, idle_s=0.5, whole_s=4, total_s=60)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "true", '"5"'])
+def test_time_must_be_a_number_of_seconds_above_zero(value: str, routes_file: Path) -> None:
+    text = GOOD.replace("max_output_tokens = 50", f"max_output_tokens = 50\nwhole_s = {value}")
+    assert mistakes_of(routes_file, text) == ["models.small.whole_s: must be a number of seconds above zero"]
+
+
+def test_servers_that_are_particular_can_be_named(routes_file: Path) -> None:
+    particulars = "no_store = false\nshort_call_ids = true\nstring_content = true\n"
+    routes_file.write_text(GOOD.replace("zero_retention", particulars + "zero_retention"))
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.no_store, host.short_call_ids, host.string_content) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [("anthropic", "2026-10-21"), ("anthropic", "2023-06-01"), ("gemini", "v1")]
+)
+def test_version_of_an_interface_is_pinned(kind: str, version: str, routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace('kind = "openai"', f'kind = "{kind}"\nversion = "{version}"'))
+    host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+    assert (host.kind, host.version) == (kind, version)
+
+
+def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
+    text = """
+    colour = "red"
+    [providers.a]
+    kind = "telepathy"
+    [providers.b]
+    kind = "openai"
+    api_key = "sk-in-the-file"
+    base_url = "ftp://b"
+    [providers.c]
+    kind = "openai"
+    base_url = "http://c"
+    zero_retention = false
+    no_store = "no"
+    api_key_env = "NOT_SET"
+    speed = 3
+    [providers.d]
+    kind = "local"
+    base_url = "http://d"
+    [providers.e]
+    kind = "anthropic"
+    base_url = "https://e"
+    zero_retention = true
+    output_field = "max_tokens"
+    no_store = false
+    [providers.f]
+    kind = "gemini"
+    base_url = "https://f"
+    api_key_env = "HOST_KEY"
+    version = "v2"
+    [models.small]
+    provider = "x"
+    name = ""
+    context_tokens = 0
+    [classes.mezzo]
+    models = ["small", "large"]
+    [classes.forte]
+    models = []
+    [classes.piano]
+    models = ["small"]
+    """
+    assert sorted(mistakes_of(routes_file, text)) == [
+        'classes.forte.models: must be a list of at least one name',
+        'classes.fortissimo: is missing',
+        'classes.mezzo.models: no model named "large"',
+        'classes.piano: is no class; the classes are mezzo, forte, fortissimo',
+        'colour: is not known here',
+        'models.small.context_tokens: must be a whole number above zero',
+        'models.small.max_output_tokens: is missing',
+        'models.small.name: must be a text that is not empty',
+        'models.small.provider: no provider named "x"',
+        'providers.a.kind: is "telepathy", but must be one of openai, anthropic, gemini, local',
+        'providers.b.api_key: secrets are not kept in this file: name a variable in api_key_env',
+        'providers.b.base_url: must start with http:// or https://',
+        'providers.b.zero_retention: is missing: only providers that keep nothing of a conversation are asked',
+        'providers.c.api_key_env: the variable NOT_SET is not set',
+        'providers.c.no_store: must be true or false',
+        'providers.c.speed: is not known here',
+        'providers.c.zero_retention: must be true: only providers that keep nothing of a conversation are asked',
+        'providers.d.base_url: is not known here',
+        'providers.e.api_key_env: is missing',
+        'providers.e.no_store: is not known here',
+        'providers.e.output_field: is not known here',
+        'providers.e.version: is missing',
+        'providers.f.version: is "v2", but must be one of v1, v1beta',
+        'providers.f.zero_retention: is missing: only providers that keep nothing of a conversation are asked',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("declared", ["", "zero_retention = false\n", 'zero_retention = "true"\n'])
+def test_provider_that_is_not_known_to_keep_nothing_stops_the_start(
+    kind: str, declared: str, routes_file: Path
+) -> None:
+    text = GOOD.replace('kind = "openai"', f'kind = "{kind}"').replace("zero_retention = true\n", declared)
+    assert any(mistake.startswith("providers.host.zero_retention: ") for mistake in mistakes_of(routes_file, text))
+
+
+def test_secret_in_the_file_is_not_repeated_in_the_mistake(routes_file: Path) -> None:
+    text = GOOD.replace('api_key_env = "HOST_KEY"', 'api_key = "sk-in-the-file"')
+    assert "sk-in-the-file" not in "\n".join(mistakes_of(routes_file, text))
+
+
+@pytest.mark.parametrize("text", ["classes = 3", "[classes]\nmezzo = 3", "[[models]]\nname = 'x'", "not toml"])
+def test_file_of_the_wrong_shape_is_a_mistake_and_no_crash(routes_file: Path, text: str) -> None:
+    assert mistakes_of(routes_file, text)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"LEGATO_ROUTES.*nowhere\.toml"):
+        load_routes(tmp_path / "nowhere.toml")
+
+
+def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
+    routes = load_routes()
+    assert set(routes.classes) == set(CLASSES)
+    assert routes.uses_local_model
+
+
+def test_example_routes_are_good_and_need_no_bundled_model() -> None:
+    example = DEFAULT_PATH.with_name("routes.example.toml")
+    names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+    routes = load_routes(example, dict.fromkeys(names, "secret"))
+    assert {route.kind for route in routes.providers.values()} == {"openai", "anthropic", "gemini"}
+    assert not routes.uses_local_model
+
+
+def test_bundled_model_is_not_needed_where_nothing_leads_to_it(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace('"big", "small"', '"big"'))
+    assert not load_routes(routes_file, {"HOST_KEY": "secret"}).uses_local_model
+
+
+def test_character_is_chosen_for_all_classes_and_for_one(routes_file: Path) -> None:
+    (routes_file.parent / "kind-2.md").write_text("Be kind.\n")
+    chosen = GOOD.replace("[classes.forte]", '[classes.forte]\ncharacter = "kind-2.md"')
+    routes_file.write_text('character = "legato-small-1"\n' + chosen)
+    characters = load_routes(routes_file, {"HOST_KEY": "secret"}).characters
+    assert {name: character.version for name, character in characters.items()} == {
+        "mezzo": "legato-small-1",
+        "forte": "kind-2",
+        "fortissimo": "legato-small-1",
+    }
+    assert characters["forte"].text == "Be kind."
+
+
+def test_character_that_is_not_there_is_named_by_its_class(routes_file: Path) -> None:
+    chosen = GOOD.replace("[classes.forte]", '[classes.forte]\ncharacter = "missing.md"')
+    routes_file.write_text(chosen)
+    with pytest.raises(SettingsError, match=r"classes\.forte\.character: cannot read .*missing\.md"):
+        load_routes(routes_file, {"HOST_KEY": "secret"})
+
+
+def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes_file: Path) -> None:
+    for text, has_tools in ((GOOD, True), (GOOD.replace("[models.big]", "[models.big]\ntools = false"), False)):
+        routes_file.write_text(text)
+        big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+        assert (big.has_tools, small.has_tools) == (has_tools, False)
+
+
+def test_nothing_but_its_server_limits_a_model_unless_the_file_says_so(routes_file: Path) -> None:
+    routes_file.write_text(GOOD)
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    assert (big.concurrency, big.queue_metrics_url, big.queueing_s) == (None, "", None)
+
+
+def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_file: Path) -> None:
+    more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3\nqueueing_s = 0.7'
+    routes_file.write_text(GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}"))
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
+
+
+def test_mistakes_in_what_limits_a_model_are_named(routes_file: Path) -> None:
+    more = '\nqueue_metrics_url = "host.test/metrics"\nqueue_most_waiting = 0\nqueueing_s = -1'
+    assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}")) == [
+        "models.big.queue_metrics_url: must start with http:// or https://",
+        "models.big.queue_most_waiting: must be a whole number above zero",
+        "models.big.queueing_s: must be a number of seconds above zero, or 0",
+    ]

@@ -1,0 +1,211 @@
+"""Models that have no room: who is asked in their place, and what the client is told."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.router.providers import base
+from services.router.providers.openai.provider import OpenAIProvider
+from services.router.routing.backoff import LONGEST_S
+from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
+from tests.support.upstreams.openai import Reply, Upstream
+
+STALLED = Reply(stall_after=2)
+TWO = 2
+
+
+@asynccontextmanager
+async def router_with_room_for_two(folder: Path, log: Log, *upstreams: Upstream) -> AsyncIterator[Router]:
+    targets = {
+        replace(target(f"model-{number}"), concurrency=TWO): upstream for number, upstream in enumerate(upstreams)
+    }
+    async with running_router(folder, log, targets) as router:
+        yield router
+
+
+async def open_running(router: Router, upstream: Upstream, key_id: str = "greedy") -> Call:
+    """A chat whose answer has begun and does not end by itself."""
+    upstream.replies.append(Reply(contents=["Hello"], stall_after=2))
+    call = router.open(key_id=key_id)
+    assert await call.receive()
+    return call
+
+
+async def test_saturated_model_is_passed_over_for_the_next_of_its_class(socket_folder: Path, log: Log) -> None:
+    async with (
+        Upstream() as first,
+        Upstream() as second,
+        router_with_room_for_two(socket_folder, log, first, second) as router,
+    ):
+        for _ in range(TWO):
+            await open_running(router, first)
+        assert (await router.ask(key_id="greedy")).text == "Hello, world!"
+        assert (len(first.requests), len(second.requests)) == (TWO, 1)
+
+
+async def test_where_all_models_are_saturated_nothing_is_sent_and_the_client_may_retry(
+    socket_folder: Path, log: Log
+) -> None:
+    async with (
+        Upstream() as first,
+        Upstream() as second,
+        router_with_room_for_two(socket_folder, log, first, second) as router,
+    ):
+        for upstream in (first, first, second, second):
+            await open_running(router, upstream)
+        refusal = await refusal_of(router, key_id="greedy")
+        assert (refusal.reason, refusal.wire.http_status, refusal.wire.type) == (
+            Reason.SATURATED,
+            429,
+            "rate_limit_error",
+        )
+        assert refusal.retry_after_s is not None
+        assert 1 <= refusal.retry_after_s <= 10
+        assert (len(first.requests), len(second.requests)) == (TWO, TWO)
+
+
+async def test_running_chats_go_on_while_others_are_refused(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        upstream.default_reply = Reply(contents=["Hello"], repeat=20, event_delay_s=0.05)
+        running = [router.open(key_id="greedy") for _ in range(TWO)]
+        await upstream.received(TWO)
+        assert (await refusal_of(router, key_id="greedy")).reason is Reason.SATURATED
+        answers = [await read(call) for call in running]
+        assert [answer.text for answer in answers] == ["Hello" * 20] * TWO
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the answer breaks"])
+async def test_place_is_free_again_however_a_chat_ends(leaves: bool, socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        for _ in range(3 * TWO):
+            upstream.replies.append(STALLED if leaves else Reply(cut_after=2))
+            call = router.open()
+            assert await call.receive()
+            if leaves:
+                call.cancel()
+                await upstream.requests[-1].ended.wait()
+            else:
+                with pytest.raises(LegatoError):
+                    await read(call)
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_place_is_free_again_when_the_client_leaves_before_the_first_piece(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        for number in range(3 * TWO):
+            upstream.replies.append(Reply(delay_s=60))
+            call = router.open()
+            request = await upstream.received(number + 1)
+            call.cancel()
+            await request.ended.wait()
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        for _ in range(3 * TWO):
+            upstream.replies.append(Reply(status=500))
+            assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_place_is_free_again_where_a_mistake_of_ours_keeps_the_model_from_being_asked(
+    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(provider: OpenAIProvider, call: base.Call) -> AsyncGenerator[base.Piece, None]:
+        raise KeyError("id")
+
+    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenAIProvider, "answer", fail)
+            for _ in range(3 * TWO):
+                assert (await refusal_of(router)).reason is Reason.INTERNAL
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_models_that_are_all_busy_are_saturation_and_the_soonest_is_told(socket_folder: Path, log: Log) -> None:
+    later, sooner = Reply(status=429, headers={"retry-after": "40"}), Reply(status=503, headers={"retry-after": "20"})
+    async with Upstream(later) as first, Upstream(sooner) as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            refusal = await refusal_of(router)
+            assert refusal.reason is Reason.SATURATED
+            assert refusal.retry_after_s == 20
+            # There is no other that could serve, so one chat at a time tries them.
+            second.default_reply = Reply()
+            assert (await router.ask()).text == "Hello, world!"
+            assert (await router.ask()).text == "Hello, world!"
+        # The first stays alone now that the second serves.
+        assert (len(first.requests), len(second.requests)) == (2, 3)
+
+
+async def test_model_that_names_a_time_is_left_alone_while_another_serves(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(status=429, headers={"retry-after": "40"})) as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            for _ in range(5):
+                assert (await router.ask()).text == "Hello, world!"
+        assert (len(first.requests), len(second.requests)) == (1, 5)
+
+
+async def test_one_wrong_header_does_not_close_a_class_with_one_model(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies.append(Reply(status=429, headers={"retry-after": "3600"}))
+        assert (await refusal_of(router)).retry_after_s == LONGEST_S
+        answers = [await router.ask() for _ in range(3)]
+        answers += await asyncio.gather(*(router.ask() for _ in range(10)))
+        assert [answer.text for answer in answers] == ["Hello, world!"] * 13
+
+
+async def test_while_a_server_wants_to_be_left_alone_one_chat_at_a_time_tries_it(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies += [Reply(status=503, headers={"retry-after": "60"}), Reply(delay_s=0.5)]
+        await refusal_of(router)
+        probe = router.open()
+        await upstream.received(2)
+        assert (await refusal_of(router)).reason is Reason.SATURATED
+        assert len(upstream.requests) == 2
+        assert (await read(probe)).text == "Hello, world!"
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_connection_that_is_refused_while_others_are_answered_means_full_and_else_away(
+    socket_folder: Path, log: Log
+) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        running = await open_running(router, upstream)
+        for site in list(upstream._runner.sites):  # type: ignore[union-attr]
+            await site.stop()
+        assert (await refusal_of(router)).reason is Reason.SATURATED
+        running.cancel()
+        await upstream.requests[0].ended.wait()
+        async with asyncio.timeout(60):
+            while (await refusal_of(router)).reason is not Reason.UPSTREAM_FAILED:
+                await asyncio.sleep(0.02)
+
+
+async def test_busy_model_that_names_no_time_is_asked_again(socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies.append(Reply(status=429))
+        refusal = await refusal_of(router)
+        assert refusal.reason is Reason.SATURATED
+        assert refusal.retry_after_s is not None
+        assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_greedy_key_leaves_room_for_another(socket_folder: Path, log: Log) -> None:
+    async with (
+        Upstream() as upstream,
+        running_router(socket_folder, log, {replace(target("main"), concurrency=6): upstream}) as router,
+    ):
+        await open_running(router, upstream, "small")
+        greedy = [await open_running(router, upstream) for _ in range(3)]
+        assert (await refusal_of(router, key_id="greedy")).reason is Reason.SATURATED
+        upstream.default_reply = Reply()
+        answers = await asyncio.gather(*(router.ask(key_id="small") for _ in range(2)))
+        assert [answer.text for answer in answers] == ["Hello, world!"] * 2
+        greedy[0].cancel()

@@ -1,0 +1,308 @@
+"""The whole service as a person runs it, `legato up`, with an upstream that does as it is told.
+
+with UpstreamThread() as upstream, Service(upstream) as service:
+    account = service.new_account(credits="5.00")
+    client = openai.OpenAI(base_url=service.base_url, api_key=service.new_key(account))
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from cli.commands.accounts import balance_of, create_account
+from cli.commands.keys import create_key
+from cli.commands.usage import list_usage
+from cli.connection import Services, ask, running_services
+from cli.supervision.data_folder import read_processes
+from cli.supervision.health import Health
+from protos.auth.v1.auth_pb2 import CreateKeyResponse
+from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
+from protos.router.v1.router_pb2 import ReloadRoutesRequest
+from services.chassis.money import parse_usd
+from services.metering.records import Entry, Hold
+from tests.support.books import read_entries, read_holds
+from tests.support.child import start_child
+from tests.support.upstreams.openai import Recorded, Upstream
+
+Found = TypeVar("Found")
+
+# Far longer than anything takes on an idle machine: a busy one must not fail a test.
+PATIENCE_S = 120.0
+# Of millions of bookings.
+AUDIT_PATIENCE_S = 900.0
+POLL_S = 0.02
+
+# A busy machine is late; only tests of what an edge, a router and `up` do then want them to mind.
+NEVER_SATURATED = {
+    "LEGATO_EDGE_QUEUEING_S": "0",
+    "LEGATO_UPSTREAM_QUEUEING_S": "0",
+    "LEGATO_UNRESPONSIVE_AFTER_S": "0",
+}
+
+LEGATO = Path(sys.executable).with_name("legato")
+
+ROUTES = """
+[providers.upstream]
+kind = "openai"
+base_url = "{base_url}"
+zero_retention = true
+
+[models.wide]
+provider = "upstream"
+name = "upstream-model"
+context_tokens = 1100000
+max_output_tokens = 131072
+
+[classes.mezzo]
+models = ["wide"]
+
+[classes.forte]
+models = ["wide"]
+
+[classes.fortissimo]
+models = ["wide"]
+"""
+
+
+def wait_until(condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
+    """What `condition` gives, once that is something."""
+    give_up_at_s = time.monotonic() + patience_s
+    while not (found := condition()):
+        if time.monotonic() > give_up_at_s:
+            raise AssertionError(f"waited {patience_s:.0f} s in vain")
+        time.sleep(POLL_S)
+    return found
+
+
+class Addressed(Protocol):
+    @property
+    def base_url(self) -> str: ...
+
+
+class UpstreamThread:
+    """An `Upstream`, of whatever vendor, on an event loop of its own, so that tests of any kind can use it."""
+
+    def __init__(self, upstream: Upstream | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.upstream = upstream or Upstream()
+
+    def __enter__(self) -> Upstream:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.upstream.start(), self._loop).result()
+        return self.upstream
+
+    def __exit__(self, *failure: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.upstream.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def wait_for_requests(upstream: Upstream, count: int = 1) -> Recorded:
+    """Wait until so many requests have reached the upstream; the last of them."""
+    wait_until(lambda: len(upstream.requests) >= count)
+    return upstream.requests[count - 1]
+
+
+class Service:
+    def __init__(
+        self,
+        upstream: Addressed,
+        environ: Mapping[str, str] | None = None,
+        *,
+        workers: int = 1,
+        routes: str = ROUTES,
+        legato: Sequence[str] | None = None,
+    ) -> None:
+        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has;
+        `legato` is a command to use in place of the usual one."""
+        # A short name: the path of a unix socket may have about a hundred characters.
+        self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
+        self.data = self._folder / "data"
+        self._routes = self._folder / "routes.toml"
+        self._routes.write_text(routes.format(base_url=upstream.base_url))
+        temporary = self._folder / "tmp"
+        temporary.mkdir()
+        settings = {"TMPDIR": str(temporary), **NEVER_SATURATED, **(environ or {})}
+        self._database_url = settings.get("LEGATO_DATABASE_URL", "")
+        # Settings of whoever runs the tests are not for this service.
+        foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
+        assigned = [f"{name}={value}" for name, value in settings.items()]
+        self._legato = ["/usr/bin/env", *foreign, *assigned, *(legato or [str(LEGATO)])]
+        self._workers = workers
+        self._output = self._folder / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._services: Services | None = None
+        self.base_url = ""
+
+    def __enter__(self) -> "Service":
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        begun_at = self._output.stat().st_size if self._output.exists() else 0
+        command = [*self._legato, "up", "--port", "0", "--data", str(self.data), "--routes", str(self._routes)]
+        command += ["--workers", str(self._workers)]
+        self._process = start_child(command, self._output, last_signal=signal.SIGTERM)
+
+        def ready_line() -> str | None:
+            said = self._output.read_bytes()[begun_at:].decode()
+            if self._process is None or self._process.poll() is not None:
+                raise AssertionError(f"legato up ended:\n{said}\n{self.log_text()}")
+            # Only whole lines.
+            return next((line for line in said.split("\n")[:-1] if line.startswith("ready ")), None)
+
+        try:
+            self.base_url = wait_until(ready_line).removeprefix("ready ")  # type: ignore[union-attr]
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.output_text()}\n{self.log_text()}") from None
+        self._services = running_services(self.data, environ={})
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        if self._services is not None:
+            self._services.close()
+        self._process.terminate()
+        try:
+            exit_code = self._process.wait(PATIENCE_S)
+        finally:
+            self._process.kill()
+            self._process = None
+        assert exit_code == 0, f"exit code {exit_code}\n{self.output_text()}\n{self.log_text()}"
+
+    @property
+    def services(self) -> Services:
+        assert self._services is not None, "the service is not running"
+        return self._services
+
+    @property
+    def supervisor_id(self) -> int:
+        assert self._process is not None, "the service is not running"
+        return self._process.pid
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.base_url.removeprefix("http://").removesuffix("/v1").rpartition(":")
+        return host, int(port)
+
+    def new_account(self, credits: str = "5.00") -> str:
+        account, _ = create_account(self.services, f"test {secrets.token_hex(4)}", parse_usd(credits))
+        return account.account_id
+
+    def new_key(self, account_id: str, scopes: Sequence[str] = ()) -> str:
+        return self.make_key(account_id, scopes).api_key
+
+    def make_key(
+        self, account_id: str, scopes: Sequence[str] = (), expires_after_days: int | None = None
+    ) -> CreateKeyResponse:
+        """The key with its record."""
+        return create_key(self.services, account_id, "test", scopes, expires_after_days)
+
+    def balance(self, account_id: str) -> Balance:
+        return balance_of(self.services, account_id)
+
+    def settled_balance_nanos(self, account_id: str) -> int:
+        """The balance once no request holds any of it: settlements reach the ledger after the answer."""
+        wait_until(lambda: not self.balance(account_id).held_nanos)
+        return self.balance(account_id).balance_nanos
+
+    def usage(self, account_id: str, group: Sequence[str] = ()) -> list[UsageRow]:
+        """Of the last day and the next hour, so that no test fails at midnight."""
+        hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        start, end = hour - timedelta(hours=24), hour + timedelta(hours=2)
+        return list_usage(self.services, account_id, start, end, "hour", list(group))
+
+    def audit(self) -> list[str]:
+        """Violations: there should be none."""
+        return list(ask(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
+
+    def holds(self, account_id: str) -> list[Hold]:
+        """What became of the account's requests, the oldest first."""
+        return read_holds(self.data, account_id, self._database_url)
+
+    def entries(self, account_id: str) -> list[Entry]:
+        """What was booked for the account's requests, the oldest first."""
+        return read_entries(self.data, account_id, self._database_url)
+
+    def read_routes(self) -> str:
+        return self._routes.read_text()
+
+    def write_routes(self, routes: str) -> None:
+        """For the router to find when it is asked to read them again."""
+        self._routes.write_text(routes)
+
+    def follow_routes(self, routes: str) -> None:
+        """At once: every router has read them when this returns."""
+        self.write_routes(routes)
+        for router in self.services.routers.values():
+            ask(router.ReloadRoutes, ReloadRoutesRequest())
+
+    def legato(self, *arguments: str) -> Any:
+        """What a command prints as JSON."""
+        command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
+        return json.loads(done.stdout)
+
+    def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End one process, and wait until the supervisor has it serving again."""
+        with self.restart_of(process):
+            self.signal(process, number)
+
+    def signal(self, process: str, number: signal.Signals) -> None:
+        os.kill(self.process_id(process), number)
+
+    def process_id(self, process: str) -> int:
+        process_id: int = self._state_of(process)["pid"]
+        return process_id
+
+    @contextmanager
+    def restart_of(self, process: str) -> Iterator[None]:
+        """What is done inside ends the process; waits until the supervisor has it serving again."""
+        before = self._state_of(process)
+        yield
+
+        def is_back() -> bool:
+            now = self._state_of(process)
+            return now["restarts"] > before["restarts"] and now["pid"] and Health(**now["health"]).is_serving()
+
+        wait_until(is_back)
+
+    def _state_of(self, process: str) -> dict[str, Any]:
+        return self.states()[process]
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """What the supervisor says about each process."""
+        return {state["name"]: state for state in read_processes(self.data)["processes"]}
+
+    def files(self) -> list[Path]:
+        """Every file that the service has, its output and temporary files among them."""
+        return [path for path in self._folder.rglob("*") if path.is_file()]
+
+    def output_text(self) -> str:
+        """What `legato up` itself has said."""
+        return self._output.read_text()
+
+    def log_text(self) -> str:
+        return "\n".join(path.read_text(errors="replace") for path in sorted((self.data / "logs").glob("*")))
