@@ -83,8 +83,10 @@ class Answer(ABC):
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
         arguments = fragment.arguments
-        if not isinstance(arguments, str) or len(arguments) <= LARGEST_PIECE_CHARACTERS:
-            self._piece_for(arguments if isinstance(arguments, str) else "").tool_calls.append(fragment)
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        if arguments is None or len(arguments) <= LARGEST_PIECE_CHARACTERS:
+            self._piece_for(arguments or "").tool_calls.append(fragment)
             return
         call_id, name = fragment.call_id, fragment.name
         for part in _parts_of(arguments):
