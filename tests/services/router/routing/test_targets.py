@@ -166,7 +166,8 @@ async def test_while_a_server_wants_to_be_left_alone_one_chat_at_a_time_tries_it
         upstream.replies += [Reply(status=503, headers={"retry-after": "60"}), Reply(delay_s=0.5)]
         await refusal_of(router)
         probe = router.open()
-        await upstream.received(2)
+        async with asyncio.timeout(60):
+            await upstream.received(2)
         assert (await refusal_of(router)).reason is Reason.SATURATED
         assert len(upstream.requests) == 2
         assert (await read(probe)).text == "Hello, world!"
