@@ -18,6 +18,8 @@ from services.chassis.timing.yielding import Turns
 # A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
 # a millisecond.
 SLICE_BYTES = 64 * 1024
+# OpenAI takes 16 pairs of at most 576 characters.
+LARGEST_METADATA_BYTES = 64 * 1024
 
 
 class _JsonSchema(Struct):
@@ -62,7 +64,7 @@ class _Body(Struct):
     top_logprobs: int | None = None
     stream_options: _StreamOptions | None = None
     user: str | None = None
-    metadata: dict[str, str | None] | None = None
+    metadata: Raw | UnsetType = UNSET
 
 
 class ChatBody(Struct, frozen=True):
@@ -80,6 +82,7 @@ class ChatBody(Struct, frozen=True):
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(_Body)
+_metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
 
 _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
@@ -94,8 +97,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     decoded: _Body = decode(_body_decoder, body, "")
     if turns.are_due(len(body)):
         await turns.rest()
-    # It was looked at, and is used for nothing; it may be large.
-    decoded.metadata = None
+    _check_metadata(_present(decoded.metadata))
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await check_messages(messages_json, turns)
@@ -138,6 +140,14 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
         raise invalid("This service offers no logprobs.", "logprobs")
     if body.top_logprobs:
         raise invalid("This service offers no logprobs.", "top_logprobs")
+
+
+def _check_metadata(given: bytes) -> None:
+    """Metadata is used for nothing, so not much is spent on reading it."""
+    if len(given) > LARGEST_METADATA_BYTES:
+        raise invalid(f"metadata is larger than {LARGEST_METADATA_BYTES} bytes.", "metadata")
+    if given:
+        decode(_metadata_decoder, given, "metadata")
 
 
 def _max_tokens(body: _Body) -> int | None:

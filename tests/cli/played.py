@@ -82,7 +82,7 @@ class Played:
     def run(self, *arguments: str) -> Result:
         result = CliRunner().invoke(legato, arguments, obj=self.services)
         if result.exit_code == 0:
-            self._player.join(timeout=10)
+            self._player.join(timeout=60)
             assert len(self.requests) == len(self.script), "the command made fewer calls than it should"
         return result
 

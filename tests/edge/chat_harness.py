@@ -98,7 +98,7 @@ class Room:
             "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log
         )
         await self._routers.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not all(replica.usable for replica in self._routers._replicas.values()):
                 await asyncio.sleep(0.01)
         return routers

@@ -30,7 +30,7 @@ def http_answering(path: Path, answer: bytes) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        thread.join(timeout=5)
+        thread.join(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ async def test_what_metering_did_not_hear_is_told_again(
     with pytest.raises(LegatoError):
         await checkpoints.tell()
     await metering_house.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await told(metering_house, 1) != (20, 3):
             await asyncio.gather(checkpoints.tell(), return_exceptions=True)
             await asyncio.sleep(0.02)

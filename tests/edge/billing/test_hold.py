@@ -204,7 +204,7 @@ async def test_settlement_waits_for_a_metering_that_is_away(metering_house: Mete
     hold.settle(Usage(prompt_tokens=90, completion_tokens=7), pb.BASIS_PROVIDER, pb.END_COMPLETE)
     await asyncio.sleep(0.2)
     await metering_house.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await metering_house.balance() == (10**9 - cost(90, 7), 0)
 
 
@@ -214,7 +214,7 @@ async def test_reserve_rides_out_a_restart_of_metering(metering_house: MeteringH
     reserving = asyncio.create_task(metering_house.hold().reserve(100, 10))
     await asyncio.sleep(0.1)
     await metering_house.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await reserving).output_tokens == 10
 
 

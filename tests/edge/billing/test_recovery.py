@@ -170,7 +170,7 @@ async def test_settlements_wait_in_the_journal_for_a_metering_that_is_away(
     await journals.recover(metering_house.metering)
     assert len(journals.own.taken) == 1
     await metering_house.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await metering_house.balance() == (CREDIT_NANOS - cost(PROMPT_TOKENS, 6), 0)
     assert journals.own.taken == {}
     journals.close()
@@ -189,7 +189,7 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_keeps_nobody_
     complete(journals.own.claim(f"{1:032x}", ANN.account_id))
     journals.close()
     journals = Journals(folder, log)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await journals.recover(metering_house.metering)
         assert len(journals.own.taken) == 1
         while log_text().count("settlement.refused") < 2:

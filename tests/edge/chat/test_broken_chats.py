@@ -99,7 +99,7 @@ async def test_router_lost_before_its_first_word_is_replaced_by_another(room: Ro
     script = FirstOneFails()
     routers = await room.add_routers(script, script)
     chatting = asyncio.create_task(room.chat(messages_json=bytes(prompt_bytes)).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await lose_the_router_that_was_asked(room, routers)
         await chatting
     assert room.text == "Hello"
@@ -111,7 +111,7 @@ async def test_router_lost_after_its_first_word_ends_in_one_error_event(room: Ro
     script = FirstOneFails(piece("Hel", 1))
     routers = await room.add_routers(script, script)
     chatting = asyncio.create_task(room.chat().run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not room.received:
             await asyncio.sleep(0.01)
         await lose_the_router_that_was_asked(room, routers)
@@ -145,7 +145,7 @@ async def test_client_who_leaves_is_charged_for_what_was_delivered(
     await room.add_routers(speak_and_pause)
     leave: list[Callable[[], None]] = []
     chatting = asyncio.create_task(room.chat().run_while_heard(leave.append))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await begun.wait()
         while len(room.text) < len("Hel") * delivered_tokens:
             await asyncio.sleep(0.01)
@@ -183,7 +183,7 @@ async def test_stream_that_the_process_cannot_wait_for_ends_with_an_error_event(
 
     await room.add_routers(begin)
     chatting = asyncio.create_task(room.chat().run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not room.received:
             await asyncio.sleep(0.01)
         chatting.cancel()

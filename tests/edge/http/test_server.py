@@ -41,7 +41,7 @@ class Client:
 async def connected(port: int) -> AsyncIterator[Client]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield Client(reader, writer)
     finally:
         writer.close()

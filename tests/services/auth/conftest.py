@@ -32,7 +32,7 @@ class FakeSleep:
         self._may_return.set()
 
     async def wait_until_asked(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._began.wait()
 
     async def __call__(self, seconds: float) -> None:

@@ -177,7 +177,7 @@ def test_key_cannot_slip_in_while_its_account_changes(database: Database, pepper
             adding = thread.submit(add)
             with pytest.raises(TimeoutError):
                 adding.result(timeout=0.1)
-        key = adding.result(timeout=10)
+        key = adding.result(timeout=60)
     with database.transaction(writes=False) as connection:
         holder, _ = stored_keys.find_holder(connection, key.key_id)
         assert holder is not None

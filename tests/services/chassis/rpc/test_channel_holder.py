@@ -163,7 +163,7 @@ async def test_service_that_comes_back_is_reached_with_the_new_certificate(autho
     authority.replace()
     async with serving(service, log, listen=address):
         request = auth_pb2.VerifyRequest(api_key="good")
-        assert (await connection.stub.Verify(request, wait_for_ready=True, timeout=10)).epoch == 7
+        assert (await connection.stub.Verify(request, wait_for_ready=True, timeout=60)).epoch == 7
         await connection.close()
 
 

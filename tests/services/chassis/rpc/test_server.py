@@ -216,6 +216,6 @@ async def test_an_address_that_cannot_be_listened_on_is_named(socket_folder: Pat
 async def test_an_end_that_is_asked_for_before_anybody_waits_for_it_is_not_lost(number: signal.Signals) -> None:
     asked = stop_asked()
     os.kill(os.getpid(), number)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asked.wait()
     asyncio.get_running_loop().remove_signal_handler(number)

@@ -40,7 +40,7 @@ async def pieces_of(provider: Provider, call: Call = CALL) -> list[Piece]:
 
 
 async def failure_of(provider: Provider, call: Call = CALL) -> ProviderError:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(ProviderError) as failure:
             await pieces_of(provider, call)
     return failure.value

@@ -106,6 +106,6 @@ async def test_cancelling_closes_the_connection(
         request = await upstream.received(len(upstream.requests) + 1)
         await asyncio.sleep(0.05)
         reading.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await request.ended.wait()
         assert request.aborted
