@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.commands.bookings import OutcomeUnknown, command_line, grant
-from cli.connection import Refused, Services, ask
+from cli.connection import CallRefused, ServiceStubs, ask
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
@@ -134,7 +134,7 @@ def show_changed(invocation: Invocation, account: Account) -> None:
     invocation.show(describe(account, balance))
 
 
-def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[Account, Balance]:
     if credits_nanos:
         # Found before there is an account: else it would be there, and nobody would know its id.
         _ = services.credits
@@ -145,19 +145,19 @@ def create_account(services: Services, name: str, credits_nanos: int) -> tuple[A
         return account, grant(services, account.account_id, credits_nanos)
     except OutcomeUnknown as unknown:
         raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
-    except Refused as refusal:
+    except CallRefused as refusal:
         again = command_line("credits", "grant", account.account_id, format_usd(credits_nanos))
-        raise Refused(
+        raise CallRefused(
             f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
             refusal.reason,
         ) from None
 
 
-def get_account(services: Services, account_id: str) -> Account:
+def get_account(services: ServiceStubs, account_id: str) -> Account:
     return ask(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
 
 
-def every_account(services: Services) -> Iterator[Account]:
+def every_account(services: ServiceStubs) -> Iterator[Account]:
     page_token = ""
     while True:
         page = ask(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token))
@@ -167,11 +167,11 @@ def every_account(services: Services) -> Iterator[Account]:
             return
 
 
-def balance_of(services: Services, account_id: str) -> Balance:
+def balance_of(services: ServiceStubs, account_id: str) -> Balance:
     return ask(services.metering.GetBalance, GetBalanceRequest(account_id=account_id)).balance
 
 
-def balances_of(services: Services, account_ids: Sequence[str]) -> dict[str, Balance]:
+def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str, Balance]:
     """An account that was never granted anything has a balance too: nothing."""
     balances = {account_id: Balance(account_id=account_id) for account_id in account_ids}
     for first in range(0, len(account_ids), PAGE_SIZE):

@@ -10,7 +10,7 @@ import click
 import grpc
 
 from cli.commands.accounts import get_account
-from cli.connection import Refused, Services, ask
+from cli.connection import CallRefused, ServiceStubs, ask
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.progress import Bar
@@ -82,7 +82,7 @@ def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
     invocation.show({"removed": attachment_id})
 
 
-def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) -> Attachment:
+def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar) -> Attachment:
     try:
         for response in services.grounding.AddAttachment(_pieces(account_id, file)):
             if response.HasField("attachment"):
@@ -92,7 +92,7 @@ def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) ->
             bar.show(what, round(begin + (end - begin) * part), 100)
     except grpc.RpcError as error:
         refusal = from_rpc_error(error, "The router")
-        raise Refused(refusal.message, refusal.reason) from None
+        raise CallRefused(refusal.message, refusal.reason) from None
     raise click.ClickException("the router broke off")
 
 

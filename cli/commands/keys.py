@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.connection import Services, ask
+from cli.connection import ServiceStubs, ask
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, shared_options, takes_invocation
@@ -112,7 +112,7 @@ def peppers(invocation: Invocation) -> None:
 
 
 def create_key(
-    services: Services, account_id: str, name: str, scopes: Sequence[str], expires_after_days: int | None
+    services: ServiceStubs, account_id: str, name: str, scopes: Sequence[str], expires_after_days: int | None
 ) -> CreateKeyResponse:
     request = CreateKeyRequest(
         account_id=account_id,
@@ -123,7 +123,7 @@ def create_key(
     return ask(services.keys.CreateKey, request, repeatable=False)
 
 
-def every_key(services: Services, account_id: str) -> Iterator[Key]:
+def every_key(services: ServiceStubs, account_id: str) -> Iterator[Key]:
     page_token = ""
     while True:
         request = ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE, page_token=page_token)

@@ -11,9 +11,9 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from edge.access.maintenance import Maintenance
+from edge.access.maintenance import MaintenanceMode
 from edge.access.principal_cache import Remembered
-from edge.backends.auth import Auth, AuthReplica, WatchCall
+from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
@@ -33,9 +33,9 @@ _BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
 class Watch:
     def __init__(
         self,
-        auth: Auth,
+        auth: AuthClient,
         remembered: Remembered,
-        maintenance: Maintenance,
+        maintenance: MaintenanceMode,
         on_news: Callable[[pb.WatchResponse], None],
         clock: Clock,
         log: Log,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from edge.access.principals import Principals
 from edge.access.running_keys import Standing
-from edge.access.saturation import Saturation
+from edge.access.saturation import EdgeSaturation
 from edge.access.wrong_keys import Strangers
 from edge.billing.metering import Metering
 from edge.principal import Principal, Scope
@@ -14,14 +14,14 @@ from edge.wire.asgi import Headers, HttpScope
 from edge.wire.body_reader import announced_tokens, guess_tokens
 from edge.wire.rate_headers import Admission
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.admission import Place
+from services.chassis.load.admission import Permit
 
 # By itself, since to look it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class AdmittedRequest:
     """Of one chat that was let in."""
 
     principal: Principal
@@ -32,7 +32,7 @@ class Visit:
 
 class Entrance:
     def __init__(
-        self, principals: Principals, strangers: Strangers, saturation: Saturation, metering: Metering
+        self, principals: Principals, strangers: Strangers, saturation: EdgeSaturation, metering: Metering
     ) -> None:
         self._principals = principals
         self._strangers = strangers
@@ -84,7 +84,7 @@ class Entrance:
         """For as long as the chat runs: `with entrance.standing(principal) as standing: …`."""
         return self._principals.standing(principal)
 
-    def place(self, principal: Principal) -> Place:
+    def place(self, principal: Principal) -> Permit:
         """For as long as the chat runs: `with entrance.place(principal): …`. Raises SATURATED."""
         return self._saturation.enter(principal.key_id)
 
@@ -92,7 +92,7 @@ class Entrance:
         """One chat from the key's rates; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
 
-    async def take_body(self, visit: Visit, body_bytes: int) -> None:
+    async def take_body(self, visit: AdmittedRequest, body_bytes: int) -> None:
         """A body whose size was not announced counts by what has come, before anything is done with it; raises
         RATE_LIMITED."""
         await self._metering.take_tokens(visit.principal, visit.admission, guess_tokens(body_bytes))

@@ -4,7 +4,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 
-class Maintenance:
+class MaintenanceMode:
     def __init__(self) -> None:
         self._epoch = 0
         self._current = pb.Maintenance()

@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
-from edge.access.maintenance import Maintenance
+from edge.access.maintenance import MaintenanceMode
 from edge.access.principal_cache import Remembered
 from edge.access.running_keys import Standing, Standings
-from edge.backends.auth import ANSWERS, NAME, Auth, AuthReplica
+from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica
 from edge.principal import Principal
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -32,10 +32,10 @@ LONGEST_KEY = 200
 
 class Principals:
     def __init__(self, replicas: Replicas[AuthReplica], clock: Clock, log: Log, registry: Registry) -> None:
-        self._auth = Auth(replicas)
+        self._auth = AuthClient(replicas)
         self._clock = clock
         self._remembered = Remembered(clock)
-        self.maintenance = Maintenance()
+        self.maintenance = MaintenanceMode()
         self._standings = Standings(self._auth.find_refused_keys)
         self._watch = Watch(self._auth, self._remembered, self.maintenance, self._look_at_running, clock, log)
         # By the key's digest.

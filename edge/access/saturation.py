@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Place
+from services.chassis.load.admission import Gate, Permit
 from services.chassis.load.queueing import Signal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.clock import Clock
@@ -25,7 +25,7 @@ LIFETIME_S: Final = 1.5
 LEAST_CHATS: Final = 64
 
 
-class Saturation:
+class EdgeSaturation:
     def __init__(self, clock: Clock, tolerated_s: float = LATENESS_TOLERATED_S) -> None:
         """Where no time is tolerated, what is measured is told but counts for nothing: then everybody is let in."""
         self._clock = clock
@@ -47,7 +47,7 @@ class Saturation:
     def limit(self) -> float:
         return self._gate.limit
 
-    def enter(self, key_id: str) -> Place:
+    def enter(self, key_id: str) -> Permit:
         """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
         return self._gate.enter(key_id)
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from edge.access.affordability import announced_bytes, check_affordable
-from edge.access.entrance import INFERENCE, Entrance, Visit
+from edge.access.entrance import INFERENCE, AdmittedRequest, Entrance
 from edge.api.models import Models
 from edge.api.usage_request import COMPLETION_PREFIX
-from edge.chat.chat import Chat, Surroundings
+from edge.chat.chat import Chat, ChatDependencies
 from edge.chat.idempotency import claim_in
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.step_timer import Laps, traced_laps
@@ -25,7 +25,7 @@ class ChatEndpoint:
     entrance: Entrance
     models: Models
     bodies: Bodies
-    surroundings: Surroundings
+    surroundings: ChatDependencies
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send, request_id: str) -> None:
         clock, metrics, tracer = self.surroundings.clock, self.surroundings.metrics, self.surroundings.tracer
@@ -37,7 +37,9 @@ class ChatEndpoint:
             with self.entrance.standing(principal) as standing, self.entrance.place(principal):
                 admission = await self.entrance.take(principal, scope)
                 laps.end(metrics.rate)
-                await self._serve(scope, receive, send, request_id, Visit(principal, standing, admission, laps))
+                await self._serve(
+                    scope, receive, send, request_id, AdmittedRequest(principal, standing, admission, laps)
+                )
         except LegatoError as error:
             # It was not let in.
             self._note_refusal(error, request_id, laps)
@@ -45,7 +47,9 @@ class ChatEndpoint:
         finally:
             laps.close()
 
-    async def _serve(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> None:
+    async def _serve(
+        self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: AdmittedRequest
+    ) -> None:
         admission = visit.admission
         try:
             chat = await self._open(scope, receive, send, request_id, visit)
@@ -73,7 +77,9 @@ class ChatEndpoint:
         )
         laps.refused(error)
 
-    async def _open(self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: Visit) -> Chat:
+    async def _open(
+        self, scope: HttpScope, receive: Receive, send: Send, request_id: str, visit: AdmittedRequest
+    ) -> Chat:
         given = await self._read(scope, receive, visit)
         await self.entrance.take_body(visit, len(given))
         body = await decode_chat(given)
@@ -84,7 +90,7 @@ class ChatEndpoint:
         reply = reply_type(send, f"{COMPLETION_PREFIX}{request_id}", created_s, class_id, visit.admission.headers)
         return Chat(self.surroundings, visit, body, class_id, request_id, reply, claim)
 
-    async def _read(self, scope: HttpScope, receive: Receive, visit: Visit) -> bytes:
+    async def _read(self, scope: HttpScope, receive: Receive, visit: AdmittedRequest) -> bytes:
         metering, announced = self.surroundings.metering, announced_bytes(scope)
         if announced is not None:
             await check_affordable(metering, visit.principal, announced)

@@ -13,7 +13,7 @@ from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import errors_of
-from services.chassis.rpc.channel_holder import Connection
+from services.chassis.rpc.channel_holder import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.timing.clock import Clock
 
@@ -40,7 +40,9 @@ class AuthReplica:
 
     def __init__(self, address: str, clock: Clock, certificates: Certificates | None = None) -> None:
         self._clock = clock
-        self._connection: Connection[AuthServiceAsyncStub] = Connection(address, "auth", AuthServiceStub, certificates)
+        self._connection: ChannelHolder[AuthServiceAsyncStub] = ChannelHolder(
+            address, "auth", AuthServiceStub, certificates
+        )
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
@@ -104,7 +106,7 @@ class AuthReplica:
             self._running_calls -= 1
 
 
-class Auth:
+class AuthClient:
     """Whichever of its replicas answers."""
 
     def __init__(self, replicas: Replicas[AuthReplica]) -> None:

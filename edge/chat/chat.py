@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from edge.access.entrance import Visit
-from edge.access.saturation import Saturation
+from edge.access.entrance import AdmittedRequest
+from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import ChatCall, RouterReplica
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
@@ -33,13 +33,13 @@ from services.chassis.timing.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ChatDependencies:
     """What all chats of an edge share."""
 
     metering: Metering
     journal: Journal
     routers: Replicas[RouterReplica]
-    saturation: Saturation
+    saturation: EdgeSaturation
     # How long an answer may go on: metering gives up its hold a little later.
     life_s: float
     # How long a stream may be silent before its first token, and between signs of life.
@@ -54,8 +54,8 @@ class Surroundings:
 class Chat:
     def __init__(
         self,
-        surroundings: Surroundings,
-        visit: Visit,
+        surroundings: ChatDependencies,
+        visit: AdmittedRequest,
         body: ChatBody,
         class_id: str,
         request_id: str,
@@ -68,7 +68,7 @@ class Chat:
         self._claim = claim
         self._class_id = class_id
         self._request_id = request_id
-        self._hold = Hold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
+        self._hold = ChatHold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
         self._growth = Growth(self._hold, self._delivery)
         self._keepalive = Keepalive(self._delivery.keep_alive, surroundings.keepalive_s)

@@ -8,7 +8,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from edge.http.connection_limit import Connections
+from edge.http.connection_limit import ConnectionLimit
 from edge.http.flow_control import Flow
 from edge.http.half_closed import HalfClosed
 from edge.http.idle_timer import Patience
@@ -56,7 +56,7 @@ class EdgeProtocol(HeadProtocol):
     is_ending = False
     passed_over: set[Unread]
     owing: set[Pace]
-    all_connections: Connections
+    all_connections: ConnectionLimit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -27,7 +27,7 @@ def most_connections(asked: int) -> int:
     return min(asked, int(soft * DESCRIPTORS_SHARE))
 
 
-class Connections:
+class ConnectionLimit:
     def __init__(self, most: int, clock: Clock, log: Log) -> None:
         self.most = most
         self.open = 0

@@ -9,7 +9,7 @@ from services.chassis.database.database import open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import Server, private_listen, stop_asked
+from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
@@ -78,7 +78,7 @@ async def main() -> None:
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
-        server = Server(
+        server = RpcServer(
             listen,
             registrations,
             log,

@@ -6,22 +6,22 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.operations import Adjust, Grant
-from services.metering.records import Account, Entry, Kind
+from services.metering.records import AccountBalance, Entry, Kind
 from services.metering.scene import Effect, Scene
 
 # Far beyond any account, and far within the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
 
 
-def grant(operation: Grant, scene: Scene) -> Effect[Account]:
+def grant(operation: Grant, scene: Scene) -> Effect[AccountBalance]:
     return _credit("grant", operation, None, scene)
 
 
-def adjust(operation: Adjust, scene: Scene) -> Effect[Account]:
+def adjust(operation: Adjust, scene: Scene) -> Effect[AccountBalance]:
     return _credit("adjustment", operation, operation.reason, scene)
 
 
-def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, scene: Scene) -> Effect[Account]:
+def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, scene: Scene) -> Effect[AccountBalance]:
     account, booked, amount_nanos = scene.account, scene.booked, operation.amount_nanos
     if booked is not None:
         if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):

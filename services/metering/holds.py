@@ -20,7 +20,7 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Price
-from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
+from services.metering.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.scene import Effect, Scene
 
 # How many whole answers an account must have credit for before all of one is held. So its other requests, which begin
@@ -191,7 +191,7 @@ def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
     return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
 
 
-def _wanted_nanos(operation: Reserve, price: Price, account: Account) -> int:
+def _wanted_nanos(operation: Reserve, price: Price, account: AccountBalance) -> int:
     want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
     whole_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, operation.whole_output_tokens))
     return max(want_nanos, whole_nanos) if account.free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
@@ -219,7 +219,7 @@ def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
     )
 
 
-def _after(account: Account, released_nanos: int, charge_nanos: int) -> Account:
+def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> AccountBalance:
     return replace(
         account,
         balance_nanos=account.balance_nanos - charge_nanos,
@@ -231,7 +231,7 @@ def _resolved() -> LegatoError:
     return LegatoError(Reason.REQUEST_RESOLVED, "This request is over, or was never reserved.")
 
 
-def _too_little_credit(account: Account, least_nanos: int) -> LegatoError:
+def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
     if account.balance_nanos < least_nanos:
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
     return credits_held()

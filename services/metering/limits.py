@@ -29,7 +29,7 @@ BURSTS_A_MINUTE: Final = 15
 _NAMES: Final = ("requests", "tokens")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RateLimits(msgspec.Struct, frozen=True):
     requests: Rate
     # None: not limited.
     tokens: Rate | None = None
@@ -71,15 +71,15 @@ class Taking(NamedTuple):
     is_refusable: bool
 
 
-def admission(key_id: str, limits: Limits, tokens: int) -> Taking:
+def admission(key_id: str, limits: RateLimits, tokens: int) -> Taking:
     return Taking(_parts(key_id, limits, 1, tokens), True)
 
 
-def correction(key_id: str, limits: Limits, requests: int, tokens: int) -> Taking:
+def correction(key_id: str, limits: RateLimits, requests: int, tokens: int) -> Taking:
     return Taking(_parts(key_id, limits, requests, tokens), False)
 
 
-def _parts(key_id: str, limits: Limits, requests: int, tokens: int) -> tuple[Part, ...]:
+def _parts(key_id: str, limits: RateLimits, requests: int, tokens: int) -> tuple[Part, ...]:
     rate = limits.requests
     of_requests = Part(f"legato:requests:{key_id}:{rate.per_minute}", rate, requests)
     if limits.tokens is None:
@@ -88,7 +88,7 @@ def _parts(key_id: str, limits: Limits, requests: int, tokens: int) -> tuple[Par
     return of_requests, Part(f"legato:tokens:{key_id}:{rate.per_minute}", rate, tokens)
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class RateAllowance(msgspec.Struct, frozen=True):
     """What is left. All zero of tokens where they are not limited."""
 
     limit_requests: int
@@ -100,7 +100,7 @@ class Allowance(msgspec.Struct, frozen=True):
 
 
 class Limiter(Protocol):
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def take(self, taking: Taking, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the allowance. Refuses, at once or later, with RATE_LIMITED."""
         ...
 
@@ -111,12 +111,12 @@ class LocalLimiter:
         # Among how many the limits are divided.
         self.replicas = 1
 
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def take(self, taking: Taking, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         future.set_result(reply(self.take_now(taking)))
         return future
 
-    def take_now(self, taking: Taking) -> Allowance:
+    def take_now(self, taking: Taking) -> RateAllowance:
         parts = taking.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in taking.parts]
         now_ns = self._buckets.now_ns()
         ahead_ns = [self._buckets.ahead_ns(part.bucket, now_ns) for part in parts]
@@ -153,12 +153,12 @@ def refuse_if_used_up(parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
     raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
 
 
-def allowance(parts: Sequence[Part], ahead_ns: Sequence[int]) -> Allowance:
+def allowance(parts: Sequence[Part], ahead_ns: Sequence[int]) -> RateAllowance:
     figures: list[int] = []
     for number, part in enumerate(parts):
         each_ns = ahead_ns[number]
         figures += (part.rate.per_minute, part.rate.remaining(each_ns), _to_ms(each_ns))
-    return Allowance(*figures)
+    return RateAllowance(*figures)
 
 
 def _to_ms(nanoseconds: int) -> int:

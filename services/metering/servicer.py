@@ -18,9 +18,9 @@ from services.chassis.telemetry.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.credit_list import list_credits
-from services.metering.limits import Limiter, Limits
+from services.metering.limits import Limiter, RateLimits
 from services.metering.operations import Reserved
-from services.metering.records import Account
+from services.metering.records import AccountBalance
 from services.metering.store.reports import read_balances, read_request
 from services.metering.unpaid import UnpaidPrompts
 from services.metering.usage import list_usage
@@ -38,7 +38,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         database: Database,
         writer: Writer,
         limiter: Limiter,
-        default_limits: Limits,
+        default_limits: RateLimits,
         log: Log,
         tracer: Tracer | None = None,
         unpaid_prompts: UnpaidPrompts | None = None,
@@ -196,7 +196,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return pb.AuditResponse(violations=await audit(self._database))
 
 
-async def _read_balances(database: Database, account_ids: list[str]) -> list[Account]:
+async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:
     return await database.read(lambda connection: read_balances(connection, account_ids))
 
 

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from services.chassis.errors import LegatoError
 from services.chassis.load.gcra import LONGEST_DEBT_NS
 from services.chassis.telemetry.log import Log
-from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
+from services.metering.limits import LocalLimiter, RateAllowance, ReplyT, Taking, allowance, refuse_if_used_up
 from services.metering.valkey_client import in_time, make_client
 
 # How often a replica shows that it lives, and a server that is away is tried again.
@@ -98,7 +98,7 @@ return redis.call('ZCARD', KEYS[1])
 
 class _Waiting(NamedTuple):
     taking: Taking
-    reply: Callable[[Allowance], Any]
+    reply: Callable[[RateAllowance], Any]
     future: "asyncio.Future[Any]"
 
 
@@ -126,7 +126,7 @@ class ValkeyLimiter:
         await self._sign()
         self._signing = asyncio.create_task(self._keep_signing())
 
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def take(self, taking: Taking, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         if self._is_away:
             # Nobody waits for a server that is away: it is tried beside the requests.
             return self._local.take(taking, reply)

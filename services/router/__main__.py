@@ -7,7 +7,7 @@ import signal
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import Server, private_listen, stop_asked
+from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
@@ -21,9 +21,9 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_stations
 from services.router.providers import open_provider
-from services.router.providers.base import Surroundings
+from services.router.providers.base import ProviderEnvironment
 from services.router.routing.model_states import Stations
-from services.router.routing.provider_pool import Lines
+from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
@@ -39,7 +39,7 @@ async def main() -> None:
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
     socket = socket_path(settings.data, settings.local_model_socket)
-    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, socket)), log)
+    lines = ProviderPool(lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, socket)), log)
     async with contextlib.AsyncExitStack() as opened:
         opened.push_async_callback(lines.aclose)
         clock, registry = SystemClock(), new_registry()
@@ -64,7 +64,7 @@ async def main() -> None:
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
-        server = Server(
+        server = RpcServer(
             listen,
             registrations,
             log,

@@ -12,7 +12,7 @@ from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.clock import Clock
 from services.chassis.timing.deadlines import Deadlines
-from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.refusals import NotAccepted
 from services.router.answers.relay import Relay
 from services.router.answers.upstream import Upstream
@@ -64,7 +64,7 @@ class Completions:
         if request.WhichOneof("kind") != "open":
             raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
         chat = request.open
-        allowance = Allowance(conversation, chat.grant if chat.HasField("grant") else None)
+        allowance = TokenAllowance(conversation, chat.grant if chat.HasField("grant") else None)
         story = _Story(chat.request_id)
         began_s = self._clock.elapsed_s()
         self._running += 1
@@ -92,7 +92,7 @@ class Completions:
             await asyncio.sleep(0.02)
 
     async def _converse(
-        self, chat: ChatOpen, conversation: ChatConversation, allowance: Allowance, story: _Story
+        self, chat: ChatOpen, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
     ) -> None:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
         character = self._stations.characters[story.class_id]
@@ -140,7 +140,7 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
-        self, chat: ChatOpen, grounded: "Grounded", allowance: Allowance, story: _Story
+        self, chat: ChatOpen, grounded: "Grounded", allowance: TokenAllowance, story: _Story
     ) -> None:
         """With a model that may search. All of it may take no longer than an answer without."""
         try:
@@ -165,7 +165,7 @@ class Completions:
             await rounds.go_on()
         failpoints.hit("router.finished")
 
-    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> Upstream:
+    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story) -> Upstream:
         """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
         again = replace(story.attempts, count=0, refits=0)
         try:

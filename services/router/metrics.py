@@ -5,14 +5,14 @@ from typing import Final
 
 from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
 from services.router.completion import Completions
-from services.router.routing.health import State
+from services.router.routing.health import BreakerState
 from services.router.routing.model_states import Station, Stations
 from services.router.spans import OPERATION
 
 # As OpenTelemetry names them: here the router is the client, and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 
-BREAKER_STATES: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+BREAKER_STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
 def show_stations(stations: Stations, registry: Registry) -> None:

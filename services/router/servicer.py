@@ -18,7 +18,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import AUTO, Completions
-from services.router.routing.health import State
+from services.router.routing.health import BreakerState
 from services.router.routing.model_states import Station, Stations
 from services.router.routing.reload import Reload
 from services.router.routing.routes import CLASSES
@@ -32,9 +32,9 @@ CREATED = datetime(2026, 11, 15, tzinfo=UTC)
 SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
 
 _STATE_TO_PROTO = {
-    State.CLOSED: pb.BREAKER_STATE_CLOSED,
-    State.OPEN: pb.BREAKER_STATE_OPEN,
-    State.HALF_OPEN: pb.BREAKER_STATE_HALF_OPEN,
+    BreakerState.CLOSED: pb.BREAKER_STATE_CLOSED,
+    BreakerState.OPEN: pb.BREAKER_STATE_OPEN,
+    BreakerState.HALF_OPEN: pb.BREAKER_STATE_HALF_OPEN,
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cli.commands.accounts import create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, ask, running_services
+from cli.connection import ServiceStubs, ask, running_services
 from cli.supervision.health import is_listening
 from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
@@ -68,7 +68,7 @@ class Fleet:
         for name in ("auth", "router", *self._meterings, *EDGES):
             self._start(name)
         self._wait_until_serving()
-        self._services: Services = running_services(
+        self._services: ServiceStubs = running_services(
             self._folder, {"LEGATO_METERING_ADDRESS": f"unix:{self._socket(self._meterings[0])}"}
         )
         return self

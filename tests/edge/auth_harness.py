@@ -19,12 +19,12 @@ from protos.auth.v1.auth_pb2_grpc import (
     MaintenanceAdminServiceStub,
 )
 from services.auth.keys import Peppers
-from services.auth.service import MIGRATIONS, Auth
+from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.clock import Clock
@@ -52,8 +52,8 @@ class AuthHouse:
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
         self._database.migrate(MIGRATIONS)
-        self.auth = Auth(self._database, Peppers({1: PEPPER}), clock, log)
-        self._servers: dict[int, Server] = {}
+        self.auth = AuthService(self._database, Peppers({1: PEPPER}), clock, log)
+        self._servers: dict[int, RpcServer] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]
         self.registry = Registry()
 
@@ -80,7 +80,7 @@ class AuthHouse:
             yield self
 
     async def open(self, number: int = 0) -> None:
-        self._servers[number] = Server(self._sockets[number], self.auth.registrations, self._log)
+        self._servers[number] = RpcServer(self._sockets[number], self.auth.registrations, self._log)
         await self._servers[number].start()
 
     async def shut(self, number: int = 0) -> None:
@@ -89,7 +89,7 @@ class AuthHouse:
     async def restart(self, number: int, peppers: Peppers) -> None:
         """That replica alone, with other peppers."""
         await self.shut(number)
-        self.auth = Auth(self._database, peppers, self._auth_clock, self._log)
+        self.auth = AuthService(self._database, peppers, self._auth_clock, self._log)
         await self.auth.note_peppers()
         await self.open(number)
 

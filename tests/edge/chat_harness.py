@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import grpc.aio
 
-from edge.access.entrance import Visit
+from edge.access.entrance import AdmittedRequest
 from edge.access.running_keys import Standings
-from edge.access.saturation import Saturation
+from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
-from edge.chat.chat import Chat, Surroundings
+from edge.chat.chat import Chat, ChatDependencies
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics
 from edge.step_timer import Laps
@@ -22,9 +22,9 @@ from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, Correct
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.exchange import CallStream, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.clock import SystemClock
@@ -32,7 +32,7 @@ from tests.edge.metering_harness import ANN, MeteringHouse
 
 PROMPT_TOKENS = 20
 
-Conversing = Conversation[pb.ChatRequest, Any]
+Conversing = CallStream[pb.ChatRequest, Any]
 Script = Callable[[Conversing], Awaitable[None]]
 
 
@@ -84,7 +84,7 @@ class Room:
         )
         self._folder = socket_folder
         self._log = log
-        self._servers: list[Server] = []
+        self._servers: list[RpcServer] = []
         self._routers: Replicas[RouterReplica] | None = None
 
     async def add_routers(self, *scripts: Script) -> list[ScriptedRouter]:
@@ -92,7 +92,7 @@ class Room:
         for number, script in enumerate(scripts):
             routers.append(ScriptedRouter(script, self._log))
             addresses.append(f"unix:{self._folder}/router-{number}.sock")
-            self._servers.append(Server(addresses[-1], [routers[-1].register], self._log))
+            self._servers.append(RpcServer(addresses[-1], [routers[-1].register], self._log))
             await self._servers[-1].start()
         self._routers = Replicas(
             "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log
@@ -115,18 +115,18 @@ class Room:
     ) -> Chat:
         clock = SystemClock()
         routers = cast(Replicas[RouterReplica], self._routers)
-        surroundings = Surroundings(
+        surroundings = ChatDependencies(
             self.metering.metering,
             self.metering.journal,
             routers,
-            Saturation(clock),
+            EdgeSaturation(clock),
             life_s,
             keepalive_s,
             clock,
             self._log,
             ChatMetrics(Registry()),
         )
-        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
+        visit = AdmittedRequest(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, running_services
+from cli.connection import ServiceStubs, running_services
 from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
@@ -84,7 +84,7 @@ def house() -> Iterator[House]:
 
 
 @pytest.fixture
-def services(house: House) -> Iterator[Services]:
+def services(house: House) -> Iterator[ServiceStubs]:
     services = running_services(house.folder, house.environ_of("admin"))
     yield services
     services.close()
@@ -105,7 +105,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed
 
 
-def test_client_of_the_page_chats_and_is_charged(house: House, services: Services, stubs: Path) -> None:
+def test_client_of_the_page_chats_and_is_charged(house: House, services: ServiceStubs, stubs: Path) -> None:
     account, _ = create_account(services, "page", CREDIT_NANOS)
     api_key = create_key(services, account.account_id, "page", (), None).api_key
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -14,7 +14,7 @@ from services.chassis.timing.deadlines import Deadlines
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class Question(Generic[ResponseT]):
+class UnaryCall(Generic[ResponseT]):
     """Whoever asked may leave: the answer comes all the same, and nobody hears it."""
 
     __slots__ = ("_deadline", "_response_type", "answer")
@@ -46,7 +46,7 @@ class Question(Generic[ResponseT]):
             self.answer.set_exception(error)
 
 
-class Line(Protocol):
+class CallTransport(Protocol):
     """The exchange, as a call sees it that runs there."""
 
     def say(self, call_id: int, payload: bytes) -> None: ...
@@ -59,7 +59,7 @@ class Line(Protocol):
 class ClientCall(Generic[ResponseT]):
     """A conversation on an exchange, for one reader."""
 
-    def __init__(self, exchange: Line, response_type: type[ResponseT]) -> None:
+    def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
         self.call_id = 0
         self._exchange = exchange
         self._response_type = response_type

@@ -12,9 +12,9 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
-from services.chassis.exchange.calls import ClientCall, Question
+from services.chassis.exchange.calls import ClientCall, UnaryCall
 from services.chassis.exchange.outbox import Opening, Outbox
-from services.chassis.exchange.parts import Parts
+from services.chassis.exchange.parts import PartialPayloads
 from services.chassis.exchange.rests import Rest, rest_among
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -59,8 +59,8 @@ class ExchangeClient:
         self._open_stream = open_stream
         self._request_type = request_type
         self._log = log
-        self._calls: dict[int, Question[Any] | ClientCall[Any]] = {}
-        self._parts = Parts()
+        self._calls: dict[int, UnaryCall[Any] | ClientCall[Any]] = {}
+        self._parts = PartialPayloads()
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
@@ -100,7 +100,7 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """A question; its answer comes in time, or the future fails."""
-        question = Question(response_type)
+        question = UnaryCall(response_type)
         call_id = self._begin(method, request, question, timeout_s)
         question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
         return question.answer
@@ -117,7 +117,7 @@ class ExchangeClient:
         call.call_id = self._begin(method, request, call, 0)
         return call
 
-    def _begin(self, method: str, request: Message, call: Question[Any] | ClientCall[Any], timeout_s: float) -> int:
+    def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any], timeout_s: float) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
@@ -206,7 +206,7 @@ class ExchangeClient:
         self._outbox = None
         self._connected.clear()
         calls, self._calls = self._calls, {}
-        self._parts = Parts()
+        self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
 

@@ -14,7 +14,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import Methods, StreamMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
-from services.chassis.exchange.parts import Parts
+from services.chassis.exchange.parts import PartialPayloads
 from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span
@@ -34,7 +34,7 @@ class Session:
         # That it should open no further calls.
         self.has_heard = False
         self._methods = methods
-        self._parts = Parts()
+        self._parts = PartialPayloads()
         self._log = log
         # None: it never showed that it lives, and need not.
         self._unheard_signs: int | None = None

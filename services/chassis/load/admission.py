@@ -93,7 +93,7 @@ class Gate:
         self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
-    def enter(self, key_id: str) -> "Place":
+    def enter(self, key_id: str) -> "Permit":
         """Raises SATURATED."""
         refusal = self.refusal(key_id)
         if refusal is not None:
@@ -101,7 +101,7 @@ class Gate:
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)
-        return Place(self, key_id, self._clock.elapsed_s())
+        return Permit(self, key_id, self._clock.elapsed_s())
 
     def refusal(self, key_id: str) -> LegatoError | None:
         """What one who comes now is told, and counts as such; None where there is room."""
@@ -265,7 +265,7 @@ class Gate:
         return SOONEST_RETRY_S + self._dice() * (latest_s - SOONEST_RETRY_S)
 
 
-class Place:
+class Permit:
     """That of one who was let in. It is given back once, however often that is said."""
 
     __slots__ = ("_gate", "entered_s", "key_id")
@@ -280,7 +280,7 @@ class Place:
         if gate is not None:
             gate.leave(self.key_id)
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "Permit":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

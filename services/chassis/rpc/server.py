@@ -22,7 +22,7 @@ from services.chassis.telemetry.log import Log
 Registration = Callable[[grpc.aio.Server], str]
 
 
-class Server:
+class RpcServer:
     def __init__(
         self,
         listen: str,

@@ -7,16 +7,16 @@ import asyncio
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
-from services.chassis.exchange import Conversation
+from services.chassis.exchange import CallStream
 
 # An edge answers a need within seconds, whatever metering does. But it hears of it behind all that it was sent before,
 # and its client may take nothing of that for a minute. Where either is gone, the chat ends by that.
 ANSWER_WITHIN_S = 90.0
 
-ChatConversation = Conversation[ChatRequest, ChatResponse]
+ChatConversation = CallStream[ChatRequest, ChatResponse]
 
 
-class Allowance:
+class TokenAllowance:
     def __init__(
         self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
     ) -> None:

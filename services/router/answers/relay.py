@@ -12,7 +12,7 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
-from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.plausible import UsageJudge, longest_output_tokens
 from services.router.answers.portions import is_long, portions_of
 from services.router.answers.toolcalls import ToolCalls
@@ -35,7 +35,7 @@ class Relay:
     def __init__(
         self,
         conversation: ChatConversation,
-        allowance: Allowance | None,
+        allowance: TokenAllowance | None,
         prompt_tokens: int,
         started: Started,
         judge: UsageJudge | None = None,

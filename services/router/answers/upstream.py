@@ -9,11 +9,11 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span
 from services.router.answers.plausible import UsageJudge, Violation
 from services.router.prompts.calibration import CountedPrompt
-from services.router.providers.base import Call, CannotDo, Failure, Piece, Provider, ProviderError
+from services.router.providers.base import CannotDo, Failure, Piece, Provider, ProviderCall, ProviderError
 from services.router.providers.http.connection import ConnectionRefused
 from services.router.routing.health import Attempt
 from services.router.routing.model_states import Station
-from services.router.routing.saturation import Visit
+from services.router.routing.saturation import ModelUse
 from services.router.spans import end_question
 
 
@@ -22,7 +22,7 @@ class Upstream:
     """A model that has begun to answer. Whoever reads the rest does so inside of it."""
 
     station: Station
-    visit: Visit
+    visit: ModelUse
     attempt: Attempt
     first: Piece
     rest: AsyncGenerator[Piece, None]
@@ -60,7 +60,7 @@ class Upstream:
 
 
 async def begin(
-    provider: Provider, call: Call, visit: Visit, attempt: Attempt, patience_s: float | None
+    provider: Provider, call: ProviderCall, visit: ModelUse, attempt: Attempt, patience_s: float | None
 ) -> tuple[Piece, AsyncGenerator[Piece, None]]:
     """The first piece, and where the others come from. Whatever goes wrong, the chat's place is given back."""
     try:

@@ -27,7 +27,7 @@ class Nonsense(ProviderError):
     """Something that could not be read; nothing was taken from it."""
 
 
-class Answer(ABC):
+class ProviderAnswer(ABC):
     """Each provider's wire inherits from it, and tells by `say`, `refuse`, `think`, `call`, `finish` what it reads."""
 
     def __init__(self) -> None:

@@ -43,20 +43,20 @@ LEAST_TRIAL_PATIENCE_S: Final = 10.0
 LATENCIES_KEPT: Final = 128
 
 
-class State(Enum):
+class BreakerState(Enum):
     CLOSED = "closed"
     OPEN = "open"
     # Open, but the pause is over: one may try, or is trying.
     HALF_OPEN = "half_open"
 
 
-class Health:
+class CircuitBreaker:
     """Of one model."""
 
     def __init__(
         self,
         clock: Clock,
-        tell: Callable[[State], None] = lambda state: None,
+        tell: Callable[[BreakerState], None] = lambda state: None,
         dice: Callable[[], float] = random.random,
     ) -> None:
         """`tell` is called when the breaker opens and when it closes."""
@@ -83,10 +83,10 @@ class Health:
         self._trial: Attempt | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> BreakerState:
         if not self._is_open:
-            return State.CLOSED
-        return State.HALF_OPEN if self._trial is not None or self._is_pause_over() else State.OPEN
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._trial is not None or self._is_pause_over() else BreakerState.OPEN
 
     @property
     def median_latency_s(self) -> float | None:
@@ -184,7 +184,7 @@ class Attempt:
 
     __slots__ = ("_health", "began_s", "is_trial")
 
-    def __init__(self, health: Health, began_s: float, *, is_trial: bool) -> None:
+    def __init__(self, health: CircuitBreaker, began_s: float, *, is_trial: bool) -> None:
         self._health = health
         self.began_s = began_s
         # Of a model that has failed, by the one chat that may at this time.

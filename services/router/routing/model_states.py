@@ -11,11 +11,11 @@ from services.router.prompts.character import Character
 from services.router.providers.base import ProviderRoute
 from services.router.providers.http.origin import read_url
 from services.router.providers.http.queue_gauge import GaugeAddress, QueueGauge
-from services.router.routing.health import Health, State
-from services.router.routing.provider_pool import Line, LineKey, Lines
+from services.router.routing.health import BreakerState, CircuitBreaker
+from services.router.routing.provider_pool import PooledProvider, PooledProviderKey, ProviderPool
 from services.router.routing.queue_watch import QueueWatch
 from services.router.routing.routes import Routes, Target
-from services.router.routing.saturation import Saturation
+from services.router.routing.saturation import ModelSaturation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,9 +23,9 @@ class Station:
     """One model."""
 
     target: Target
-    line: Line
-    saturation: Saturation
-    health: Health
+    line: PooledProvider
+    saturation: ModelSaturation
+    health: CircuitBreaker
     calibration: Calibration = field(default_factory=Calibration)
 
 
@@ -33,7 +33,7 @@ class Stations:
     def __init__(
         self,
         routes: Routes,
-        lines: Lines,
+        lines: ProviderPool,
         clock: Clock,
         log: Log,
         queueing_tolerated_s: float = 0.0,
@@ -57,11 +57,11 @@ class Stations:
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }
-        lines = self._lines.replace(LineKey(route, target.timeouts) for route, target in wanted)
+        lines = self._lines.replace(PooledProviderKey(route, target.timeouts) for route, target in wanted)
         before = self._stations
         self._stations = {
             (route, target): before.get((route, target))
-            or self._open(route, target, lines[LineKey(route, target.timeouts)])
+            or self._open(route, target, lines[PooledProviderKey(route, target.timeouts)])
             for route, target in wanted
         }
         self.by_class = {
@@ -82,17 +82,17 @@ class Stations:
         """Those of a class, in their order. Their lines stay open meanwhile, whatever becomes of the routes."""
         return _Held(self.by_class[class_id])
 
-    def _open(self, route: ProviderRoute, target: Target, line: Line) -> Station:
+    def _open(self, route: ProviderRoute, target: Target, line: PooledProvider) -> Station:
         tolerated_s = self._queueing_tolerated_s if target.queueing_s is None else target.queueing_s
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
-        saturation = Saturation(self._clock, tolerated_s, concurrency)
+        saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
         if target.queue_metrics_url:
             gauge = QueueGauge(_gauge_address(route, target))
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
-        return Station(target, line, saturation, Health(self._clock, lambda state: self._tell(target, state)))
+        return Station(target, line, saturation, CircuitBreaker(self._clock, lambda state: self._tell(target, state)))
 
-    def _tell(self, target: Target, state: State) -> None:
-        event = "target.back" if state is State.CLOSED else "target.failing"
+    def _tell(self, target: Target, state: BreakerState) -> None:
+        event = "target.back" if state is BreakerState.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
 
 

@@ -10,14 +10,14 @@ from services.router.providers.base import Provider, ProviderError, ProviderRout
 
 
 @dataclass(frozen=True, slots=True)
-class LineKey:
+class PooledProviderKey:
     """Models of one provider share its connections, unless the file gives them time limits of their own."""
 
     route: ProviderRoute
     timeouts: Timeouts
 
 
-class Line:
+class PooledProvider:
     """To one provider."""
 
     def __init__(self, provider: Provider) -> None:
@@ -41,19 +41,23 @@ class Line:
             do()
 
 
-class Lines:
+class ProviderPool:
     def __init__(self, open_provider: Callable[[ProviderRoute, Timeouts], Provider], log: Log) -> None:
         self._open_provider = open_provider
         self._log = log
-        self._lines: dict[LineKey, Line] = {}
+        self._lines: dict[PooledProviderKey, PooledProvider] = {}
         # Of providers that are gone from the routes, while chats still use them.
-        self._retired: set[Line] = set()
+        self._retired: set[PooledProvider] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def replace(self, wanted: Iterable[LineKey]) -> Mapping[LineKey, Line]:
+    def replace(self, wanted: Iterable[PooledProviderKey]) -> Mapping[PooledProviderKey, PooledProvider]:
         """Opens what is wanted and not there yet, and retires what is there and no longer wanted."""
         wanted = set(wanted)
-        opened = {key: Line(self._open_provider(key.route, key.timeouts)) for key in wanted if key not in self._lines}
+        opened = {
+            key: PooledProvider(self._open_provider(key.route, key.timeouts))
+            for key in wanted
+            if key not in self._lines
+        }
         for key in self._lines.keys() - wanted:
             self._retire(self._lines.pop(key))
         self._lines.update(opened)
@@ -68,7 +72,7 @@ class Lines:
         for line in (*self._lines.values(), *self._retired):
             await line.provider.aclose()
 
-    async def _warm(self, name: str, line: Line) -> None:
+    async def _warm(self, name: str, line: PooledProvider) -> None:
         """So that the first chat need not wait for a connection. Whether it works is for chats to find out."""
         line.hold()
         try:
@@ -78,11 +82,11 @@ class Lines:
         finally:
             line.let_go()
 
-    def _retire(self, line: Line) -> None:
+    def _retire(self, line: PooledProvider) -> None:
         self._retired.add(line)
         line.when_unused(lambda: self.do(self._close(line)))
 
-    async def _close(self, line: Line) -> None:
+    async def _close(self, line: PooledProvider) -> None:
         self._retired.discard(line)
         await line.provider.aclose()
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import NO_LIMIT, Gate, Place
+from services.chassis.load.admission import NO_LIMIT, Gate, Permit
 from services.chassis.load.queueing import LEAST_SAMPLES, Signal, low_sample
 from services.chassis.timing.clock import Clock
 from services.router.providers.base import Piece
@@ -42,7 +42,7 @@ Size = tuple[int, int]
 IN_PIECES: Final = -1
 
 
-class Saturation:
+class ModelSaturation:
     """Of one model."""
 
     def __init__(self, clock: Clock, tolerated_s: float = 0.0, concurrency: int | None = None) -> None:
@@ -70,13 +70,13 @@ class Saturation:
         # How many are being answered.
         self._answering = 0
         # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
-        self._waiting: dict[Visit, float] = {}
+        self._waiting: dict[ModelUse, float] = {}
         # Those that have waited for too long already, and were counted for it, in that order.
-        self._overdue: dict[Visit, None] = {}
+        self._overdue: dict[ModelUse, None] = {}
         # Of the last of those: whether others that came later began before them.
         self._were_overtaken: deque[bool] = deque(maxlen=LATE_SAMPLES)
 
-    def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "Visit":
+    def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
         self._note_overdue()
         running = self.gate.running
@@ -87,13 +87,13 @@ class Saturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe_id = self.backoff.send(running)
-        visit = Visit(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
+        visit = ModelUse(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
         normal_s = None if is_whole else self._normal.time_s(visit.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[visit] = normal_s
         return visit
 
-    def begun(self, visit: "Visit", first: Piece) -> None:
+    def begun(self, visit: "ModelUse", first: Piece) -> None:
         self._answering += 1
         self.backoff.accepted(visit.probe_id)
         if self._signal is None:
@@ -110,7 +110,7 @@ class Saturation:
             pressure = (took_s - normal_s) / max(normal_s, self._tolerated_s)
             self._signal.note(pressure, visit.place.entered_s, visit.place.key_id)
 
-    def gone(self, visit: "Visit") -> None:
+    def gone(self, visit: "ModelUse") -> None:
         self.backoff.over(visit.probe_id)
         self._answering -= visit.has_begun
         self._begun_or_gone(visit)
@@ -126,7 +126,7 @@ class Saturation:
     def is_answering(self) -> bool:
         return self._answering > 0
 
-    def _begun_or_gone(self, visit: "Visit") -> None:
+    def _begun_or_gone(self, visit: "ModelUse") -> None:
         self._waiting.pop(visit, None)
         self._overdue.pop(visit, None)
 
@@ -162,7 +162,7 @@ class Saturation:
                 self._signal.note(OVERDUE, visit.place.entered_s, visit.place.key_id)
 
 
-class Visit:
+class ModelUse:
     """One chat at one model, from when it may be asked until its answer is over."""
 
     __slots__ = (
@@ -179,8 +179,8 @@ class Visit:
 
     def __init__(
         self,
-        saturation: Saturation,
-        place: Place,
+        saturation: ModelSaturation,
+        place: Permit,
         probe_id: int | None,
         prompt_tokens: int,
         *,
@@ -222,7 +222,7 @@ class Visit:
         answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
         return self._prompt_tokens.bit_length(), answer_bits
 
-    def __enter__(self) -> "Visit":
+    def __enter__(self) -> "ModelUse":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

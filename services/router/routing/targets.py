@@ -9,14 +9,14 @@ from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
-from services.router.answers.grants import Allowance
+from services.router.answers.grants import TokenAllowance
 from services.router.answers.refusals import NotAccepted, Refusals, too_long_for
 from services.router.answers.upstream import Upstream, begin
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import Call, CannotDo, Failure, ProviderError
-from services.router.routing.health import State
+from services.router.providers.base import CannotDo, Failure, ProviderCall, ProviderError
+from services.router.routing.health import BreakerState
 from services.router.routing.model_states import Station, Stations
 from services.router.routing.retry_budget import RetryBudget
 from services.router.routing.routes import CLASSES, Target
@@ -50,7 +50,7 @@ class Targets:
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
-        self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts
+        self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, attempts: Attempts
     ) -> Upstream:
         budget = self._budgets[class_id]
         opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
@@ -64,7 +64,7 @@ class Targets:
                     break
                 # A model that answers can bear what the one before it could not, or its gate says so. But where those
                 # that fail are asked one after the other, each chat becomes many.
-                is_retry = attempts.count > 0 and station.health.state is not State.CLOSED
+                is_retry = attempts.count > 0 and station.health.state is not BreakerState.CLOSED
                 if is_retry and budget.is_spent:
                     opening.refusals.is_for_now = True
                     continue
@@ -106,7 +106,14 @@ class _Opening:
     """One chat that looks for a model."""
 
     def __init__(
-        self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts, log: Log, *, tells_traces: bool
+        self,
+        chat: ChatOpen,
+        prompt: Prompt,
+        allowance: TokenAllowance,
+        attempts: Attempts,
+        log: Log,
+        *,
+        tells_traces: bool,
     ) -> None:
         self._chat = chat
         self._log = log
@@ -243,8 +250,8 @@ class _Opening:
         )
 
 
-def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> Call:
-    return Call(
+def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+    return ProviderCall(
         model_name=target.model_name,
         messages_json=prompt.messages_json,
         tools_json=chat.tools_json or (prompt.offered_tools_json if target.has_tools else b""),

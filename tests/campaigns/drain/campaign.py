@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, ask
+from cli.connection import ServiceStubs, ask
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients
 from tests.campaigns.drain.harness import NAMES, House
@@ -186,7 +186,7 @@ async def _take(house: House, clients: Clients, step: Step) -> Restart:
     return Restart(step, running, begun, exit_code, took_s)
 
 
-async def _settled_balance(services: Services, account_id: str) -> tuple[int, int]:
+async def _settled_balance(services: ServiceStubs, account_id: str) -> tuple[int, int]:
     """What is left and what is held, once nothing is held any more."""
     give_up_at_s = time.monotonic() + SETTLED_WITHIN_S
     while True:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from edge.billing import journal_file
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import OPEN, SEAL, Journal, Slot
 from edge.billing.journal_file import JournalFile
 from edge.billing.metering import Metering
@@ -22,7 +22,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
-from services.router.answers.grants import Allowance
+from services.router.answers.grants import TokenAllowance
 
 _AGAIN_AFTER_S: Final = 0.05
 
@@ -247,7 +247,7 @@ BUGS: Final = dict(
     [
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
         _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
-        _bug("extend reply not matched", (Hold, "_ask_for", _match_no_extend_reply)),
+        _bug("extend reply not matched", (ChatHold, "_ask_for", _match_no_extend_reply)),
         _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
         _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
         _bug("slot freed before ack", (Settlements, "begin", _in_a_task(_free_then_resolve))),
@@ -256,7 +256,7 @@ BUGS: Final = dict(
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
         _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
-        _bug("refused reserve forgotten although sent twice", (Hold, "_note_repeat", lambda _: lambda self: None)),
+        _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
         _bug("relay while extend is under way", (Growth, "covers", _relay_while_extending)),
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
@@ -268,6 +268,6 @@ BUGS: Final = dict(
 MISFORTUNES: Final = dict(
     [
         _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
-        _bug("a router that never asks for more", (Allowance, "cover_output", _never_ask_for_more)),
+        _bug("a router that never asks for more", (TokenAllowance, "cover_output", _never_ask_for_more)),
     ]
 )

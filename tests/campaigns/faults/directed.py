@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, SlotPassedOn
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
@@ -85,7 +85,7 @@ async def _late_write(*, with_bug: bool) -> str:
 async def _forgotten_refusal(*, with_bug: bool) -> str:
     async with _metering() as house:
         between = _Between(house)
-        hold = Hold(Metering(between, SystemClock(), _log()), house.journal, ANN, f"{1:032x}", "forte")  # type: ignore[arg-type]
+        hold = ChatHold(Metering(between, SystemClock(), _log()), house.journal, ANN, f"{1:032x}", "forte")  # type: ignore[arg-type]
         with _made(with_bug, "refused reserve forgotten although sent twice"):
             with suppress(LegatoError):
                 await hold.reserve(100, 10)
@@ -104,7 +104,7 @@ async def _unmatched_reply(*, with_bug: bool) -> str:
     async with _metering() as house:
         await house.give(cost(100, 5_000))
         metering = Metering(_AnswersAgain(house), SystemClock(), _log())  # type: ignore[arg-type]
-        hold = Hold(metering, house.journal, ANN, f"{1:032x}", "forte")
+        hold = ChatHold(metering, house.journal, ANN, f"{1:032x}", "forte")
         await hold.reserve(100, 10)
         with _made(with_bug, "extend reply not matched"):
             await hold.grow(100, 4_000, DELIVERED)

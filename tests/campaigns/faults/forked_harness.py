@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cli.connection import Services, running_services
+from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
 from tests.campaigns.faults.forks import Forks
 from tests.campaigns.faults.harness import House
@@ -48,7 +48,7 @@ class ForkedHouse(House):
         self._pids: dict[str, int | None] = {}
         self._deaths: Counter[str] = Counter()
         self._kept_down: set[str] = set()
-        self._services: Services | None = None
+        self._services: ServiceStubs | None = None
 
     async def start(self) -> None:
         for name in self.names:
@@ -67,7 +67,7 @@ class ForkedHouse(House):
         self.remove()
 
     @property
-    def services(self) -> Services:
+    def services(self) -> ServiceStubs:
         assert self._services is not None, "the house was not started"
         return self._services
 

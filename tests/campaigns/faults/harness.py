@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.commands.accounts import create_account
 from cli.commands.keys import create_key
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
 from tests.campaigns.faults.chat import Customer
@@ -53,7 +53,7 @@ class House(ABC):
 
     @property
     @abstractmethod
-    def services(self) -> Services: ...
+    def services(self) -> ServiceStubs: ...
 
     @abstractmethod
     def deaths(self) -> Counter[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from services.chassis.process import failpoints
 from tests.campaigns.faults.bytecode import with_bytecode
 from tests.campaigns.faults.harness import House
@@ -47,7 +47,7 @@ class WholeHouse(House):
         self.remove()
 
     @property
-    def services(self) -> Services:
+    def services(self) -> ServiceStubs:
         return self._service.services
 
     def deaths(self) -> Counter[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from protos.router.v1 import grounding_pb2_grpc
 from protos.router.v1.grounding_pb2 import RemoveAttachmentResponse
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.grounding.servicer import register_grounding_admin
 from tests.cli.grounding_harness import ACCOUNT, GroundingHouse, grounding_house
@@ -71,7 +71,7 @@ class Patient(grounding_pb2_grpc.GroundingAdminServiceServicer):
 
 async def test_removal_is_waited_for_as_long_as_the_largest_document_takes(log: Log) -> None:
     patient = Patient()  # type: ignore[abstract]
-    server = Server("127.0.0.1:0", [register_grounding_admin(patient)], log, insecure_tcp=True)  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", [register_grounding_admin(patient)], log, insecure_tcp=True)  # type: ignore[arg-type]
     await server.start()
     removed = await GroundingHouse(f"127.0.0.1:{server.port}").run("attachments", "remove", ACCOUNT, "att_1")
     await server.stop(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.backends.auth import Auth
+from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
@@ -134,7 +134,7 @@ async def test_answer_from_before_a_change_is_not_believed(real_time_house: Auth
 class StaleAuth:
     """Gives an old answer first, as a slow network would."""
 
-    def __init__(self, stale: pb.VerifyResponse, auth: Auth) -> None:
+    def __init__(self, stale: pb.VerifyResponse, auth: AuthClient) -> None:
         self._answers = [stale]
         self._auth = auth
 

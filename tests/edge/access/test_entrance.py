@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.access.entrance import Entrance
-from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
+from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
 from edge.access.wrong_keys import Strangers
 from edge.principal import Principal, Scope
 from edge.wire.asgi import Headers, HttpScope
@@ -45,7 +45,7 @@ class Door:
     def __init__(self, house: AuthHouse, clock: FakeClock) -> None:
         self._clock = clock
         self._house = house
-        self.saturation = Saturation(clock)
+        self.saturation = EdgeSaturation(clock)
         self.metering = KnownRates()
         strangers = Strangers(0, Addresses(), clock)
         self.entrance = Entrance(house.principals, strangers, self.saturation, self.metering)  # type: ignore[arg-type]

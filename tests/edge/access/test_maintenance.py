@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.maintenance import Maintenance
+from edge.access.maintenance import MaintenanceMode
 from edge.access.principals import Principals
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -20,7 +20,7 @@ ON = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
 OFF = pb.Maintenance()
 
 
-def refusal(maintenance: Maintenance) -> LegatoError | None:
+def refusal(maintenance: MaintenanceMode) -> LegatoError | None:
     try:
         maintenance.raise_if_on()
     except LegatoError as error:
@@ -29,7 +29,7 @@ def refusal(maintenance: Maintenance) -> LegatoError | None:
 
 
 def test_clients_are_told_what_the_operator_says() -> None:
-    maintenance = Maintenance()
+    maintenance = MaintenanceMode()
     assert refusal(maintenance) is None
     maintenance.take(pb.WatchResponse(epoch=2, maintenance=ON))
     error = refusal(maintenance)
@@ -41,7 +41,7 @@ def test_clients_are_told_what_the_operator_says() -> None:
 
 
 def test_word_that_comes_late_changes_nothing() -> None:
-    maintenance = Maintenance()
+    maintenance = MaintenanceMode()
     maintenance.take(pb.VerifyResponse(epoch=5, maintenance=ON))
     maintenance.take(pb.WatchResponse(epoch=4, maintenance=OFF))
     assert maintenance.is_on
@@ -51,7 +51,7 @@ def test_word_that_comes_late_changes_nothing() -> None:
 
 
 def test_auth_of_an_older_version_ends_no_maintenance() -> None:
-    maintenance = Maintenance()
+    maintenance = MaintenanceMode()
     maintenance.take(pb.WatchResponse(epoch=5, maintenance=ON))
     maintenance.take(pb.WatchResponse(epoch=6))
     maintenance.take(pb.VerifyResponse(epoch=6))

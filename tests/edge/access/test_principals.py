@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.access.principal_cache import LEASE_S
-from edge.backends.auth import NAME, Auth, AuthReplica
+from edge.backends.auth import NAME, AuthClient, AuthReplica
 from edge.principal import Scope
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys import Peppers
@@ -144,13 +144,13 @@ async def test_without_a_lease_and_without_auth_nobody_is_let_in(house: AuthHous
 
 async def test_many_who_wait_with_the_same_key_ask_once(house: AuthHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    verify = Auth.verify
+    verify = AuthClient.verify
 
-    async def count(self: Auth, api_key: str) -> pb.VerifyResponse:
+    async def count(self: AuthClient, api_key: str) -> pb.VerifyResponse:
         asked.append(api_key)
         return await verify(self, api_key)
 
-    monkeypatch.setattr(Auth, "verify", count)
+    monkeypatch.setattr(AuthClient, "verify", count)
     good, other = (await house.new_key()).api_key, (await house.new_key()).api_key
     principals = await asyncio.gather(*(house.principals.authenticate(bearer(good)) for _ in range(50)))
     assert len({principal.key_id for principal in principals}) == 1

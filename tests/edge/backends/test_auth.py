@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge.access.principal_cache import LEASE_S
-from edge.backends.auth import Auth
+from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
@@ -69,14 +69,14 @@ async def test_answer_of_a_replica_that_has_it_is_not_held_up_by_one_that_has_no
     created = await house.new_key()
     await watched(house, 2)
     house.lines[0].set(STALL)
-    answers = [await Auth(house.replicas).verify(created.api_key) for _ in range(3)]
+    answers = [await AuthClient(house.replicas).verify(created.api_key) for _ in range(3)]
     assert {answer.principal.key_id for answer in answers} == {created.key.key_id}
 
 
 async def test_refusal_of_one_replica_is_an_answer(house: AuthHouse) -> None:
     house.lines[0].set(STALL)
     with pytest.raises(LegatoError) as caught:
-        await Auth(house.replicas).verify("sk-legato-nonsense")
+        await AuthClient(house.replicas).verify("sk-legato-nonsense")
     assert caught.value.reason is Reason.KEY_INVALID
 
 

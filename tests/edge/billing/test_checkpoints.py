@@ -8,7 +8,7 @@ import pytest
 
 from edge.billing import metering as metering_module
 from edge.billing.checkpoints import Checkpoints
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, Slot
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
@@ -24,7 +24,7 @@ def checkpoints(metering_house: MeteringHouse, log: Log) -> Checkpoints:
     return Checkpoints(metering_house.journal, metering_house.metering, log)
 
 
-async def run(house: MeteringHouse, number: int) -> tuple[Hold, Slot]:
+async def run(house: MeteringHouse, number: int) -> tuple[ChatHold, Slot]:
     """A request that has not delivered anything yet."""
     await house.give(10**9, f"grant-{number}")
     hold = house.hold(number)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edge.backends.exchanges import MeteringReplica
-from edge.billing.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS, Hold
+from edge.billing.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS, ChatHold
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
@@ -86,7 +86,8 @@ async def test_key_that_runs_as_many_as_it_may_leaves_nothing_behind(metering_ho
     await metering_house.give(10**9)
     limited = replace(ANN, concurrent_requests=1)
     first, second = (
-        Hold(metering_house.metering, metering_house.journal, limited, f"{number:032x}", "forte") for number in (1, 2)
+        ChatHold(metering_house.metering, metering_house.journal, limited, f"{number:032x}", "forte")
+        for number in (1, 2)
     )
     await first.reserve(100, 10)
     with pytest.raises(LegatoError) as refused:
@@ -258,7 +259,7 @@ async def test_refusal_of_a_repeated_question_is_made_to_last(metering_house: Me
     """A copy that is still under way must not hold credit later, when nobody is left to give it back."""
     await metering_house.give(1)
     metering = Metering(LosesTheFirstAnswer(metering_house.replicas), SystemClock(), log)  # type: ignore[arg-type]
-    hold = Hold(metering, metering_house.journal, ANN, f"{1:032x}", "forte")
+    hold = ChatHold(metering, metering_house.journal, ANN, f"{1:032x}", "forte")
     with pytest.raises(LegatoError) as refused:
         await hold.reserve(100, 10)
     assert refused.value.reason is Reason.CREDITS_EXHAUSTED
@@ -299,7 +300,7 @@ async def test_repeat_that_was_asked_twice_is_made_to_last(metering_house: Meter
     first = metering_house.hold(1)
     await first.reserve(100, 10, CLAIM)
     metering = Metering(LosesTheFirstAnswer(metering_house.replicas), SystemClock(), log)  # type: ignore[arg-type]
-    repeat = Hold(metering, metering_house.journal, ANN, f"{2:032x}", "forte")
+    repeat = ChatHold(metering, metering_house.journal, ANN, f"{2:032x}", "forte")
     with pytest.raises(LegatoError) as refused:
         await repeat.reserve(100, 10, CLAIM)
     assert refused.value.reason is Reason.REQUEST_REPEATED

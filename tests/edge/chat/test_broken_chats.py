@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from edge.backends.exchanges import SHARED_STREAM_BYTES
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.chat.chat import Chat
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
@@ -211,6 +211,6 @@ async def test_broken_chat_leaves_nothing_to_the_collector_of_garbage(
 
     await room.add_routers(script)
     await ask_in_vain(1)
-    async with nothing_is_left(Chat, Hold, ChatBody, ClientCall, RpcCall, LegatoError):
+    async with nothing_is_left(Chat, ChatHold, ChatBody, ClientCall, RpcCall, LegatoError):
         for number in range(2, 7):
             await ask_in_vain(number)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Place
+from services.chassis.load.admission import Gate, Permit
 from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, Signal
 from tests.support.fakes import FakeClock
 
@@ -22,7 +22,7 @@ class House:
         self.clock = clock
         self.gate = Gate("The house", clock, **{"dice": lambda: 0.5, **options})  # type: ignore[arg-type]
         self.signal = Signal(self.gate, clock)
-        self.places: list[Place] = []
+        self.places: list[Permit] = []
 
     def let_in(self, count: int, key_id: str = "key") -> None:
         self.places += [self.gate.enter(key_id) for _ in range(count)]

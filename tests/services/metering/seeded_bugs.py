@@ -38,7 +38,7 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Prices
-from services.metering.records import Account, Hold
+from services.metering.records import AccountBalance, Hold
 from services.metering.scene import Effect, Scene
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
@@ -107,7 +107,7 @@ def late_settle_beyond_free_credit(rule: Rule, operation: Settle, scene: Scene) 
     much_nanos = 10**9
     rich = replace(scene.account, balance_nanos=scene.account.balance_nanos + much_nanos)
     effect = rule(operation, scene._replace(account=rich))
-    account: Account = effect.account or rich
+    account: AccountBalance = effect.account or rich
     return effect._replace(account=replace(account, balance_nanos=account.balance_nanos - much_nanos))
 
 

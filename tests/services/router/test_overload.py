@@ -12,7 +12,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.routing.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
+from services.router.routing.saturation import QUEUEING_TOLERATED_S, ModelSaturation, ModelUse
 from tests.support.fakes import FakeClock
 
 SLOTS = 24
@@ -29,7 +29,7 @@ LEARNT_S = 30.0
 class Chat:
     key_id: str
     asked_at_s: float
-    visit: Visit
+    visit: ModelUse
     whole: "Whole | None" = None
 
 
@@ -82,7 +82,7 @@ class Play:
         self._are_whole = are_whole
         self._answer_s = answer_s
         self._clock = FakeClock()
-        self._saturation = Saturation(self._clock, tolerated_s)
+        self._saturation = ModelSaturation(self._clock, tolerated_s)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._waiting: deque[Chat] = deque()

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.answer import UNREADABLE, Nonsense, ProviderAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
 from services.router.providers.translation import usage as counts
@@ -91,7 +91,7 @@ _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 
 
-class MessageAnswer(Answer):
+class MessageAnswer(ProviderAnswer):
     def __init__(self) -> None:
         super().__init__()
         self._counted: dict[str, int] = {}

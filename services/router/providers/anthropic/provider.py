@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
-from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
-from services.router.providers.http.exchange import Question, Server
+from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.origin import read_url
 from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
 from services.router.providers.translation.extra import merged
@@ -57,10 +57,10 @@ class AnthropicProvider:
         self._version = version
         self._extra = extra or {}
         key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
-        self._server = Server(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
+        self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":
+    def from_route(cls, route: ProviderRoute, surroundings: ProviderEnvironment) -> "AnthropicProvider":
         return cls(
             route.base_url,
             surroundings.timeouts,
@@ -75,7 +75,7 @@ class AnthropicProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
         turns = ConversionTurns()
         conversation = await read_conversation(call.messages_json, turns)
@@ -88,13 +88,15 @@ class AnthropicProvider:
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
-        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
         async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 
 
-async def _request(call: Call, conversation: Conversation, version: str, turns: ConversionTurns) -> dict[str, Any]:
+async def _request(
+    call: ProviderCall, conversation: Conversation, version: str, turns: ConversionTurns
+) -> dict[str, Any]:
     parameters = read_parameters(call.parameters_json)
     request: dict[str, Any] = {
         "model": call.model_name,
@@ -143,7 +145,7 @@ def _text_block(text: Raw) -> dict[str, Any]:
 
 
 async def _tool_fields(
-    call: Call, conversation: Conversation, parameters: Parameters, turns: ConversionTurns
+    call: ProviderCall, conversation: Conversation, parameters: Parameters, turns: ConversionTurns
 ) -> dict[str, Any]:
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is None:

@@ -44,16 +44,16 @@ class ConnectionRefused(Interrupted):
 
 
 class Owner(Protocol):
-    def take_back(self, connection: "Connection") -> bool:
+    def take_back(self, connection: "HttpConnection") -> bool:
         """Whether it keeps one that is free again."""
         ...
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "HttpConnection") -> None:
         """It is closed."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Whoever takes it posts one request, reads as much of the answer as he likes, and lets it go."""
 
     def __init__(self, owner: Owner, deadlines: Deadlines, tempo: Tempo) -> None:

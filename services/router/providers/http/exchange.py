@@ -1,6 +1,7 @@
 """Asks a provider's server over HTTP, and reads its answer in one piece or as events.
 
-What the words mean is each provider's: it brings an `Answer` that understands them, and `Signs` for what goes wrong.
+What the words mean is each provider's: it brings a `ProviderAnswer` that understands them, and `Signs` for what goes
+wrong.
 """
 
 import asyncio
@@ -8,14 +9,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, Answer, Nonsense
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, Nonsense, ProviderAnswer
 from services.router.providers.base import Piece, ProviderError, Timeouts
 from services.router.providers.errors.classify import TELLING_STATUSES, Signs, read_failure
 from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES
-from services.router.providers.http.connection import Connection, Interrupted
+from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
-from services.router.providers.http.pool import Connections
-from services.router.providers.http.read_budget import Place, Room
+from services.router.providers.http.pool import ConnectionPool
+from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
 from services.router.providers.http.split_surrogates import LONGEST_HALVED_BYTES, join_halves
 from services.router.providers.http.sse import EventReader, EventTooLong
 from services.router.providers.translation.json_objects import SHORT_BYTES, has_too_many_objects
@@ -37,7 +38,7 @@ AFTER_FAILURE_S = 2.0
 
 
 @dataclass(slots=True, repr=False)
-class Question:
+class ProviderRequest:
     path: str
     body: bytes
     # Whether an answer as events is asked for.
@@ -47,16 +48,16 @@ class Question:
     on_sent: Callable[[], None] | None = None
 
 
-class Server:
+class ProviderHttpClient:
     def __init__(
         self, origin: Origin, timeouts: Timeouts, signs: Signs, headers: Mapping[str, str], *, keep: bool = True
     ) -> None:
         """`keep`: whether connections are used again."""
         self._timeouts = timeouts
         self._signs = signs
-        self._connections = Connections(origin, timeouts.connect_s, keep=keep)
+        self._connections = ConnectionPool(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
-        self._room = Room()
+        self._room = BufferBudget()
         self._head = RequestHead(
             origin,
             {
@@ -74,11 +75,11 @@ class Server:
     async def warm(self) -> None:
         await self._connections.warm()
 
-    async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
+    async def ask(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
-        place = Place(self._room)
+        place = AnswerBuffer(self._room)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
@@ -105,7 +106,7 @@ class Server:
             # Where nothing is left to read, for the next question to use.
             connection.let_go()
 
-    async def _post(self, question: Question) -> Connection:
+    async def _post(self, question: ProviderRequest) -> HttpConnection:
         """The connection on which an answer begins."""
         connection = await self._connections.take()
         try:
@@ -118,7 +119,7 @@ class Server:
                 raise
         return await self._post_on(await self._connections.connect(), question)
 
-    async def _post_on(self, connection: Connection, question: Question) -> Connection:
+    async def _post_on(self, connection: HttpConnection, question: ProviderRequest) -> HttpConnection:
         try:
             connection.answer_within(self._patience_s(question))
             head = self._head.for_body(question.path, question.body, question.traceparent)
@@ -128,12 +129,12 @@ class Server:
             raise
         return connection
 
-    def _patience_s(self, question: Question) -> float:
+    def _patience_s(self, question: ProviderRequest) -> float:
         """Until there is anything of a stream, or all of an answer in one piece."""
         timeouts = self._timeouts
         return min(timeouts.first_byte_s, timeouts.total_s) if question.stream else timeouts.whole_s
 
-    async def _read_failure(self, connection: Connection) -> ProviderError:
+    async def _read_failure(self, connection: HttpConnection) -> ProviderError:
         said = b""
         if connection.status in TELLING_STATUSES:
             connection.answer_within(AFTER_FAILURE_S)
@@ -148,7 +149,7 @@ class Server:
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, connection: Connection, idle_s: float, answer: Answer, place: Place) -> None:
+    def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, place: AnswerBuffer) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
@@ -240,14 +241,14 @@ class Stream:
             self._answer.read_event(joined)
 
 
-def _is_stream(connection: Connection, question: Question) -> bool:
+def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:
     """Some servers answer the other way than they were asked; what they say about their answer counts."""
     if question.stream:
         return connection.content_type != "application/json"
     return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(connection: Connection, answer: Answer, place: Place) -> None:
+async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, place: AnswerBuffer) -> None:
     received = bytearray()
     while piece := await connection.read():
         received += piece

@@ -13,17 +13,17 @@ ROOM_BYTES: Final = 64 * 1024 * 1024
 FREE_BYTES: Final = 256 * 1024
 
 
-class Room:
+class BufferBudget:
     def __init__(self, most_bytes: int = ROOM_BYTES) -> None:
         self.left_bytes = most_bytes
 
 
-class Place:
+class AnswerBuffer:
     """Of one answer."""
 
     __slots__ = ("_room", "_taken_bytes")
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: BufferBudget) -> None:
         self._room = room
         self._taken_bytes = 0
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.answer import UNREADABLE, Nonsense, ProviderAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
 from services.router.providers.translation import usage as counts
@@ -123,7 +123,7 @@ _prompt_details = msgspec.json.Decoder(_PromptTokensDetails)
 _texts = msgspec.json.Decoder(str)
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer(ProviderAnswer):
     def read_event(self, data: bytes) -> None:
         if data == _DONE:
             self.is_over = True

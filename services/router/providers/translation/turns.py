@@ -57,7 +57,7 @@ class PastCall:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class ToolResult:
     call_id: str
     name: str
     # A JSON string, possibly empty.
@@ -79,7 +79,7 @@ class ModelTurn:
 class ResultsTurn:
     """What came of all calls of the turn before, in their order."""
 
-    results: list[Result]
+    results: list[ToolResult]
 
 
 Turn = UserTurn | ModelTurn | ResultsTurn
@@ -168,7 +168,7 @@ class _Reader:
         results = []
         for call_id, call in self._asked.items():
             text = self._given[call_id]
-            results.append(Result(call_id, call.name, text))
+            results.append(ToolResult(call_id, call.name, text))
             if self._turns.are_due(BYTES_PER_ELEMENT):
                 await self._turns.rest()
         self.turns.append(ResultsTurn(results))

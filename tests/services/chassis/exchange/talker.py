@@ -11,7 +11,7 @@ from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import (
-    Conversation,
+    CallStream,
     ExchangeClient,
     ExchangeServer,
     StreamMethod,
@@ -19,12 +19,12 @@ from services.chassis.exchange import (
     serve_stream,
 )
 from services.chassis.exchange.rests import Rest, rest_among
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer
 from services.chassis.timing.clock import SystemClock
 
-Chat = Conversation[router.ChatRequest, router.ChatResponse]
+Chat = CallStream[router.ChatRequest, router.ChatResponse]
 
 
 class Talker(router_pb2_grpc.RouterServiceServicer):
@@ -110,8 +110,8 @@ def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.Ch
 
 class Serve:
     def __init__(self, listen: str, talker: Talker, log: Log) -> None:
-        self._make: Callable[[], Server] = lambda: Server(listen, [talker.register], log)
-        self._server: Server | None = None
+        self._make: Callable[[], RpcServer] = lambda: RpcServer(listen, [talker.register], log)
+        self._server: RpcServer | None = None
 
     async def start(self) -> None:
         self._server = self._make()

@@ -13,7 +13,7 @@ from services.router.providers.answer import (
     LONGEST_CALL_ID_CHARACTERS,
     LONGEST_NAME_CHARACTERS,
     MOST_TOOL_CALLS,
-    Answer,
+    ProviderAnswer,
 )
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Failure, Piece, ProviderError
@@ -39,7 +39,7 @@ def gemini_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 OPENAI, ANTHROPIC, GEMINI = CompletionAnswer, MessageAnswer, ContentAnswer
-DIALECTS: dict[str, tuple[type[Answer], Callable[[list[dict[str, Any]]], dict[str, Any]], Call]] = {
+DIALECTS: dict[str, tuple[type[ProviderAnswer], Callable[[list[dict[str, Any]]], dict[str, Any]], Call]] = {
     "openai": (OPENAI, openai_calls, lambda n: {"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": ""}}),
     "without index": (OPENAI, openai_calls, lambda n: {"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}}),
     "without id": (OPENAI, openai_calls, lambda n: {"function": {"name": "f", "arguments": {"a": n}}}),
@@ -49,7 +49,7 @@ DIALECTS: dict[str, tuple[type[Answer], Callable[[list[dict[str, Any]]], dict[st
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
-def read_whole(answer: Answer, body: bytes) -> list[Piece]:
+def read_whole(answer: ProviderAnswer, body: bytes) -> list[Piece]:
     answer.begin_piece()
     answer.read_whole(body)
     answer.end()

@@ -9,9 +9,9 @@ import pytest
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.telemetry.log import Log
 from services.router.providers import open_provider
-from services.router.providers.base import ProviderRoute, Surroundings
+from services.router.providers.base import ProviderEnvironment, ProviderRoute
 from services.router.routing.model_states import Station, Stations, _gauge_address
-from services.router.routing.provider_pool import Lines
+from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.routes import CLASSES, Routes, Target
 from tests.services.router.harness import target
 from tests.support.fakes import FakeClock
@@ -24,7 +24,9 @@ Open = Callable[[ProviderRoute, Target], Station]
 
 @pytest.fixture
 async def open_station(tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[Open]:
-    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, tmp_path / "model.sock")), log)
+    lines = ProviderPool(
+        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, tmp_path / "model.sock")), log
+    )
     opened: list[Stations] = []
 
     def open_one(route: ProviderRoute, target: Target) -> Station:

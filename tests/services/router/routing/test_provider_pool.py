@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from services.chassis.telemetry.log import Log
-from services.router.providers.base import Call, Piece, ProviderError, ProviderRoute, Timeouts
-from services.router.routing.provider_pool import Line, LineKey, Lines
+from services.router.providers.base import Piece, ProviderCall, ProviderError, ProviderRoute, Timeouts
+from services.router.routing.provider_pool import PooledProvider, PooledProviderKey, ProviderPool
 
 
 class PlayedProvider:
@@ -16,7 +16,7 @@ class PlayedProvider:
         self.closed = 0
         self._is_reachable = is_reachable
 
-    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         raise NotImplementedError
 
     async def warm(self) -> None:
@@ -28,11 +28,11 @@ class PlayedProvider:
         self.closed += 1
 
 
-def key(name: str, timeouts: Timeouts | None = None) -> LineKey:
-    return LineKey(ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts())
+def key(name: str, timeouts: Timeouts | None = None) -> PooledProviderKey:
+    return PooledProviderKey(ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts())
 
 
-def provider_of(line: Line) -> PlayedProvider:
+def provider_of(line: PooledProvider) -> PlayedProvider:
     assert isinstance(line.provider, PlayedProvider)
     return line.provider
 
@@ -44,11 +44,11 @@ async def settled() -> None:
 
 
 @pytest.fixture
-def lines(log: Log) -> Lines:
-    return Lines(lambda route, timeouts: PlayedProvider(is_reachable=route.name != "away"), log)
+def lines(log: Log) -> ProviderPool:
+    return ProviderPool(lambda route, timeouts: PlayedProvider(is_reachable=route.name != "away"), log)
 
 
-async def test_line_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(lines: Lines) -> None:
+async def test_line_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(lines: ProviderPool) -> None:
     first = lines.replace([key("a"), key("a"), key("b")])
     await settled()
     again = lines.replace([key("b"), key("a"), key("c")])
@@ -59,12 +59,12 @@ async def test_line_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(lin
     assert [provider_of(line).closed for line in again.values()] == [1, 1, 1]
 
 
-async def test_models_with_times_of_their_own_have_a_line_of_their_own(lines: Lines) -> None:
+async def test_models_with_times_of_their_own_have_a_line_of_their_own(lines: ProviderPool) -> None:
     assert len(lines.replace([key("a"), key("a", Timeouts(idle_s=1))])) == 2
     await lines.aclose()
 
 
-async def test_provider_that_cannot_be_warmed_is_only_told(lines: Lines, log_text: Callable[[], str]) -> None:
+async def test_provider_that_cannot_be_warmed_is_only_told(lines: ProviderPool, log_text: Callable[[], str]) -> None:
     away = lines.replace([key("away")])[key("away")]
     await settled()
     assert "provider.not_warmed" in log_text()
@@ -73,7 +73,7 @@ async def test_provider_that_cannot_be_warmed_is_only_told(lines: Lines, log_tex
     await lines.aclose()
 
 
-async def test_line_that_is_gone_from_the_routes_closes_after_its_last_chat(lines: Lines) -> None:
+async def test_line_that_is_gone_from_the_routes_closes_after_its_last_chat(lines: ProviderPool) -> None:
     gone = lines.replace([key("a"), key("b")])[key("a")]
     await settled()
     gone.hold()
@@ -89,7 +89,7 @@ async def test_line_that_is_gone_from_the_routes_closes_after_its_last_chat(line
     assert provider_of(gone).closed == 1
 
 
-async def test_line_that_nobody_uses_closes_at_once(lines: Lines) -> None:
+async def test_line_that_nobody_uses_closes_at_once(lines: ProviderPool) -> None:
     gone = lines.replace([key("a")])[key("a")]
     await settled()
     lines.replace([])
@@ -98,7 +98,7 @@ async def test_line_that_nobody_uses_closes_at_once(lines: Lines) -> None:
     await lines.aclose()
 
 
-async def test_lines_that_chats_still_use_are_closed_with_the_process(lines: Lines) -> None:
+async def test_lines_that_chats_still_use_are_closed_with_the_process(lines: ProviderPool) -> None:
     gone = lines.replace([key("a")])[key("a")]
     gone.hold()
     lines.replace([])

@@ -13,8 +13,8 @@ from services.router.routing.saturation import (
     LATE_SAMPLES,
     LEAST_CHATS,
     QUEUEING_TOLERATED_S,
-    Saturation,
-    Visit,
+    ModelSaturation,
+    ModelUse,
 )
 from tests.support.fakes import FakeClock
 
@@ -27,8 +27,8 @@ MANY = 40
 class Model:
     def __init__(self, clock: FakeClock, tolerated_s: float = QUEUEING_TOLERATED_S) -> None:
         self.clock = clock
-        self.saturation = Saturation(clock, tolerated_s)
-        self.running: list[Visit] = []
+        self.saturation = ModelSaturation(clock, tolerated_s)
+        self.running: list[ModelUse] = []
         # A limit that does not help is gone again after seconds.
         self.lowest_limit = self.limit
 
@@ -212,7 +212,7 @@ def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
     """Whoever came later begins before them, late as it is."""
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     dice = random.Random(1)
-    running: list[tuple[float, Visit]] = []
+    running: list[tuple[float, ModelUse]] = []
     refused = 0
     for _ in range(600):
         model.clock.advance(0.1)

@@ -11,9 +11,9 @@ import pytest
 
 from services.router.providers.http import connection as http_connection
 from services.router.providers.http import read_pacing as tempo
-from services.router.providers.http.connection import Connection, Interrupted
+from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
-from services.router.providers.http.pool import Connections
+from services.router.providers.http.pool import ConnectionPool
 from tests.services.router.providers.servers import Serve, listening, read_request
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -29,7 +29,7 @@ class Visits:
 
 
 @asynccontextmanager
-async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[Connections, Visits]]:
+async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[ConnectionPool, Visits]]:
     """Says the same to every request, in as many writes."""
     visits = Visits()
 
@@ -51,16 +51,16 @@ async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[Connections]:
+async def serving(serve: Serve) -> AsyncIterator[ConnectionPool]:
     async with listening(serve) as port:
-        found = Connections(Origin("127.0.0.1", port), connect_s=5)
+        found = ConnectionPool(Origin("127.0.0.1", port), connect_s=5)
         try:
             yield found
         finally:
             await found.aclose()
 
 
-async def ask(found: Connections, body: bytes = b"{}") -> Connection:
+async def ask(found: ConnectionPool, body: bytes = b"{}") -> HttpConnection:
     connection = await found.take()
     connection.answer_within(5)
     head = RequestHead(Origin("127.0.0.1", 80), {"X-Key": "value"})
@@ -72,7 +72,7 @@ async def ask(found: Connections, body: bytes = b"{}") -> Connection:
     return connection
 
 
-async def answer_of(found: Connections, body: bytes = b"{}") -> bytes:
+async def answer_of(found: ConnectionPool, body: bytes = b"{}") -> bytes:
     connection = await ask(found, body)
     try:
         received = b""

@@ -10,7 +10,7 @@ import pytest
 
 from services.chassis.timing.yielding import Turns
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
-from services.router.providers.base import Call, Provider, ProviderError, Timeouts
+from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
@@ -50,7 +50,7 @@ PROMPTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-async def ask(provider: Provider, call: Call) -> None:
+async def ask(provider: Provider, call: ProviderCall) -> None:
     with pytest.raises(ProviderError):
         await anext(provider.answer(call))
 
@@ -77,7 +77,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ],
 )
 async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str, rests: list[int]) -> None:
-    call = Call("model", msgspec.json.encode(PROMPTS[prompt]), b"", b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode(PROMPTS[prompt]), b"", b"", b"", max_tokens=10, stream=True)
     await ask(PROVIDERS[provider](), call)
     assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
 
@@ -86,14 +86,14 @@ async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str,
 async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     tools_json = msgspec.json.encode([tool] * MANY)
-    call = Call("model", msgspec.json.encode([USER]), tools_json, b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode([USER]), tools_json, b"", b"", max_tokens=10, stream=True)
     await ask(PROVIDERS[provider](), call)
     assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
-    call = Call("model", msgspec.json.encode(PROMPTS["calls"] * 5), b"", b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode(PROMPTS["calls"] * 5), b"", b"", b"", max_tokens=10, stream=True)
     assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
 
 
