@@ -9,7 +9,7 @@ from typing import Final
 from edge.access.entrance import Entrance
 from edge.access.principals import Principals
 from edge.access.saturation import EdgeSaturation
-from edge.access.wrong_keys import Strangers
+from edge.access.wrong_keys import WrongKeyLimiter
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.api.models import Models
@@ -75,9 +75,9 @@ async def assembled(
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
-    strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
+    wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
-    surroundings = ChatDependencies(
+    dependencies = ChatDependencies(
         metering,
         journals.own,
         services.routers,
@@ -89,8 +89,8 @@ async def assembled(
         ChatMetrics(registry),
         tracer,
     )
-    entrance = Entrance(principals, strangers, saturation, metering)
-    chat = ChatEndpoint(entrance, models, Bodies(), surroundings)
+    entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
+    chat = ChatEndpoint(entrance, models, Bodies(), dependencies)
     await services.start()
     principals.start()
     models.start()

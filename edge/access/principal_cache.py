@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edge.principal import Principal
 
 LEASE_S = 0.8
-REMEMBERED_MOST = 100_000
+MOST_CACHED_PRINCIPALS = 100_000
 HOUR_S = 3600.0
 
 
@@ -29,7 +29,7 @@ class _Entry:
         self.note_again_at_s = note_again_at_s
 
 
-class Remembered:
+class PrincipalCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._epoch = 0
@@ -82,7 +82,7 @@ class Remembered:
         entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
         self._entries[digest] = entry
         self._digest_by_key_id[principal.key_id] = digest
-        if len(self._entries) > REMEMBERED_MOST:
+        if len(self._entries) > MOST_CACHED_PRINCIPALS:
             _, oldest = self._entries.popitem(last=False)
             self._digest_by_key_id.pop(oldest.principal.key_id, None)
         if now_s >= entry.note_again_at_s:
@@ -120,7 +120,7 @@ class Remembered:
 
     def give_back_used(self, key_ids: list[str]) -> None:
         """What auth may not have heard."""
-        if len(self._used_key_ids) < REMEMBERED_MOST:
+        if len(self._used_key_ids) < MOST_CACHED_PRINCIPALS:
             self._used_key_ids.update(key_ids)
 
     def _time_of(self, heartbeat: pb.WatchResponse) -> float:

@@ -19,10 +19,10 @@ from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
-from services.router.metrics import show_chats, show_stations
+from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
@@ -45,21 +45,21 @@ async def main() -> None:
         clock, registry = SystemClock(), new_registry()
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         local_places = settings.local_model_parallel + settings.local_model_queue
-        stations = Stations(found, lines, clock, log, settings.upstream_queueing_s, local_places)
-        opened.push_async_callback(stations.aclose)
-        show_stations(stations, registry)
-        targets = Targets(stations, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        model_states = ModelStates(found, lines, clock, log, settings.upstream_queueing_s, local_places)
+        opened.push_async_callback(model_states.aclose)
+        show_model_states(model_states, registry)
+        targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = await open_grounding(grounding_settings, clock, log, opened)
-        completions = Completions(stations, targets, clock, log, grounding.grounding)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding)
         show_chats(completions, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})
-        reload = Reload(settings.routes, settings.timeouts, stations, log)
+        reload = Reload(settings.routes, settings.timeouts, model_states, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         registrations = [
             register_router(servicer),
-            register_route_admin(RouteAdminServicer(stations, reload)),
+            register_route_admin(RouteAdminServicer(model_states, reload)),
             register_grounding_admin(grounding.admin),
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

@@ -19,7 +19,7 @@ from services.router.answers.upstream import Upstream
 from services.router.prompts.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.providers.translation.parameters import read_parameters
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import CLASSES
 from services.router.routing.targets import Attempts, Targets
 
@@ -46,10 +46,10 @@ class _Story:
 
 class Completions:
     def __init__(
-        self, stations: Stations, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
+        self, model_states: ModelStates, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
     ) -> None:
         """Without `grounding` none of it is configured."""
-        self._stations = stations
+        self._model_states = model_states
         self._targets = targets
         self._clock = clock
         self._log = log
@@ -95,7 +95,7 @@ class Completions:
         self, chat: ChatOpen, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
     ) -> None:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
-        character = self._stations.characters[story.class_id]
+        character = self._model_states.characters[story.class_id]
         story.character_version = character.version
         prompt = await compose_prompt(
             chat.messages_json,
@@ -105,7 +105,7 @@ class Completions:
             parameters_json=chat.parameters_json,
         )
         if self._grounding is not None and not chat.tools_json:
-            targets = [station.target for station in self._stations.by_class[story.class_id]]
+            targets = [model_state.target for model_state in self._model_states.by_class[story.class_id]]
             grounded = await self._grounding.ground(chat, prompt, targets, conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
@@ -174,7 +174,7 @@ class Completions:
             story.attempts = replace(again, count=story.attempts.count + again.count)
 
     def _time_left_s(self, upstream: Upstream) -> float:
-        return upstream.station.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
+        return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
     def _tell(self, story: _Story, began_s: float) -> None:
         relay, target = story.relay, story.attempts.target

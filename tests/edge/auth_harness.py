@@ -134,12 +134,12 @@ class AuthHouse:
     async def leased(self) -> None:
         """The watch has spoken since the clock last moved."""
         async with asyncio.timeout(PATIENCE_S):
-            while self.principals._remembered.lag_s >= LEASE_S:
+            while self.principals._principal_cache.lag_s >= LEASE_S:
                 await asyncio.sleep(0.01)
 
     async def heard_of(self, epoch: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while self.principals._remembered.epoch < epoch:
+            while self.principals._principal_cache.epoch < epoch:
                 await asyncio.sleep(0.01)
 
     async def served(self, headers: list[tuple[bytes, bytes]]) -> Principal:

@@ -9,13 +9,13 @@ from typing import Any, cast
 import grpc.aio
 
 from edge.access.entrance import AdmittedRequest
-from edge.access.running_keys import Standings
+from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
 from edge.chat.chat import Chat, ChatDependencies
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics
-from edge.step_timer import Laps
+from edge.step_timer import StepTimer
 from edge.wire.chat_request import ChatBody
 from edge.wire.rate_headers import Admission
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -76,7 +76,7 @@ class Room:
         self.status = 0
         # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
         self.journaled: list[tuple[int, bool, int]] = []
-        self.standings = Standings(nobody_is_refused)
+        self.running_keys = RunningKeys(nobody_is_refused)
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.admission = Admission(
@@ -115,7 +115,7 @@ class Room:
     ) -> Chat:
         clock = SystemClock()
         routers = cast(Replicas[RouterReplica], self._routers)
-        surroundings = ChatDependencies(
+        dependencies = ChatDependencies(
             self.metering.metering,
             self.metering.journal,
             routers,
@@ -126,12 +126,12 @@ class Room:
             self._log,
             ChatMetrics(Registry()),
         )
-        visit = AdmittedRequest(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
+        admitted = AdmittedRequest(ANN, self.running_keys.enter(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(surroundings, visit, body, "forte", f"{number:032x}", reply, claim)
+        return Chat(dependencies, admitted, body, "forte", f"{number:032x}", reply, claim)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)

@@ -29,5 +29,5 @@ KINDS: Mapping[str, ProviderKind] = {
 }
 
 
-def open_provider(route: ProviderRoute, surroundings: ProviderEnvironment) -> Provider:
-    return KINDS[route.kind].open(route, surroundings)
+def open_provider(route: ProviderRoute, environment: ProviderEnvironment) -> Provider:
+    return KINDS[route.kind].open(route, environment)

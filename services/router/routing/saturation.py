@@ -87,33 +87,33 @@ class ModelSaturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe_id = self.backoff.send(running)
-        visit = ModelUse(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
-        normal_s = None if is_whole else self._normal.time_s(visit.size())
+        model_use = ModelUse(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
+        normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
-            self._waiting[visit] = normal_s
-        return visit
+            self._waiting[model_use] = normal_s
+        return model_use
 
-    def begun(self, visit: "ModelUse", first: Piece) -> None:
+    def begun(self, model_use: "ModelUse", first: Piece) -> None:
         self._answering += 1
-        self.backoff.accepted(visit.probe_id)
+        self.backoff.accepted(model_use.probe_id)
         if self._signal is None:
             return
-        if visit in self._overdue:
+        if model_use in self._overdue:
             self._were_overtaken.append(False)
-        self._begun_or_gone(visit)
-        self._note_overtaken(self._signal, visit.place.entered_s)
-        took_s = self._clock.elapsed_s() - visit.place.entered_s
-        size = visit.size(first)
+        self._begun_or_gone(model_use)
+        self._note_overtaken(self._signal, model_use.place.entered_s)
+        took_s = self._clock.elapsed_s() - model_use.place.entered_s
+        size = model_use.size(first)
         normal_s = self._normal.time_s(size)
-        self._normal.note(size, took_s, is_calm=visit.is_calm)
-        if normal_s is not None and not visit.was_late:
+        self._normal.note(size, took_s, is_calm=model_use.is_calm)
+        if normal_s is not None and not model_use.was_late:
             pressure = (took_s - normal_s) / max(normal_s, self._tolerated_s)
-            self._signal.note(pressure, visit.place.entered_s, visit.place.key_id)
+            self._signal.note(pressure, model_use.place.entered_s, model_use.place.key_id)
 
-    def gone(self, visit: "ModelUse") -> None:
-        self.backoff.over(visit.probe_id)
-        self._answering -= visit.has_begun
-        self._begun_or_gone(visit)
+    def gone(self, model_use: "ModelUse") -> None:
+        self.backoff.over(model_use.probe_id)
+        self._answering -= model_use.has_begun
+        self._begun_or_gone(model_use)
 
     def turned_away(self, retry_after_s: float | None) -> LegatoError:
         """The server said that it is full, to one that has left. Gives what the client may be told."""
@@ -126,17 +126,17 @@ class ModelSaturation:
     def is_answering(self) -> bool:
         return self._answering > 0
 
-    def _begun_or_gone(self, visit: "ModelUse") -> None:
-        self._waiting.pop(visit, None)
-        self._overdue.pop(visit, None)
+    def _begun_or_gone(self, model_use: "ModelUse") -> None:
+        self._waiting.pop(model_use, None)
+        self._overdue.pop(model_use, None)
 
     def _note_overtaken(self, signal: Signal, entered_s: float) -> None:
         """Those that came well before one that has begun now are not in a queue with it: they think."""
         while self._overdue:
-            visit = next(iter(self._overdue))
-            if visit.place.entered_s + self._tolerated_s / 2 > entered_s:
+            model_use = next(iter(self._overdue))
+            if model_use.place.entered_s + self._tolerated_s / 2 > entered_s:
                 return
-            del self._overdue[visit]
+            del self._overdue[model_use]
             signal.withdraw(OVERDUE)
             self._were_overtaken.append(True)
             if self._late_ones_think:
@@ -152,14 +152,14 @@ class ModelSaturation:
             return
         now_s = self._clock.elapsed_s()
         while self._waiting:
-            visit, normal_s = next(iter(self._waiting.items()))
-            if now_s - visit.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
+            model_use, normal_s = next(iter(self._waiting.items()))
+            if now_s - model_use.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
                 return
-            del self._waiting[visit]
-            self._overdue[visit] = None
-            visit.was_late = True
+            del self._waiting[model_use]
+            self._overdue[model_use] = None
+            model_use.was_late = True
             if not self._late_ones_think:
-                self._signal.note(OVERDUE, visit.place.entered_s, visit.place.key_id)
+                self._signal.note(OVERDUE, model_use.place.entered_s, model_use.place.key_id)
 
 
 class ModelUse:

@@ -154,7 +154,7 @@ def _with_short_deadlines(was: Any) -> Any:
 
 def _live_from_the_reply(was: Any) -> Any:
     async def route(self: Any, opening: Any) -> Any:
-        self._began_at_s = self._surroundings.clock.elapsed_s()
+        self._began_at_s = self._dependencies.clock.elapsed_s()
         return await was(self, opening)
 
     return route

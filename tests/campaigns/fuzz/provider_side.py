@@ -25,7 +25,7 @@ from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
 from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.routes import CLASSES, Routes
 from services.router.routing.targets import Targets
@@ -246,8 +246,8 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
             lambda route, _: open_provider(route, ProviderEnvironment(Timeouts(), folder / "model.sock")), log
         )
         clock = SystemClock()
-        stations = Stations(routes, lines, clock, log)
-        servicer = RouterServicer(Completions(stations, Targets(stations, log), clock, log), log)
+        model_states = ModelStates(routes, lines, clock, log)
+        servicer = RouterServicer(Completions(model_states, Targets(model_states, log), clock, log), log)
         server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
         await server.start()
         try:

@@ -17,9 +17,9 @@ async def test_use_that_was_told_on_a_line_that_swallowed_it_is_told_again(
         key = (await house.new_key()).key
         await house.leased()
         house.lines[0].set(STALL)
-        house.principals._remembered.give_back_used([key.key_id])
+        house.principals._principal_cache.give_back_used([key.key_id])
         async with asyncio.timeout(PATIENCE_S):
-            while house.principals._remembered._used_key_ids:
+            while house.principals._principal_cache._used_key_ids:
                 await asyncio.sleep(0.01)
         house.lines[0].heal()
         async with asyncio.timeout(PATIENCE_S):
@@ -66,6 +66,6 @@ async def test_heartbeat_that_comes_late_ends_no_answer_of_a_key_that_is_good_ag
         await house.resume(created.key.account_id)
         await house.heard_of(3)
         principal = await house.principals.authenticate(bearer(created.api_key))
-        with house.principals.standing(principal) as standing:
+        with house.principals.running_key(principal) as running_key:
             house.principals._watch._take(late)
-            standing.raise_if_refused()
+            running_key.raise_if_refused()

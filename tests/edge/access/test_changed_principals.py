@@ -72,15 +72,15 @@ async def test_running_answer_is_told_that_its_key_is_no_longer_good(real_time_h
     created, other = await house.new_key(), await house.new_key()
     running = await house.principals.authenticate(bearer(created.api_key))
     with (
-        house.principals.standing(running) as standing,
-        house.principals.standing(await house.principals.authenticate(bearer(other.api_key))) as untouched,
+        house.principals.running_key(running) as running_key,
+        house.principals.running_key(await house.principals.authenticate(bearer(other.api_key))) as untouched,
     ):
         await house.leased()
-        standing.raise_if_refused()
+        running_key.raise_if_refused()
         await (house.revoke(created.key) if how == "revoke" else house.suspend(created.key.account_id))
         await house.heard_of(2)
         with pytest.raises(LegatoError) as caught:
-            standing.raise_if_refused()
+            running_key.raise_if_refused()
         assert caught.value.reason is Reason.KEY_INVALID
         untouched.raise_if_refused()
 
@@ -94,9 +94,9 @@ async def test_key_that_was_revoked_between_its_verification_and_the_answer_is_n
     await house.revoke(created.key)
     await house.heard_of(2)
     # The heartbeat that named the key has come and gone.
-    with house.principals.standing(principal) as standing:
+    with house.principals.running_key(principal) as running_key:
         async with asyncio.timeout(PATIENCE_S):
-            while not standing.is_refused:
+            while not running_key.is_refused:
                 await asyncio.sleep(0.01)
 
 
@@ -104,12 +104,12 @@ async def test_running_answers_are_looked_up_where_the_list_of_changes_has_a_gap
     house = real_time_house
     revoked, kept = await house.new_key(), await house.new_key()
     principals = [await house.principals.authenticate(bearer(created.api_key)) for created in (revoked, kept)]
-    with house.principals.standing(principals[0]) as bad, house.principals.standing(principals[1]) as good:
+    with house.principals.running_key(principals[0]) as bad, house.principals.running_key(principals[1]) as good:
         await house.leased()
         await house.principals._watch.close()
         await house.revoke(revoked.key)
         # As if so much had changed that auth no longer knows what.
-        house.principals._remembered._epoch = 0
+        house.principals._principal_cache._epoch = 0
         house.principals.start()
         async with asyncio.timeout(PATIENCE_S):
             while not bad.is_refused:

@@ -7,7 +7,7 @@ import pytest
 
 from edge.access.entrance import Entrance
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
-from edge.access.wrong_keys import Strangers
+from edge.access.wrong_keys import WrongKeyLimiter
 from edge.principal import Principal, Scope
 from edge.wire.asgi import Headers, HttpScope
 from edge.wire.client_address import Addresses
@@ -47,8 +47,8 @@ class Door:
         self._house = house
         self.saturation = EdgeSaturation(clock)
         self.metering = KnownRates()
-        strangers = Strangers(0, Addresses(), clock)
-        self.entrance = Entrance(house.principals, strangers, self.saturation, self.metering)  # type: ignore[arg-type]
+        wrong_key_limiter = WrongKeyLimiter(0, Addresses(), clock)
+        self.entrance = Entrance(house.principals, wrong_key_limiter, self.saturation, self.metering)  # type: ignore[arg-type]
 
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""

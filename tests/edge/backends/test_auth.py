@@ -29,13 +29,13 @@ async def watched(house: AuthHouse, count: int) -> None:
 
 
 async def lease_over(house: AuthHouse) -> None:
-    await until(lambda: house.principals._remembered.lag_s >= LEASE_S, PATIENCE_S)
+    await until(lambda: house.principals._principal_cache.lag_s >= LEASE_S, PATIENCE_S)
 
 
 async def still_heard(house: AuthHouse) -> None:
     """A ping that was sent after this moment is answered."""
     now_s = SystemClock().elapsed_s()
-    await until(lambda: SystemClock().elapsed_s() - house.principals._remembered.lag_s > now_s, PATIENCE_S)
+    await until(lambda: SystemClock().elapsed_s() - house.principals._principal_cache.lag_s > now_s, PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -106,17 +106,17 @@ async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
         line.set(Delay(LEASE_S), "down")
     await lease_over(house)
     # They come five times a second, and each is too old.
-    heartbeats, take = 0, house.principals._remembered.take
+    heartbeats, take = 0, house.principals._principal_cache.take
 
     def count(heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         nonlocal heartbeats
         heartbeats += 1
         take(heartbeat, sent_at_s)
 
-    monkeypatch.setattr(house.principals._remembered, "take", count)
+    monkeypatch.setattr(house.principals._principal_cache, "take", count)
     async with asyncio.timeout(PATIENCE_S):
         while heartbeats < 5:
-            assert house.principals._remembered.lag_s >= LEASE_S
+            assert house.principals._principal_cache.lag_s >= LEASE_S
             await asyncio.sleep(0.01)
     assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
 

@@ -46,7 +46,7 @@ def saying_after_refusal(room: Room, before: Sequence[pb.ChatResponse], after: p
         for response in before:
             await conversation.send(response)
         await until(lambda: len(room.journaled) >= len(before))
-        room.standings.refuse([ANN.key_id])
+        room.running_keys.refuse([ANN.key_id])
         await conversation.send(after)
         await asyncio.Event().wait()
 

@@ -20,10 +20,10 @@ from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import SystemClock
 from services.router.completion import Completions
-from services.router.metrics import show_chats, show_stations
+from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.routes import CLASSES, Routes, Target
 from services.router.routing.targets import Targets
@@ -125,11 +125,11 @@ async def running_router(
         dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
     )
     clock = SystemClock()
-    stations = Stations(routes, lines, clock, log)
-    targets_in_turn = Targets(stations, log, most_attempts, tells_traces=tells_traces)
-    completions = Completions(stations, targets_in_turn, clock, log, grounding)
+    model_states = ModelStates(routes, lines, clock, log)
+    targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding)
     if registry is not None:
-        show_stations(stations, registry)
+        show_model_states(model_states, registry)
         show_chats(completions, registry)
     servicer = RouterServicer(completions, log, tracer)
     server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
@@ -139,7 +139,7 @@ async def running_router(
             yield router
     finally:
         await server.stop(0)
-        await stations.aclose()
+        await model_states.aclose()
         await lines.aclose()
 
 

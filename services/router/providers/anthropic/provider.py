@@ -60,10 +60,10 @@ class AnthropicProvider:
         self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: ProviderEnvironment) -> "AnthropicProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "AnthropicProvider":
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             version=route.version,
             extra=msgspec.json.decode(route.extra_json),

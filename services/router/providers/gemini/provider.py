@@ -49,10 +49,10 @@ class GeminiProvider:
         self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: ProviderEnvironment) -> "GeminiProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "GeminiProvider":
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             version=route.version,
             extra=msgspec.json.decode(route.extra_json),

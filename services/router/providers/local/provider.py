@@ -31,8 +31,8 @@ class LocalProvider:
         self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: ProviderEnvironment) -> "LocalProvider":
-        return cls(surroundings.local_model_socket, surroundings.timeouts)
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "LocalProvider":
+        return cls(environment.local_model_socket, environment.timeouts)
 
     async def warm(self) -> None:
         """It is near, and keeps no connection."""

@@ -44,13 +44,13 @@ class OpenAIProvider:
         self._server = ProviderHttpClient(origin, timeouts, SIGNS, headers, keep=socket is None)
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: ProviderEnvironment) -> "OpenAIProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "OpenAIProvider":
         extra = msgspec.json.decode(route.extra_json)
         if route.no_store:
             extra = merged(extra, no_store_fields(route.base_url))
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             output_field=route.output_field,
             extra_json=msgspec.json.encode(extra),
