@@ -39,13 +39,15 @@ async def main() -> None:
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
     socket = socket_path(settings.data, settings.local_model_socket)
-    lines = ProviderPool(lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, socket)), log)
+    provider_pool = ProviderPool(
+        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, socket)), log
+    )
     async with contextlib.AsyncExitStack() as opened:
-        opened.push_async_callback(lines.aclose)
+        opened.push_async_callback(provider_pool.aclose)
         clock, registry = SystemClock(), new_registry()
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(found, lines, clock, log, settings.upstream_queueing_s, local_places)
+        model_states = ModelStates(found, provider_pool, clock, log, settings.upstream_queueing_s, local_places)
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)

@@ -56,7 +56,7 @@ class Upstream:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_question(self.span, error, self.finished)
         self.model_use.leave()
-        self.model_state.line.let_go()
+        self.model_state.pooled.release()
 
 
 async def begin(

@@ -23,7 +23,7 @@ class ModelState:
     """One model."""
 
     target: Target
-    line: PooledProvider
+    pooled: PooledProvider
     saturation: ModelSaturation
     health: CircuitBreaker
     calibration: Calibration = field(default_factory=Calibration)
@@ -33,7 +33,7 @@ class ModelStates:
     def __init__(
         self,
         routes: Routes,
-        lines: ProviderPool,
+        provider_pool: ProviderPool,
         clock: Clock,
         log: Log,
         queueing_tolerated_s: float = 0.0,
@@ -41,7 +41,7 @@ class ModelStates:
     ) -> None:
         """`queueing_tolerated_s` is that of models for which the routes name none; `local_places` is how many chats the
         bundled model may have at once, those that wait included."""
-        self._lines = lines
+        self._provider_pool = provider_pool
         self._clock = clock
         self._log = log
         self._queueing_tolerated_s = queueing_tolerated_s
@@ -57,11 +57,11 @@ class ModelStates:
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }
-        lines = self._lines.replace(PooledProviderKey(route, target.timeouts) for route, target in wanted)
+        pooled = self._provider_pool.replace(PooledProviderKey(route, target.timeouts) for route, target in wanted)
         before = self._model_states
         self._model_states = {
             (route, target): before.get((route, target))
-            or self._open(route, target, lines[PooledProviderKey(route, target.timeouts)])
+            or self._open(route, target, pooled[PooledProviderKey(route, target.timeouts)])
             for route, target in wanted
         }
         self.by_class = {
@@ -71,7 +71,7 @@ class ModelStates:
 
         for key, model_state in before.items():
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
-                self._lines.do(model_state.saturation.queue_watch.aclose())
+                self._provider_pool.do(model_state.saturation.queue_watch.aclose())
 
     async def aclose(self) -> None:
         for model_state in self._model_states.values():
@@ -79,10 +79,10 @@ class ModelStates:
                 await model_state.saturation.queue_watch.aclose()
 
     def held(self, class_id: str) -> "_Held":
-        """Those of a class, in their order. Their lines stay open meanwhile, whatever becomes of the routes."""
+        """Those of a class, in their order. Their connections stay open meanwhile, whatever becomes of the routes."""
         return _Held(self.by_class[class_id])
 
-    def _open(self, route: ProviderRoute, target: Target, line: PooledProvider) -> ModelState:
+    def _open(self, route: ProviderRoute, target: Target, pooled: PooledProvider) -> ModelState:
         tolerated_s = self._queueing_tolerated_s if target.queueing_s is None else target.queueing_s
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
         saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
@@ -90,7 +90,7 @@ class ModelStates:
             gauge = QueueGauge(_gauge_address(route, target))
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
         return ModelState(
-            target, line, saturation, CircuitBreaker(self._clock, lambda state: self._tell(target, state))
+            target, pooled, saturation, CircuitBreaker(self._clock, lambda state: self._tell(target, state))
         )
 
     def _tell(self, target: Target, state: BreakerState) -> None:
@@ -112,9 +112,9 @@ class _Held:
 
     def __enter__(self) -> tuple[ModelState, ...]:
         for model_state in self._model_states:
-            model_state.line.hold()
+            model_state.pooled.acquire()
         return self._model_states
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for model_state in self._model_states:
-            model_state.line.let_go()
+            model_state.pooled.release()

@@ -200,7 +200,7 @@ class _Opening:
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
         patience_s = model_state.health.trial_patience_s if may_move_on else None
         try:
-            first, pieces = await begin(model_state.line.provider, call, model_use, attempt, patience_s)
+            first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, patience_s)
         except BaseException as error:
             end_question(span, error)
             if not isinstance(error, ProviderError):
@@ -209,7 +209,7 @@ class _Opening:
             forget_origin(error)
             self._refit_tokens = self._refit(error, model_state, max_tokens)
             return None
-        model_state.line.hold()
+        model_state.pooled.acquire()
         return Upstream(model_state, model_use, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:

@@ -242,11 +242,11 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
         {class_id: (target(vendor),) for class_id, vendor in _VENDORS.items()},
     )
     with _socket_folder() as folder:
-        lines = ProviderPool(
+        provider_pool = ProviderPool(
             lambda route, _: open_provider(route, ProviderEnvironment(Timeouts(), folder / "model.sock")), log
         )
         clock = SystemClock()
-        model_states = ModelStates(routes, lines, clock, log)
+        model_states = ModelStates(routes, provider_pool, clock, log)
         servicer = RouterServicer(Completions(model_states, Targets(model_states, log), clock, log), log)
         server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
         await server.start()
@@ -255,7 +255,7 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
                 yield router
         finally:
             await server.stop(0)
-            await lines.aclose()
+            await provider_pool.aclose()
 
 
 @contextmanager

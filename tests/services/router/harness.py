@@ -117,7 +117,7 @@ async def running_router(
     tells_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
 ) -> AsyncIterator[Router]:
-    lines = ProviderPool(
+    provider_pool = ProviderPool(
         lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, folder / "model.sock")), log
     )
     routes = Routes(
@@ -125,7 +125,7 @@ async def running_router(
         dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
     )
     clock = SystemClock()
-    model_states = ModelStates(routes, lines, clock, log)
+    model_states = ModelStates(routes, provider_pool, clock, log)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
     completions = Completions(model_states, targets_in_turn, clock, log, grounding)
     if registry is not None:
@@ -140,7 +140,7 @@ async def running_router(
     finally:
         await server.stop(0)
         await model_states.aclose()
-        await lines.aclose()
+        await provider_pool.aclose()
 
 
 def _route(name: str, upstream: Upstream) -> ProviderRoute:

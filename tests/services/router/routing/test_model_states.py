@@ -24,20 +24,20 @@ Open = Callable[[ProviderRoute, Target], ModelState]
 
 @pytest.fixture
 async def open_model_states(tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[Open]:
-    lines = ProviderPool(
+    provider_pool = ProviderPool(
         lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, tmp_path / "model.sock")), log
     )
     opened: list[ModelStates] = []
 
     def open_one(route: ProviderRoute, target: Target) -> ModelState:
         routes = Routes({route.name: route}, dict.fromkeys(CLASSES, (target,)))
-        opened.append(ModelStates(routes, lines, clock, log, local_places=34))
+        opened.append(ModelStates(routes, provider_pool, clock, log, local_places=34))
         return opened[-1].by_class["mezzo"][0]
 
     yield open_one
     for model_states in opened:
         await model_states.aclose()
-    await lines.aclose()
+    await provider_pool.aclose()
 
 
 async def test_bundled_model_has_its_slots_and_those_who_may_wait(open_model_states: Open) -> None:
