@@ -12,7 +12,7 @@ from services.router.providers.base import CannotDo, Piece, ProviderCall, Provid
 from services.router.providers.gemini.answer import SIGNS, ContentAnswer
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.origin import read_url
-from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
+from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
 from services.router.providers.translation.extra import merged
 from services.router.providers.translation.parameters import Parameters, read_parameters
 from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
@@ -80,12 +80,12 @@ class GeminiProvider:
 
 
 async def _request(call: ProviderCall) -> dict[str, Any]:
-    turns = ConversionTurns()
-    conversation = await read_conversation(call.messages_json, turns)
+    yielder = ConversionYielder()
+    conversation = await read_conversation(call.messages_json, yielder)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
     contents = []
     for turn in conversation.turns:
-        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), turns)
+        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), yielder)
         role = "model" if isinstance(turn, ModelTurn) else "user"
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
@@ -93,10 +93,10 @@ async def _request(call: ProviderCall) -> dict[str, Any]:
         "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
     }
     if conversation.system:
-        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), turns)}
+        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), yielder)}
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is not None:
-        declarations = await write_list(map(_declaration, tools.functions), turns)
+        declarations = await write_list(map(_declaration, tools.functions), yielder)
         request["tools"] = [{"functionDeclarations": declarations}]
         request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
     return request

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
 from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
@@ -17,7 +17,7 @@ from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import (
     BYTES_PER_ELEMENT,
     SLICE_BYTES,
-    ConversionTurns,
+    ConversionYielder,
     read_list,
     write_list,
 )
@@ -60,11 +60,11 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One for each time that others had their turn."""
     seen: list[int] = []
 
-    async def rest(turns: Turns) -> None:
+    async def pause(yielder: Yielder) -> None:
         seen.append(1)
-        turns._done = 0
+        yielder._done = 0
 
-    monkeypatch.setattr(Turns, "rest", rest)
+    monkeypatch.setattr(Yielder, "pause", pause)
     return seen
 
 
@@ -99,15 +99,18 @@ async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
 
 @pytest.mark.parametrize(
     "convert",
-    [lambda turns: write_list([USER] * 2_000, turns), lambda turns: read_list(b"[" + b"[]," * 10**6 + b"[]]", turns)],
+    [
+        lambda yielder: write_list([USER] * 2_000, yielder),
+        lambda yielder: read_list(b"[" + b"[]," * 10**6 + b"[]]", yielder),
+    ],
     ids=["written", "read"],
 )
-async def test_long_lists_give_way(convert: Callable[[ConversionTurns], Awaitable[object]], rests: list[int]) -> None:
-    await convert(ConversionTurns())
+async def test_long_lists_give_way(convert: Callable[[ConversionYielder], Awaitable[object]], rests: list[int]) -> None:
+    await convert(ConversionYielder())
     assert rests
 
 
 async def test_short_lists_never_wait(rests: list[int]) -> None:
-    turns = ConversionTurns()
-    await read_list(await write_list([USER] * 200, turns), turns)
+    yielder = ConversionYielder()
+    await read_list(await write_list([USER] * 200, yielder), yielder)
     assert not rests
