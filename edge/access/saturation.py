@@ -10,7 +10,7 @@ from typing import Final
 
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate, Permit
-from services.chassis.load.queueing import Signal
+from services.chassis.load.queueing import QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.clock import Clock
 
@@ -31,10 +31,10 @@ class EdgeSaturation:
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
-        self._lateness = Signal(self._gate, clock, round_s=ROUND_S)
+        self._lateness = QueueingSignal(self._gate, clock, round_s=ROUND_S)
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
         # All must wait: those who were held up by one stall come to their end together, and are many.
-        self._reserving = Signal(self._gate, clock, share=0.0, round_s=ROUND_S)
+        self._reserving = QueueingSignal(self._gate, clock, share=0.0, round_s=ROUND_S)
         # All that was measured, for whoever looks.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None

@@ -12,7 +12,7 @@ from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.chat.delivery import Delivery
-from edge.chat.hold_growth import Growth
+from edge.chat.hold_growth import HoldGrowth
 from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
 from edge.chat.router_request import chat_opening
@@ -70,7 +70,7 @@ class Chat:
         self._request_id = request_id
         self._hold = ChatHold(dependencies.metering, dependencies.journal, admitted.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
-        self._growth = Growth(self._hold, self._delivery)
+        self._hold_growth = HoldGrowth(self._hold, self._delivery)
         self._keepalive = Keepalive(self._delivery.keep_alive, dependencies.keepalive_s)
         self._call: ChatCall | None = None
         self._began_at_s = admitted.step_timer.end(dependencies.metrics.body)
@@ -121,7 +121,7 @@ class Chat:
             self._delivery.settle(end)
             counted = self._delivery.counted
             self._admitted.admission.use(counted.prompt_tokens + counted.completion_tokens)
-            self._growth.stop()
+            self._hold_growth.stop()
             if self._call is not None:
                 self._call.cancel()
             self._tell(end, counted)
@@ -136,13 +136,13 @@ class Chat:
         call, response = await self._route(opening)
         self._first_piece_at_s = self._admitted.step_timer.end(self._dependencies.metrics.first_piece)
         self._keepalive.stop()
-        running_key, hold, growth = self._admitted.running_key, self._hold, self._growth
+        running_key, hold, hold_growth = self._admitted.running_key, self._hold, self._hold_growth
         life_s = self._dependencies.life_s
         while True:
             running_key.raise_if_refused()
             if self._age_s() >= life_s:
                 return await self._end_early(_too_late())
-            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await growth.covers(response)):
+            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await hold_growth.covers(response)):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
@@ -175,7 +175,7 @@ class Chat:
         """The next response that has something for the client."""
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
-                self._growth.answer(call, response.need)
+                self._hold_growth.answer(call, response.need)
             if response.accepted:
                 self._delivery.accept(response.prompt_tokens)
             if response.HasField("started"):

@@ -9,7 +9,7 @@ from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Need
 from services.chassis.errors import LegatoError
 
 
-class Growth:
+class HoldGrowth:
     def __init__(self, hold: ChatHold, delivery: Delivery) -> None:
         self._hold = hold
         self._delivery = delivery

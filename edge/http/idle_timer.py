@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Patience:
+class IdleTimer:
     __slots__ = ("_due_s", "_loop", "_otherwise", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -16,13 +16,13 @@ MOST_PASSED_OVER_BYTES = LARGEST_BODY_BYTES + 1024 * 1024
 MOST_PASSED_OVER_PIECES = 16 * 1024
 
 
-class Unread:
+class UnreadBody:
     """Of one connection."""
 
     __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport")
 
     def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[Unread]"
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
     ) -> None:
         """`passed_over` are those of all connections that are under way."""
         self._transport = transport

@@ -70,7 +70,7 @@ async def main() -> None:
             await shared.start()
             show_shared_limits(shared, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "metering", clock, log, registry))
-        unpaid_prompts = UnpaidPrompts(settings.habit, clock)
+        unpaid_prompts = UnpaidPrompts(settings.unpaid_limit, clock)
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer, unpaid_prompts)
         show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)

@@ -7,7 +7,7 @@ from services.metering.ledger import apply
 from services.metering.operations import Adjust, AnswerT, Grant, Operation, Reserve
 from services.metering.prices import Prices
 from services.metering.records import CHARGES, AccountBalance, Claim, Entry, Hold, Kind
-from services.metering.scene import Scene
+from services.metering.scene import RuleContext
 
 # Grants and adjustments have no hold; their own entry makes a repeat harmless.
 CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
@@ -69,8 +69,10 @@ class Books:
         if type(operation) is Reserve:
             claim, claimant = self._claimed(operation)
             live_holds = self._live_holds_of(operation)
-        scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds)
-        effect = apply(operation, scene)
+        context = RuleContext(
+            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds
+        )
+        effect = apply(operation, context)
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:

@@ -7,7 +7,7 @@ from services.metering.prices import Prices
 from services.metering.records import AccountBalance, Claim, Entry, Hold
 
 
-class Scene(NamedTuple):
+class RuleContext(NamedTuple):
     """What an operation finds."""
 
     account: AccountBalance

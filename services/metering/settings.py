@@ -10,7 +10,7 @@ from services.chassis.load.limits import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
-from services.metering.unpaid import Habit
+from services.metering.unpaid import UnpaidLimit
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
@@ -88,8 +88,8 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
         keep_in_canada(self.stores)
 
     @property
-    def habit(self) -> Habit:
-        return Habit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
+    def unpaid_limit(self) -> UnpaidLimit:
+        return UnpaidLimit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
 
     def default_limits(self) -> RateLimits:
         """Of a key that has none of its own, and whose account has none either."""

@@ -50,7 +50,7 @@ class MeteringHouse:
             adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
-        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().habit, FakeClock())
+        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().unpaid_limit, FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)

@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason, from_status, internal_e
 from services.chassis.exchange.calls import ClientCall, UnaryCall
 from services.chassis.exchange.outbox import Opening, Outbox
 from services.chassis.exchange.parts import PartialPayloads
-from services.chassis.exchange.rests import Rest, rest_among
+from services.chassis.exchange.rests import SendDelay, delay_send
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -48,13 +48,13 @@ class ExchangeClient:
         log: Log,
         message_items: Histogram | None = None,
         load: Callable[[], int] | None = None,
-        rest: Rest = rest_among,
+        delay: SendDelay = delay_send,
     ) -> None:
         """`message_items` is told how many items each message has. `load` tells how many calls are under way, where
         that is not this exchange's alone."""
         self._service = service
         self._load = load or (lambda: self.load)
-        self._rest = rest
+        self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
@@ -185,7 +185,7 @@ class ExchangeClient:
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.take()) is not None:
             await stream.write(message)
-            await self._rest(self._load())
+            await self._delay(self._load())
 
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""

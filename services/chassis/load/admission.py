@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.queueing import Signal
+from services.chassis.load.queueing import QueueingSignal
 from services.chassis.timing.clock import Clock
 
 # Below this, what is slow is not slow because of us.
@@ -78,7 +78,7 @@ class Gate:
         self.running = 0
         # Of keys that run anything.
         self.running_by_key: dict[str, int] = {}
-        self._signals: list[Signal] = []
+        self._signals: list[QueueingSignal] = []
         # Since the last verdict.
         self._peak = 0
         self._used_up = False
@@ -141,7 +141,7 @@ class Gate:
                 if self._has_queue:
                     self._expires_at_s = now_s + self._life_s(now_s)
 
-    def add(self, signal: Signal) -> None:
+    def add(self, signal: QueueingSignal) -> None:
         self._signals.append(signal)
 
     def judge(self, pressure: float, tolerated_s: float | None, only_key_id: str | None = None) -> None:

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
-from services.chassis.rpc.interceptor import Guard
+from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -43,7 +43,7 @@ class RpcServer:
         self._certificates = certificates
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
-        self._server = grpc.aio.server(interceptors=[Guard(log)], options=_options())
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=_options())
         self._names = [register(self._server) for register in registrations]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(

@@ -1,11 +1,19 @@
 """Admissions and corrections, between the .proto's messages and the domain."""
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.metering.limits import RateAllowance, RateLimits, Taking, admission, correction, request_rate, token_rate
+from services.metering.limits import (
+    RateAllowance,
+    RateCharge,
+    RateLimits,
+    admission,
+    correction,
+    request_rate,
+    token_rate,
+)
 from services.metering.wire.checked import LARGEST_TOKENS, checked_id, checked_limit, checked_tokens, invalid
 
 
-def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> Taking:
+def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> RateCharge:
     key_id = checked_id(request.key_id, "key_id")
     limits = _to_limits(request, defaults)
     if request.only_looks:
@@ -13,7 +21,7 @@ def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> Taking:
     return admission(key_id, limits, checked_tokens(request.tokens))
 
 
-def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> Taking:
+def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> RateCharge:
     key_id = checked_id(request.key_id, "key_id")
     if abs(request.tokens) > LARGEST_TOKENS:
         raise invalid(f"A correction is by at most {LARGEST_TOKENS} tokens.", "tokens")

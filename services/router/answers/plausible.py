@@ -38,7 +38,7 @@ def longest_output_tokens(max_tokens: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class UsageJudge:
+class UsageCheck:
     """Judges what a provider says that one call has used."""
 
     context_tokens: int

@@ -13,7 +13,7 @@ from protos.router.v1.router_pb2 import (
 )
 from protos.type.v1.usage_pb2 import Usage
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.plausible import UsageJudge, longest_output_tokens
+from services.router.answers.plausible import UsageCheck, longest_output_tokens
 from services.router.answers.portions import is_long, portions_of
 from services.router.answers.toolcalls import ToolCalls
 from services.router.prompts import tokens
@@ -38,7 +38,7 @@ class Relay:
         allowance: TokenAllowance | None,
         prompt_tokens: int,
         started: Started,
-        judge: UsageJudge | None = None,
+        judge: UsageCheck | None = None,
         *,
         only_one_call: bool = False,
     ) -> None:

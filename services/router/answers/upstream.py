@@ -7,7 +7,7 @@ from types import TracebackType
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span
-from services.router.answers.plausible import UsageJudge, Violation
+from services.router.answers.plausible import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import CannotDo, Failure, Piece, Provider, ProviderCall, ProviderError
 from services.router.providers.http.connection import ConnectionRefused
@@ -35,10 +35,10 @@ class Upstream:
     # And whether it was cut there, because it did not keep to `max_tokens`.
     went_beyond_limit: bool = False
 
-    def judge(self, prompt_tokens: int) -> UsageJudge:
+    def judge(self, prompt_tokens: int) -> UsageCheck:
         """Of what it says that it has used for a prompt that has so many tokens by our count."""
         target, attempt = self.model_state.target, self.attempt
-        return UsageJudge(target.context_tokens, self.max_tokens, prompt_tokens, attempt.age_s, attempt.violated)
+        return UsageCheck(target.context_tokens, self.max_tokens, prompt_tokens, attempt.age_s, attempt.violated)
 
     def __enter__(self) -> "Upstream":
         return self

@@ -16,7 +16,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.router.answers.grants import TokenAllowance
-from services.router.answers.plausible import UsageJudge
+from services.router.answers.plausible import UsageCheck
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.upstream import Upstream
@@ -61,7 +61,7 @@ class Rounds:
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
         # Of the round that runs, and how much output there was before it.
-        self._judge: UsageJudge | None = None
+        self._judge: UsageCheck | None = None
         self._output_tokens_before = 0
         self._has_spoken = False
         self._is_over = False

@@ -23,7 +23,7 @@ LONGEST_CALL_ID_CHARACTERS: Final = 16 * 1024
 LONGEST_NAME_CHARACTERS: Final = 1024
 
 
-class Nonsense(ProviderError):
+class UnreadableAnswer(ProviderError):
     """Something that could not be read; nothing was taken from it."""
 
 

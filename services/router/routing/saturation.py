@@ -13,7 +13,7 @@ from typing import Final
 
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import NO_LIMIT, Gate, Permit
-from services.chassis.load.queueing import LEAST_SAMPLES, Signal, low_sample
+from services.chassis.load.queueing import LEAST_SAMPLES, QueueingSignal, low_sample
 from services.chassis.timing.clock import Clock
 from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_S, Backoff
@@ -61,7 +61,7 @@ class ModelSaturation:
             count_waiting=lambda: len(self._overdue),
         )
         self._signal = (
-            Signal(self.gate, clock, tolerated_s, share=IN_TIME_SHARE, least_samples=LATE_SAMPLES)
+            QueueingSignal(self.gate, clock, tolerated_s, share=IN_TIME_SHARE, least_samples=LATE_SAMPLES)
             if tolerated_s
             else None
         )
@@ -130,7 +130,7 @@ class ModelSaturation:
         self._waiting.pop(model_use, None)
         self._overdue.pop(model_use, None)
 
-    def _note_overtaken(self, signal: Signal, entered_s: float) -> None:
+    def _note_overtaken(self, signal: QueueingSignal, entered_s: float) -> None:
         """Those that came well before one that has begun now are not in a queue with it: they think."""
         while self._overdue:
             model_use = next(iter(self._overdue))

@@ -16,7 +16,7 @@ from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
 from edge.chat.delivery import Delivery
-from edge.chat.hold_growth import Growth
+from edge.chat.hold_growth import HoldGrowth
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
@@ -257,7 +257,7 @@ BUGS: Final = dict(
         _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
         _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
-        _bug("relay while extend is under way", (Growth, "covers", _relay_while_extending)),
+        _bug("relay while extend is under way", (HoldGrowth, "covers", _relay_while_extending)),
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),

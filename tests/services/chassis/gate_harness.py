@@ -6,7 +6,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate, Permit
-from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, Signal
+from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, QueueingSignal
 from tests.support.fakes import FakeClock
 
 CALM = 0.5
@@ -21,7 +21,7 @@ class House:
     def __init__(self, clock: FakeClock, **options: object) -> None:
         self.clock = clock
         self.gate = Gate("The house", clock, **{"dice": lambda: 0.5, **options})  # type: ignore[arg-type]
-        self.signal = Signal(self.gate, clock)
+        self.signal = QueueingSignal(self.gate, clock)
         self.places: list[Permit] = []
 
     def let_in(self, count: int, key_id: str = "key") -> None:
@@ -34,7 +34,7 @@ class House:
     def running_of(self, key_id: str) -> int:
         return self.gate.running_by_key[key_id]
 
-    def measure(self, pressure: float, *, signal: Signal | None = None) -> None:
+    def measure(self, pressure: float, *, signal: QueueingSignal | None = None) -> None:
         """A whole round of samples that began just now."""
         for _ in range(LEAST_SAMPLES):
             (signal or self.signal).note(pressure, self.clock.elapsed_s())

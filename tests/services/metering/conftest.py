@@ -20,7 +20,7 @@ from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.prices import Prices
 from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
 from services.metering.store.price_versions import adopt_prices
-from services.metering.unpaid import Habit, UnpaidPrompts
+from services.metering.unpaid import UnpaidLimit, UnpaidPrompts
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.support.fakes import FakeClock
@@ -54,7 +54,7 @@ async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
     limits = RateLimits(Rate(3_000, 2), concurrent_requests=2)
-    unpaid = UnpaidPrompts(Habit(prompts=2, tokens=20, window_s=600), clock)
+    unpaid = UnpaidPrompts(UnpaidLimit(prompts=2, tokens=20, window_s=600), clock)
     metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log, unpaid_prompts=unpaid)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"

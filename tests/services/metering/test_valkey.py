@@ -124,9 +124,9 @@ async def test_both_limits_are_counted_as_in_memory(limiter: ValkeyLimiter) -> N
     for tokens, corrected in ((3, 0), (2, -2), (5, 3), (0, 100), (1, -90), (9, 0), (1, -1000), (50, -45), (2, 10**9)):
         told: list[Any] = []
         for each in (limiter, local):
-            for taking in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
+            for charge in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
                 try:
-                    told.append(await each.take(taking, lambda allowance: allowance))
+                    told.append(await each.take(charge, lambda allowance: allowance))
                 except LegatoError as refusal:
                     told.append(refusal.figures)
         # Time passes on the server only.

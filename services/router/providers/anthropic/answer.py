@@ -6,15 +6,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Nonsense, ProviderAnswer, read_text_of_object
+from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
 # For most of it there is no code, but a sentence of its own.
-SIGNS = Signs(
-    context=Sign(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
-    account=Sign(
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+    account=ErrorPattern(
         frozenset(("billing_error", "enforced_spend_limit_reached")),
         re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
     ),
@@ -102,13 +102,13 @@ class MessageAnswer(ProviderAnswer):
         try:
             self._read_event(_events.decode(data))
         except UNREADABLE:
-            raise Nonsense("sent something that is not a message") from None
+            raise UnreadableAnswer("sent something that is not a message") from None
 
     def read_whole(self, body: bytes) -> None:
         try:
             self._read_whole(_wholes.decode(body))
         except UNREADABLE:
-            raise Nonsense("sent something that is not a message") from None
+            raise UnreadableAnswer("sent something that is not a message") from None
 
     def _read_whole(self, whole: _Whole) -> None:
         if whole.type != "message":

@@ -1,7 +1,7 @@
 """Asks a provider's server over HTTP, and reads its answer in one piece or as events.
 
-What the words mean is each provider's: it brings a `ProviderAnswer` that understands them, and `Signs` for what goes
-wrong.
+What the words mean is each provider's: it brings a `ProviderAnswer` that understands them, and `ErrorPatterns` for what
+goes wrong.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, Nonsense, ProviderAnswer
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer, UnreadableAnswer
 from services.router.providers.base import Piece, ProviderError, Timeouts
-from services.router.providers.errors.classify import TELLING_STATUSES, Signs, read_failure
-from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES
+from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
 from services.router.providers.http.pool import ConnectionPool
@@ -50,14 +50,20 @@ class ProviderRequest:
 
 class ProviderHttpClient:
     def __init__(
-        self, origin: Origin, timeouts: Timeouts, signs: Signs, headers: Mapping[str, str], *, keep: bool = True
+        self,
+        origin: Origin,
+        timeouts: Timeouts,
+        error_patterns: ErrorPatterns,
+        headers: Mapping[str, str],
+        *,
+        keep: bool = True,
     ) -> None:
         """`keep`: whether connections are used again."""
         self._timeouts = timeouts
-        self._signs = signs
+        self._error_patterns = error_patterns
         self._connections = ConnectionPool(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
-        self._room = BufferBudget()
+        self._budget = BufferBudget()
         self._head = RequestHead(
             origin,
             {
@@ -79,18 +85,18 @@ class ProviderHttpClient:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
-        place = AnswerBuffer(self._room)
+        buffer = AnswerBuffer(self._budget)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):
-                await _read_whole(connection, answer, place)
+                await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, place)
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer)
             # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
             # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
             left_s = over_at_s - self._deadlines.now_s()
@@ -102,9 +108,9 @@ class ProviderHttpClient:
                 yield piece
             await stream.read_to_end()
         finally:
-            place.leave()
+            buffer.leave()
             # Where nothing is left to read, for the next question to use.
-            connection.let_go()
+            connection.release()
 
     async def _post(self, question: ProviderRequest) -> HttpConnection:
         """The connection on which an answer begins."""
@@ -125,7 +131,7 @@ class ProviderHttpClient:
             head = self._head.for_body(question.path, question.body, question.traceparent)
             await connection.post(head, question.body, question.on_sent)
         except BaseException:
-            connection.let_go()
+            connection.release()
             raise
         return connection
 
@@ -140,21 +146,21 @@ class ProviderHttpClient:
             connection.answer_within(AFTER_FAILURE_S)
             # What was said so far counts, however it ends.
             with suppress(Interrupted):
-                while len(said) < LARGEST_COMPLAINT_BYTES and (received := await connection.read()):
+                while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
-        return read_failure(connection.status, headers, said[:LARGEST_COMPLAINT_BYTES], self._signs)
+        return read_failure(connection.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
 
 
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, place: AnswerBuffer) -> None:
+    def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
         self._answer = answer
-        self._place = place
+        self._place = buffer
         self._failed: ProviderError | None = None
         self._received_bytes = 0
         # Of a character that was cut in two, until the rest of it comes.
@@ -232,7 +238,7 @@ class Stream:
             _refuse_too_many_objects(event)
         try:
             self._answer.read_event(event)
-        except Nonsense:
+        except UnreadableAnswer:
             if len(event) > LONGEST_HALVED_BYTES:
                 raise
             joined, self._half = join_halves(event, self._half)
@@ -248,13 +254,13 @@ def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:
     return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, place: AnswerBuffer) -> None:
+async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
     received = bytearray()
     while piece := await connection.read():
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
-        place.hold(len(received))
+        buffer.hold(len(received))
     body = bytes(received)
     del received
     _refuse_too_many_objects(body)

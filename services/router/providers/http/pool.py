@@ -11,7 +11,7 @@ import aiohappyeyeballs
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.http.connection import ConnectionRefused, HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin
-from services.router.providers.http.read_pacing import Tempo
+from services.router.providers.http.read_pacing import ReadPacer
 
 # How much of an answer may wait in the kernel for a client that does not read: one read brings all that it has, and
 # would have it grow to megabytes. It is still far more than a model writes in a round trip.
@@ -34,7 +34,7 @@ class ConnectionPool:
         # The one that was used last is last, and taken first: so those that are too many grow old.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
-        self._tempo = Tempo(lambda: len(self._open) - len(self._idle))
+        self._read_pacer = ReadPacer(lambda: len(self._open) - len(self._idle))
         self._addresses: asyncio.Task[_Addresses] | None = None
         self._addresses_until_s = 0.0
 
@@ -69,7 +69,7 @@ class ConnectionPool:
 
     async def warm(self) -> None:
         """Open one, for the first request to find."""
-        (await self.connect()).let_go()
+        (await self.connect()).release()
 
     async def aclose(self) -> None:
         if self._addresses is not None:
@@ -89,7 +89,7 @@ class ConnectionPool:
         self._open.discard(connection)
 
     def _new(self) -> HttpConnection:
-        return HttpConnection(self, self.deadlines, self._tempo)
+        return HttpConnection(self, self.deadlines, self._read_pacer)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:

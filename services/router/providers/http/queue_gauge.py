@@ -60,7 +60,7 @@ class QueueGauge:
                 received += piece
             return received.decode("utf-8", "replace") if connection.status == 200 else None
         finally:
-            connection.let_go()
+            connection.release()
 
 
 def count_waiting(text: str, model_name: str) -> float | None:

@@ -17,7 +17,7 @@ LONGEST_REST_S = 0.02
 BEAT_S = 0.005
 
 
-class Tempo:
+class ReadPacer:
     def __init__(self, answers: Callable[[], int]) -> None:
         """`answers` tells how many come."""
         self._loop = asyncio.get_running_loop()

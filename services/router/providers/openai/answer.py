@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Nonsense, ProviderAnswer, read_text_of_object
+from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
 # OpenAI and llama.cpp have codes for a prompt that is too long; of the others each has a sentence. An empty account has
 # a code everywhere, but not where somebody in between passes OpenAI's sentence on.
-SIGNS = Signs(
-    context=Sign(
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(
         frozenset(("context_length_exceeded", "exceed_context_size_error")),
         re.compile(
             r"maximum context length|model's context length is only|maximum prompt length is"
@@ -28,7 +28,7 @@ SIGNS = Signs(
             r"|tokens \+ `max_new_tokens` must be"
         ),
     ),
-    account=Sign(
+    account=ErrorPattern(
         frozenset(("insufficient_quota", "credit_balance_exhausted")),
         re.compile(r"^[^\"'`]*you exceeded your current quota"),
     ),
@@ -151,7 +151,7 @@ class CompletionAnswer(ProviderAnswer):
         try:
             completion = _completions.decode(data)
         except UNREADABLE:
-            raise Nonsense("sent something that is not a chat completion") from None
+            raise UnreadableAnswer("sent something that is not a chat completion") from None
         error = completion.error
         if error in _NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error
@@ -207,7 +207,7 @@ def _read_arguments(said: Raw) -> str | None:
     try:
         return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
     except UNREADABLE:
-        raise Nonsense("sent something that is not a chat completion") from None
+        raise UnreadableAnswer("sent something that is not a chat completion") from None
 
 
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:

@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.errors import Reason
 from services.chassis.load.admission import LEAST, LIFETIME_S, LONGEST_LIFETIME_S
-from services.chassis.load.queueing import LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, Signal
+from services.chassis.load.queueing import LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, QueueingSignal
 from tests.services.chassis.gate_harness import CALM, MUCH_QUEUEING, QUEUEING, House
 from tests.support.fakes import FakeClock
 
@@ -79,7 +79,7 @@ def test_limit_counts_once_all_who_ran_at_the_cut_have_left_even_if_others_came(
 
 
 def test_queue_of_those_who_were_let_in_is_cut_off_by_its_length(house: House) -> None:
-    waiting = Signal(house.gate, house.clock, tolerated_s=2.0)
+    waiting = QueueingSignal(house.gate, house.clock, tolerated_s=2.0)
     house.let_in(200)
     # About ten a second come and go.
     for _ in range(300):
@@ -92,7 +92,7 @@ def test_queue_of_those_who_were_let_in_is_cut_off_by_its_length(house: House) -
 
 
 def test_limit_on_a_queue_grows_by_what_may_wait(house: House) -> None:
-    waiting = Signal(house.gate, house.clock, tolerated_s=0.5)
+    waiting = QueueingSignal(house.gate, house.clock, tolerated_s=0.5)
     house.let_in(250)
     # About ten a second come and go.
     for _ in range(300):
@@ -112,7 +112,7 @@ def test_limit_on_a_queue_grows_by_what_may_wait(house: House) -> None:
 
 def test_all_who_are_seen_to_wait_are_cut_off_at_once(clock: FakeClock) -> None:
     house = House(clock, count_waiting=lambda: 60)
-    waiting = Signal(house.gate, clock, tolerated_s=0.5)
+    waiting = QueueingSignal(house.gate, clock, tolerated_s=0.5)
     house.let_in(200)
     for _ in range(300):
         house.let_out(1)
@@ -191,7 +191,7 @@ def test_limit_lasts_while_the_queue_does(house: House) -> None:
 
 def test_limit_on_a_queue_lasts_until_it_is_in_force(house: House) -> None:
     """However long those who are in take to leave, within reason."""
-    waiting = Signal(house.gate, house.clock, tolerated_s=0.5)
+    waiting = QueueingSignal(house.gate, house.clock, tolerated_s=0.5)
     house.let_in(100)
     house.measure(QUEUEING, signal=waiting)
     house.clock.advance(2 * LIFETIME_S)
@@ -228,7 +228,7 @@ def test_growth_doubles_with_each_calm_round_in_a_row(house: House) -> None:
 
 
 def test_one_calm_signal_does_not_undo_what_another_measured(house: House) -> None:
-    other = Signal(house.gate, house.clock)
+    other = QueueingSignal(house.gate, house.clock)
     house.shrink_to(80)
     house.fill()
     house.measure(CALM, signal=other)

@@ -17,7 +17,7 @@ from services.router.providers.answer import (
 )
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Failure, Piece, ProviderError
-from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES, read_complaint
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, read_error_body
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.openai.answer import CompletionAnswer
 
@@ -159,9 +159,9 @@ def test_error_full_of_empty_lists_is_still_understood() -> None:
     ],
 )
 def test_large_complaint_is_read_as_a_small_one_is(said: bytes, codes: set[str]) -> None:
-    complaint = read_complaint(said % (b"x" * 4 * LARGEST_COMPLAINT_BYTES))
-    assert complaint.codes == codes
-    assert len(complaint.message) <= LARGEST_COMPLAINT_BYTES
+    error_body = read_error_body(said % (b"x" * 4 * LARGEST_ERROR_BODY_BYTES))
+    assert error_body.codes == codes
+    assert len(error_body.message) <= LARGEST_ERROR_BODY_BYTES
 
 
 MUCH = "word " * LARGEST_PIECE_CHARACTERS

@@ -12,7 +12,7 @@ from services.router.providers.base import Failure, ProviderCall, Timeouts
 from services.router.providers.http import connection
 from services.router.providers.http import exchange as http
 from services.router.providers.http import split_surrogates as halves
-from services.router.providers.http.read_budget import FREE_BYTES, ROOM_BYTES
+from services.router.providers.http.read_budget import BUDGET_BYTES, FREE_BYTES
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
 from tests.services.router.providers.servers import Serve, listening, read_request
@@ -185,7 +185,7 @@ async def test_room_of_an_answer_is_free_again_however_it_ends(content_type: byt
     async with asking(saying(head, much)) as provider:
         for _ in range(2):
             await failure_of(provider)
-        assert provider._server._room.left_bytes == ROOM_BYTES
+        assert provider._server._budget.left_bytes == BUDGET_BYTES
 
 
 async def test_flood_behind_the_end_of_an_answer_is_not_read() -> None:

@@ -7,17 +7,17 @@ from services.router.providers.http.read_budget import FREE_BYTES, AnswerBuffer,
 
 
 def test_small_answers_need_no_room() -> None:
-    room = BufferBudget(0)
+    budget = BufferBudget(0)
     for _ in range(1000):
-        AnswerBuffer(room).hold(FREE_BYTES)
-    assert room.left_bytes == 0
+        AnswerBuffer(budget).hold(FREE_BYTES)
+    assert budget.left_bytes == 0
 
 
 def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
-    room = BufferBudget(100)
-    first, second = AnswerBuffer(room), AnswerBuffer(room)
+    budget = BufferBudget(100)
+    first, second = AnswerBuffer(budget), AnswerBuffer(budget)
     first.hold(FREE_BYTES + 60)
-    with pytest.raises(ProviderError, match="room"):
+    with pytest.raises(ProviderError, match="budget"):
         second.hold(FREE_BYTES + 41)
     second.hold(FREE_BYTES + 40)
     first.hold(FREE_BYTES + 60)
@@ -26,12 +26,12 @@ def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
 
 
 def test_room_is_given_back_when_less_is_held_and_when_the_answer_is_over() -> None:
-    room = BufferBudget(100)
-    place = AnswerBuffer(room)
+    budget = BufferBudget(100)
+    buffer = AnswerBuffer(budget)
     for held_bytes in (FREE_BYTES + 100, 0, FREE_BYTES + 100, 5):
-        place.hold(held_bytes)
-    assert room.left_bytes == 100
-    place.hold(FREE_BYTES + 1)
-    place.leave()
-    place.leave()
-    assert room.left_bytes == 100
+        buffer.hold(held_bytes)
+    assert budget.left_bytes == 100
+    buffer.hold(FREE_BYTES + 1)
+    buffer.leave()
+    buffer.leave()
+    assert budget.left_bytes == 100
