@@ -33,7 +33,7 @@ def _register_accounts(server: Any) -> str:
     return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
 
 
-class GroundingHouse:
+class GroundingHarness:
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -43,7 +43,7 @@ class GroundingHouse:
 
 
 @asynccontextmanager
-async def grounding_house(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHouse]:
+async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHarness]:
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
         grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
@@ -51,6 +51,6 @@ async def grounding_house(folder: Path, log: Log, **settings: Any) -> AsyncItera
         server = RpcServer("127.0.0.1:0", registrations, log, insecure_tcp=True)
         await server.start()
         try:
-            yield GroundingHouse(f"127.0.0.1:{server.port}")
+            yield GroundingHarness(f"127.0.0.1:{server.port}")
         finally:
             await server.stop(0)

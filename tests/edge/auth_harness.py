@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 PEPPER = b"a pepper for tests, 32 bytes long"
 
 
-class AuthHouse:
+class AuthHarness:
     def __init__(
         self,
         socket_folder: Path,
@@ -58,7 +58,7 @@ class AuthHouse:
         self.registry = Registry()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["AuthHouse"]:
+    async def opened(self) -> AsyncIterator["AuthHarness"]:
         async with AsyncExitStack() as stack:
             stack.callback(self._database.close)
             for number in range(len(self._sockets)):

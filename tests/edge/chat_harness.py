@@ -28,7 +28,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.clock import SystemClock
-from tests.edge.metering_harness import ANN, MeteringHouse
+from tests.edge.metering_harness import ANN, MeteringHarness
 
 PROMPT_TOKENS = 20
 
@@ -67,10 +67,10 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         return "legato.router.v1.RouterService"
 
 
-class Room:
+class ChatHarness:
     """Everything that a chat needs, and what its client has received."""
 
-    def __init__(self, socket_folder: Path, metering: MeteringHouse, log: Log) -> None:
+    def __init__(self, socket_folder: Path, metering: MeteringHarness, log: Log) -> None:
         self.metering = metering
         self.received = b""
         self.status = 0
@@ -183,7 +183,7 @@ async def silence(conversation: Conversing) -> None:
     await asyncio.Event().wait()
 
 
-async def charged(room: Room) -> int:
-    balance_nanos, held_nanos = await room.metering.balance()
+async def charged(chat_harness: ChatHarness) -> int:
+    balance_nanos, held_nanos = await chat_harness.metering.balance()
     assert held_nanos == 0
     return 10**9 - balance_nanos

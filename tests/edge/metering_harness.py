@@ -39,7 +39,7 @@ JOURNAL_SLOTS = 64
 LIMITS = RateLimits(Rate(1, 3), token_rate(1_000))
 
 
-class MeteringHouse:
+class MeteringHarness:
     def __init__(self, socket_folder: Path, tmp_path: Path, log: Log, prices: dict[str, Price] | None = None) -> None:
         """Without `prices` they are those of the service."""
         self._address = f"unix:{socket_folder}/metering.sock"

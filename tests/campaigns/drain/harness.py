@@ -43,7 +43,7 @@ SETTINGS = {
 }
 
 
-class House:
+class DrainHarness:
     def __init__(
         self,
         forks: Forks,
@@ -78,7 +78,7 @@ class House:
         self._health: dict[str, Any] = {}
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["DrainHarness"]:
         async with AsyncExitStack() as stack:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             for name in NAMES:

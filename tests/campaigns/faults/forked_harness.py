@@ -1,4 +1,4 @@
-"""A house whose processes are forked from a zygote, and forked again at once when they die."""
+"""A harness whose processes are forked from a zygote, and forked again at once when they die."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
 from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.ledger import LedgerReader
 from tests.campaigns.faults.provider import Provider
 from tests.campaigns.faults.zygote import Order, Told
@@ -21,7 +21,7 @@ from tests.support.service import NEVER_SATURATED, ROUTES
 START_PATIENCE_S = 120.0
 
 
-class ForkedHouse(House):
+class ForkedHarness(FaultHarness):
     def __init__(
         self,
         forks: Forks,
@@ -68,7 +68,7 @@ class ForkedHouse(House):
 
     @property
     def services(self) -> ServiceStubs:
-        assert self._services is not None, "the house was not started"
+        assert self._services is not None, "the harness was not started"
         return self._services
 
     def deaths(self) -> Counter[str]:

@@ -15,7 +15,7 @@ MUCH_QUEUEING = 10.0
 FAR_TOO_MANY = 10_000
 
 
-class House:
+class GateHarness:
     """A gate with one signal, and whoever is in."""
 
     def __init__(self, clock: FakeClock, **options: object) -> None:
