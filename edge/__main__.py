@@ -53,7 +53,7 @@ async def main() -> None:
             on_second_signal(server.break_off)
             edge.readiness.is_leaving = True
             await health.leave()
-            server.leave()
+            server.stop_keeping_alive()
             await asyncio.sleep(settings.drain_delay_s)
             server.should_exit = True
             await serving

@@ -16,7 +16,7 @@ class StepTimer:
         self.began_s = self._step_began_s = clock.elapsed_s()
         self.span = span
 
-    def end(self, step: Step) -> float:
+    def end_step(self, step: Step) -> float:
         """Says when that was."""
         now_s = self._clock.elapsed_s()
         step.durations_s.observe(now_s - self._step_began_s)

@@ -88,7 +88,7 @@ class Watch:
                     part.cancel()
                 outcomes = await asyncio.gather(*parts, return_exceptions=True)
                 for key_ids in told.values():
-                    self._principal_cache.give_back_used(key_ids)
+                    self._principal_cache.add_used_keys(key_ids)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             await replica.reconnect()
         for outcome in outcomes:
@@ -116,7 +116,7 @@ class Watch:
             # Before it is sent, since a lease counts from then.
             self._sent_at_s[ping_no] = now_s
             self._forget_pings(now_s)
-            used = self._principal_cache.take_used(USED_KEYS_PER_PING)
+            used = self._principal_cache.pop_used_keys(USED_KEYS_PER_PING)
             if used:
                 told[ping_no] = used
             await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used))
@@ -126,8 +126,8 @@ class Watch:
         # One that comes late from the other replica may name keys that are good again.
         is_news = heartbeat.epoch > self._principal_cache.epoch
         # Before the lease is prolonged, as all that it covers.
-        self._maintenance.take(heartbeat)
-        self._principal_cache.take(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
+        self._maintenance.update(heartbeat)
+        self._principal_cache.apply_heartbeat(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
         if is_news:
             self._on_news(heartbeat)
         self._heard.set()

@@ -74,25 +74,25 @@ class Entrance:
             return []
 
     # A chat asks in this order, by what refusing costs; and who is refused for want of room has taken nothing from its
-    # rate: identify, require_service, standing, place, take.
+    # rate: identify, require_service, track_key, acquire_permit, charge_request.
 
     def require_service(self) -> None:
         """Raises MAINTENANCE while no new chats are let in. It is as new as what is known of the key."""
         self._principals.maintenance.raise_if_on()
 
-    def running_key(self, principal: Principal) -> RunningKey:
-        """For as long as the chat runs: `with entrance.running_key(principal) as running_key: …`."""
-        return self._principals.running_key(principal)
+    def track_key(self, principal: Principal) -> RunningKey:
+        """For as long as the chat runs: `with entrance.track_key(principal) as running_key: …`."""
+        return self._principals.track_key(principal)
 
-    def place(self, principal: Principal) -> Permit:
-        """For as long as the chat runs: `with entrance.place(principal): …`. Raises SATURATED."""
-        return self._saturation.enter(principal.key_id)
+    def acquire_permit(self, principal: Principal) -> Permit:
+        """For as long as the chat runs: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
+        return self._saturation.acquire_permit(principal.key_id)
 
-    def take(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
+    def charge_request(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
         """One chat from the key's rates; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
 
-    async def take_body(self, admitted: AdmittedRequest, body_bytes: int) -> None:
+    async def charge_body(self, admitted: AdmittedRequest, body_bytes: int) -> None:
         """A body whose size was not announced counts by what has come, before anything is done with it; raises
         RATE_LIMITED."""
         await self._metering.take_tokens(admitted.principal, admitted.admission, guess_tokens(body_bytes))

@@ -76,7 +76,7 @@ class PrincipalCache:
         if once_only:
             if digest in self._entries:
                 self._forget(digest)
-            self.give_back_used([principal.key_id])
+            self.add_used_keys([principal.key_id])
             return True
         before = self._entries.pop(digest, None)
         entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
@@ -93,7 +93,7 @@ class PrincipalCache:
         """Whether the key was good when auth last said something about it. False also for one that was crowded out."""
         return key_id in self._digest_by_key_id
 
-    def take(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
+    def apply_heartbeat(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         """Forget first, then prolong: the lease may never cover what should be forgotten. `sent_at_s` is when the ping
         was sent that the heartbeat echoes; when it came does not matter, it may have been under way for long."""
         self._epoch = max(self._epoch, heartbeat.epoch)
@@ -110,7 +110,7 @@ class PrincipalCache:
             # lease, so that it is right again after clocks have stood still or were set.
             self._auth_ahead_s = self._time_of(heartbeat) - sent_at_s
 
-    def take_used(self, most: int) -> list[str]:
+    def pop_used_keys(self, most: int) -> list[str]:
         """Keys that were used, each once an hour, to be told to auth."""
         if not self._used_key_ids:
             return []
@@ -118,7 +118,7 @@ class PrincipalCache:
         self._used_key_ids.difference_update(taken)
         return taken
 
-    def give_back_used(self, key_ids: list[str]) -> None:
+    def add_used_keys(self, key_ids: list[str]) -> None:
         """What auth may not have heard."""
         if len(self._used_key_ids) < MOST_CACHED_PRINCIPALS:
             self._used_key_ids.update(key_ids)
@@ -135,4 +135,4 @@ class PrincipalCache:
 
     def _note(self, entry: _Entry, now_s: float) -> None:
         entry.note_again_at_s = now_s + HOUR_S - self._clock.now().timestamp() % HOUR_S
-        self.give_back_used([entry.principal.key_id])
+        self.add_used_keys([entry.principal.key_id])

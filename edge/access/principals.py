@@ -79,12 +79,12 @@ class Principals:
         except LegatoError:
             return None
 
-    def running_key(self, principal: Principal) -> RunningKey:
+    def track_key(self, principal: Principal) -> RunningKey:
         """For as long as an answer runs; it says from when on the key is no longer good."""
-        running_key = self._running_keys.enter(principal.key_id)
+        running_key = self._running_keys.add(principal.key_id)
         if not self._principal_cache.knows(principal.key_id):
             # Auth may have named this key between its verification and now.
-            self._running_keys.doubt([principal.key_id])
+            self._running_keys.recheck([principal.key_id])
         return running_key
 
     async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
@@ -115,7 +115,7 @@ class Principals:
                     # Every key that is not good is refused in the same words, whoever found out.
                     raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             else:
-                self.maintenance.take(answer)
+                self.maintenance.update(answer)
                 principal = _principal(answer.principal)
                 if self._principal_cache.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
                     return principal
@@ -123,7 +123,7 @@ class Principals:
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:
-            self._running_keys.doubt_all()
+            self._running_keys.recheck_all()
         self._running_keys.refuse(heartbeat.refused_key_ids)
 
 

@@ -35,7 +35,7 @@ class RunningKey:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._running_keys.leave(self)
+        self._running_keys.remove(self)
 
 
 class RunningKeys:
@@ -48,12 +48,12 @@ class RunningKeys:
         self._doubted: set[str] = set()
         self._asking: asyncio.Task[None] | None = None
 
-    def enter(self, key_id: str) -> RunningKey:
+    def add(self, key_id: str) -> RunningKey:
         running_key = RunningKey(self, key_id)
         self._by_key_id.setdefault(key_id, set()).add(running_key)
         return running_key
 
-    def leave(self, running_key: RunningKey) -> None:
+    def remove(self, running_key: RunningKey) -> None:
         running = self._by_key_id.get(running_key.key_id)
         if running is not None:
             running.discard(running_key)
@@ -65,14 +65,14 @@ class RunningKeys:
             for running_key in self._by_key_id.get(key_id, ()):
                 running_key.is_refused = True
 
-    def doubt(self, key_ids: Iterable[str]) -> None:
+    def recheck(self, key_ids: Iterable[str]) -> None:
         """Auth may have had something to say about these keys that we have missed."""
         self._doubted |= self._by_key_id.keys() & key_ids
         if self._doubted and (self._asking is None or self._asking.done()):
             self._asking = asyncio.create_task(self._ask())
 
-    def doubt_all(self) -> None:
-        self.doubt(list(self._by_key_id))
+    def recheck_all(self) -> None:
+        self.recheck(list(self._by_key_id))
 
     async def close(self) -> None:
         if self._asking is not None:

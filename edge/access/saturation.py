@@ -47,8 +47,8 @@ class EdgeSaturation:
     def limit(self) -> float:
         return self._gate.limit
 
-    def enter(self, key_id: str) -> Permit:
-        """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
+    def acquire_permit(self, key_id: str) -> Permit:
+        """For one chat: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
         return self._gate.enter(key_id)
 
     @property

@@ -34,11 +34,11 @@ class ChatEndpoint:
         )
         try:
             principal = await self.entrance.identify(scope, INFERENCE)
-            step_timer.end(metrics.auth)
+            step_timer.end_step(metrics.auth)
             self.entrance.require_service()
-            with self.entrance.running_key(principal) as running_key, self.entrance.place(principal):
-                admission = await self.entrance.take(principal, scope)
-                step_timer.end(metrics.rate)
+            with self.entrance.track_key(principal) as running_key, self.entrance.acquire_permit(principal):
+                admission = await self.entrance.charge_request(principal, scope)
+                step_timer.end_step(metrics.rate)
                 await self._serve(
                     scope, receive, send, request_id, AdmittedRequest(principal, running_key, admission, step_timer)
                 )
@@ -83,7 +83,7 @@ class ChatEndpoint:
         self, scope: HttpScope, receive: Receive, send: Send, request_id: str, admitted: AdmittedRequest
     ) -> Chat:
         given = await self._read(scope, receive, admitted)
-        await self.entrance.take_body(admitted, len(given))
+        await self.entrance.charge_body(admitted, len(given))
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, admitted.principal)
         class_id = self.models.class_for(body.model, admitted.principal)

@@ -111,8 +111,8 @@ class MeteringReplica(_Replica):
     def _open_exchange(self) -> Any:
         return self.stub.Exchange()
 
-    def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
-        return self._exchange.ask(method, request, response_type, timeout_s)
+    def call(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
+        return self._exchange.call(method, request, response_type, timeout_s)
 
 
 class Backends:

@@ -142,7 +142,7 @@ class Metering:
     async def _tell_correction(self, correction: pb.CorrectRequest) -> None:
         try:
             replica = self._replicas.for_account(correction.account_id)
-            await replica.ask("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
+            await replica.call("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
         except LegatoError as error:
             self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
 
@@ -156,7 +156,7 @@ class Metering:
     ) -> Awaitable[ResponseT]:
         """By way of the exchange."""
         return self._patiently(
-            account_id, lambda replica: replica.ask(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+            account_id, lambda replica: replica.call(method, request, response_type, ASK_TIMEOUT_S), on_repeat
         )
 
     def _read(
@@ -192,7 +192,7 @@ class Metering:
 async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
     """One after the other: metering has room for some of them at once, and others want to be heard as well."""
     for request in requests:
-        await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
+        await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
 
 
 def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:

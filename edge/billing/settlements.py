@@ -95,7 +95,7 @@ class Settlements:
     def _tell(self, slot: Slot) -> "asyncio.Future[Any]":
         """Raises where nobody is there to be told."""
         method, request, response_type = resolution(slot)
-        return self._replicas.for_account(slot.account_id).ask(method, request, response_type, ANSWER_TIMEOUT_S)
+        return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
 
     def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
         """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""

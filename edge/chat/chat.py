@@ -73,7 +73,7 @@ class Chat:
         self._hold_growth = HoldGrowth(self._hold, self._delivery)
         self._keepalive = Keepalive(self._delivery.keep_alive, dependencies.keepalive_s)
         self._call: ChatCall | None = None
-        self._began_at_s = admitted.step_timer.end(dependencies.metrics.body)
+        self._began_at_s = admitted.step_timer.end_step(dependencies.metrics.body)
         self._first_piece_at_s: float | None = None
         self._client_gone = False
         self._over = False
@@ -134,7 +134,7 @@ class Chat:
         opening = chat_opening(self._body, self._admitted.principal, self._request_id, grant)
         opening.tells_acceptance = self._hold.tells_acceptance
         call, response = await self._route(opening)
-        self._first_piece_at_s = self._admitted.step_timer.end(self._dependencies.metrics.first_piece)
+        self._first_piece_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.first_piece)
         self._keepalive.stop()
         running_key, hold, hold_growth = self._admitted.running_key, self._hold, self._hold_growth
         life_s = self._dependencies.life_s
@@ -156,7 +156,7 @@ class Chat:
             body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
         )
         grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim, whole=not self._body.stream)
-        held_at_s = self._admitted.step_timer.end(self._dependencies.metrics.reserve)
+        held_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.reserve)
         self._dependencies.saturation.note_reserve(held_at_s - self._began_at_s)
         return grant
 
@@ -179,7 +179,7 @@ class Chat:
             if response.accepted:
                 self._delivery.accept(response.prompt_tokens)
             if response.HasField("started"):
-                self._delivery.tell(response.started)
+                self._delivery.record_start(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
@@ -233,7 +233,7 @@ class Chat:
         else:
             first_piece_s, ended_at_s = (
                 self._first_piece_at_s - step_timer.began_s,
-                step_timer.end(dependencies.metrics.relay),
+                step_timer.end_step(dependencies.metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s
         dependencies.metrics.ended(self._class_id, end, took_s, first_piece_s, self._hold.charged)

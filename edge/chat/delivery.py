@@ -32,8 +32,8 @@ class Delivery:
     def delivered(self) -> Usage:
         return self.counted if self._reply.delivered else Usage()
 
-    def tell(self, started: Started) -> None:
-        self._reply.tell(started)
+    def record_start(self, started: Started) -> None:
+        self._reply.record_start(started)
 
     def accept(self, prompt_tokens: int) -> None:
         """A provider has the prompt."""

@@ -81,7 +81,7 @@ class EdgeProtocol(HeadProtocol):
         self._half_closed = HalfClosed(transport, self.loop)
         self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
         self._idle_timer = IdleTimer(self.loop)
-        if self.all_connections.enter():
+        if self.all_connections.add():
             self._expect_headers()
             self.all_connections.wait(transport, transport.close)
         else:
@@ -89,16 +89,16 @@ class EdgeProtocol(HeadProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.all_connections.leave(self.transport)
-        self._idle_timer.end()
-        self._unread_body.end()
-        self._pace.end()
-        self._half_closed.end()
+        self.all_connections.remove(self.transport)
+        self._idle_timer.close()
+        self._unread_body.stop()
+        self._pace.close()
+        self._half_closed.stop()
         if self._rest is not None:
             self._rest.cancel()
-        self._reader.end()
+        self._reader.stop()
         if self._started is not None:
-            self._started.leave()
+            self._started.connection_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -125,7 +125,7 @@ class EdgeProtocol(HeadProtocol):
             piece = data if len(data) <= SLICE_BYTES else data[begin:end]
             self._pieces = 0
             self._read(piece)
-            owed_s = self._unread_body.take(len(piece), self._pieces) if self._unread_body.is_under_way else 0.0
+            owed_s = self._unread_body.discard(len(piece), self._pieces) if self._unread_body.is_under_way else 0.0
             rest_s = self._pace.charge(self._pieces, len(piece), owed_s) if self._pieces or owed_s else 0.0
             if rest_s:
                 self._unparsed = data[end:]
@@ -233,7 +233,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self.flow.resume_reading()
         if cast(Cycle, self._started).more_body:
-            self._unread_body.begin(self.unread_timeout_s)
+            self._unread_body.start(self.unread_timeout_s)
         else:
             self._go_on()
         if self.is_ending:
@@ -241,7 +241,7 @@ class EdgeProtocol(HeadProtocol):
 
     def _go_on(self) -> None:
         """With what comes next, for a request and its answer are over, both."""
-        self._half_closed.end()
+        self._half_closed.stop()
         if not cast(Cycle, self._started).keep_alive:
             self.transport.close()
             return
@@ -258,9 +258,9 @@ class EdgeProtocol(HeadProtocol):
             if self._headers_begun:
                 self._expect_headers()
             else:
-                self._idle_timer.have(KEEP_ALIVE_S, self.transport.close)
+                self._idle_timer.start(KEEP_ALIVE_S, self.transport.close)
         if self._pipelined.size_bytes and not self._is_pipelined():
-            self._parse(self._pipelined.take())
+            self._parse(self._pipelined.pop_all())
 
     def shutdown(self) -> None:
         """Called once, after the listeners were closed."""
@@ -300,7 +300,7 @@ class EdgeProtocol(HeadProtocol):
             cycle.message_event.set()
             cycle.lay_open()
         elif not self.transport.is_closing():
-            self._unread_body.end()
+            self._unread_body.stop()
             self._go_on()
 
     def pause_writing(self) -> None:
@@ -308,7 +308,7 @@ class EdgeProtocol(HeadProtocol):
         self._reader.expect()
 
     def resume_writing(self) -> None:
-        self._reader.end()
+        self._reader.stop()
         super().resume_writing()
 
     def _meet_garbage(self) -> None:
@@ -338,7 +338,7 @@ class EdgeProtocol(HeadProtocol):
         return cycle is not None and cycle.more_body and cycle.response_started
 
     def _expect_headers(self) -> None:
-        self._idle_timer.have(self.headers_timeout_s, self._give_up)
+        self._idle_timer.start(self.headers_timeout_s, self._give_up)
 
     def _give_up(self) -> None:
         self._refuse(

@@ -17,7 +17,7 @@ class IdleTimer:
         self._otherwise: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def have(self, within_s: float, otherwise: Callable[[], object]) -> None:
+    def start(self, within_s: float, otherwise: Callable[[], object]) -> None:
         """In place of whatever was waited for before."""
         self._due_s = self._loop.time() + within_s
         self._otherwise = otherwise
@@ -34,7 +34,7 @@ class IdleTimer:
         """It came."""
         self._otherwise = None
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._otherwise = None
         if self._timer is not None:
             self._timer.cancel()

@@ -51,5 +51,5 @@ class BodyPacer:
         rest_s, self._owed_s = self._owed_s, 0.0
         return rest_s
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._owing.discard(self)

@@ -28,7 +28,7 @@ class PipelinedData:
         self._held += data
         return True
 
-    def take(self) -> bytes:
+    def pop_all(self) -> bytes:
         """All of it, in its turn."""
         held = bytes(self._held)
         self._held.clear()

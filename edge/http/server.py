@@ -46,7 +46,7 @@ class HttpServer(uvicorn.Server):
             )
         )
 
-    def leave(self) -> None:
+    def stop_keeping_alive(self) -> None:
         """Answer as before, but let every client know that its connection is not for further requests."""
         self._protocol.is_leaving = True
 

@@ -36,11 +36,11 @@ class UnreadBody:
     def is_under_way(self) -> bool:
         return self._due is not None
 
-    def begin(self, within_s: float) -> None:
+    def start(self, within_s: float) -> None:
         self._due = self._loop.call_later(within_s, self._transport.close)
         self._passed_over.add(self)
 
-    def take(self, size_bytes: int, pieces: int) -> float:
+    def discard(self, size_bytes: int, pieces: int) -> float:
         """How long to rest: they take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
         self._size_bytes += size_bytes
         self._pieces += pieces
@@ -49,7 +49,7 @@ class UnreadBody:
             return 0.0
         return len(self._passed_over) * size_bytes / PASSED_OVER_BYTES_PER_S
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._size_bytes = self._pieces = 0
         if self._due is not None:
             self._due.cancel()

@@ -126,7 +126,7 @@ class ChatHarness:
             self._log,
             ChatMetrics(Registry()),
         )
-        admitted = AdmittedRequest(ANN, self.running_keys.enter(ANN.key_id), self.admission, StepTimer(clock))
+        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])

@@ -10,9 +10,9 @@ def test_each_step_begins_where_the_last_one_ended(clock: FakeClock) -> None:
     metrics = ChatMetrics(registry)
     step_timer = StepTimer(clock)
     clock.advance(0.25)
-    step_timer.end(metrics.auth)
+    step_timer.end_step(metrics.auth)
     clock.advance(0.5)
-    assert step_timer.end(metrics.reserve) == clock.elapsed_s()
+    assert step_timer.end_step(metrics.reserve) == clock.elapsed_s()
     taken_s = [registry.value("legato_step_duration_seconds_sum", {"step": step}) for step in ("auth", "reserve")]
     assert taken_s == [0.25, 0.5]
 
@@ -24,8 +24,8 @@ def test_steps_of_a_traced_chat_are_spans_of_its_own(clock: FakeClock) -> None:
     assert chat is not None
     step_timer = StepTimer(clock, chat)
     clock.advance(0.25)
-    step_timer.end(metrics.auth)
+    step_timer.end_step(metrics.auth)
     clock.advance(0.5)
-    step_timer.end(metrics.reserve)
+    step_timer.end_step(metrics.reserve)
     assert [(span.name, span.began_s, span.ended_s) for span in ended] == [("auth", 0, 0.25), ("reserve", 0.25, 0.75)]
     assert {span.parent_id for span in ended} == {chat.span_id}

@@ -30,7 +30,7 @@ class UnaryCall(Generic[ResponseT]):
     def arrive(self, payload: bytes) -> None:
         """A question has but one answer, and that is its end."""
 
-    def end(self, payload: bytes) -> None:
+    def complete(self, payload: bytes) -> None:
         self._deadline.clear()
         if self.answer.done():
             return
@@ -49,7 +49,7 @@ class UnaryCall(Generic[ResponseT]):
 class CallTransport(Protocol):
     """The exchange, as a call sees it that runs there."""
 
-    def say(self, call_id: int, payload: bytes) -> None: ...
+    def send(self, call_id: int, payload: bytes) -> None: ...
 
     def credit(self, call_id: int, credit_bytes: int) -> None: ...
 
@@ -86,7 +86,7 @@ class ClientCall(Generic[ResponseT]):
         return self._response_type.FromString(payload)
 
     def send(self, request: Message) -> None:
-        self._exchange.say(self.call_id, request.SerializeToString())
+        self._exchange.send(self.call_id, request.SerializeToString())
 
     def cancel(self) -> None:
         self._exchange.forget(self.call_id)
@@ -95,7 +95,7 @@ class ClientCall(Generic[ResponseT]):
         self._inbox.append(payload)
         self._wake()
 
-    def end(self, payload: bytes) -> None:
+    def complete(self, payload: bytes) -> None:
         if payload:
             self._inbox.append(payload)
         self._ended = True

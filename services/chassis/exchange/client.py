@@ -96,7 +96,7 @@ class ExchangeClient:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
 
-    def ask(
+    def call(
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """A question; its answer comes in time, or the future fails."""
@@ -127,7 +127,7 @@ class ExchangeClient:
         self._outbox.put(self._last_call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
         return self._last_call_id
 
-    def say(self, call_id: int, payload: bytes) -> None:
+    def send(self, call_id: int, payload: bytes) -> None:
         """For a call that runs: one more message of it."""
         if self._outbox is not None and call_id in self._calls:
             self._outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload)
@@ -183,7 +183,7 @@ class ExchangeClient:
                 return
 
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
-        while (message := await outbox.take()) is not None:
+        while (message := await outbox.next_message()) is not None:
             await stream.write(message)
             await self._delay(self._load())
 
@@ -228,7 +228,7 @@ class ExchangeClient:
             call.arrive(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_END:
             del self._calls[item.call_id]
-            call.end(self._parts.whole(item))
+            call.complete(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
             call.fail(_told_error(self._parts.whole(item)))

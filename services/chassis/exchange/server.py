@@ -63,7 +63,7 @@ class ExchangeServer:
         reader = asyncio.create_task(session.read(requests))
         watch = asyncio.create_task(session.watch())
         try:
-            while (message := await session.outbox.take()) is not None:
+            while (message := await session.outbox.next_message()) is not None:
                 yield message
                 await self._delay(len(session.calls))
             yield self._response_type(items=[Item(kind=pb.ITEM_KIND_FAREWELL)])

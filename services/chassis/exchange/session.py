@@ -67,7 +67,7 @@ class Session:
     def close(self) -> None:
         for call in list(self.calls.values()):
             if isinstance(call, _ServerCall):
-                call.leave()
+                call.cancel()
         self.calls.clear()
 
     def _take(self, item: Item) -> None:
@@ -100,7 +100,7 @@ class Session:
         elif kind == pb.ITEM_KIND_CANCEL:
             del self.calls[item.call_id]
             self.outbox.drop(item.call_id)
-            call.leave()
+            call.cancel()
 
     def _open(self, item: Item) -> None:
         call_id, payload = item.call_id, self._parts.whole(item)
@@ -196,7 +196,7 @@ class _ServerCall:
         self._credit_bytes += credit_bytes
         _wake(self._credited)
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
 

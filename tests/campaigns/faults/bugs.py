@@ -114,7 +114,7 @@ def _void_what_is_not_answered(_: Any) -> Any:
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                await replica.call(method, request, response_type, ANSWER_TIMEOUT_S)
                 break
             except LegatoError:
                 request = pb.VoidRequest(request_id=slot.request_id, account_id=slot.account_id, end=slot.end)
@@ -137,7 +137,7 @@ def _free_then_resolve(_: Any) -> Any:
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                await replica.call(method, request, response_type, ANSWER_TIMEOUT_S)
                 return
             except LegatoError:
                 await asyncio.sleep(_AGAIN_AFTER_S)

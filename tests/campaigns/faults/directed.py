@@ -43,7 +43,7 @@ class _Between:
     def for_account(self, account_id: str) -> "_Between":
         return self
 
-    def ask(self, method: str, *question: Any) -> "asyncio.Future[Any]":
+    def call(self, method: str, *question: Any) -> "asyncio.Future[Any]":
         return asyncio.ensure_future(self.answer(method, *question))
 
     async def answer(self, method: str, *question: Any) -> Any:
@@ -54,7 +54,7 @@ class _Between:
         return await self.pass_on(method, *question)
 
     async def pass_on(self, *question: Any) -> Any:
-        return await self._harness.replicas.for_account(ANN.account_id).ask(*question)
+        return await self._harness.replicas.for_account(ANN.account_id).call(*question)
 
 
 class _AnswersAgain(_Between):

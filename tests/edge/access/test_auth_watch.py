@@ -17,7 +17,7 @@ async def test_use_that_was_told_on_a_line_that_swallowed_it_is_told_again(
         key = (await harness.new_key()).key
         await harness.leased()
         harness.lines[0].set(STALL)
-        harness.principals._principal_cache.give_back_used([key.key_id])
+        harness.principals._principal_cache.add_used_keys([key.key_id])
         async with asyncio.timeout(PATIENCE_S):
             while harness.principals._principal_cache._used_key_ids:
                 await asyncio.sleep(0.01)
@@ -66,6 +66,6 @@ async def test_heartbeat_that_comes_late_ends_no_answer_of_a_key_that_is_good_ag
         await harness.resume(created.key.account_id)
         await harness.heard_of(3)
         principal = await harness.principals.authenticate(bearer(created.api_key))
-        with harness.principals.running_key(principal) as running_key:
+        with harness.principals.track_key(principal) as running_key:
             harness.principals._watch._take(late)
             running_key.raise_if_refused()

@@ -72,8 +72,8 @@ async def test_running_answer_is_told_that_its_key_is_no_longer_good(real_time_h
     created, other = await harness.new_key(), await harness.new_key()
     running = await harness.principals.authenticate(bearer(created.api_key))
     with (
-        harness.principals.running_key(running) as running_key,
-        harness.principals.running_key(await harness.principals.authenticate(bearer(other.api_key))) as untouched,
+        harness.principals.track_key(running) as running_key,
+        harness.principals.track_key(await harness.principals.authenticate(bearer(other.api_key))) as untouched,
     ):
         await harness.leased()
         running_key.raise_if_refused()
@@ -94,7 +94,7 @@ async def test_key_that_was_revoked_between_its_verification_and_the_answer_is_n
     await harness.revoke(created.key)
     await harness.heard_of(2)
     # The heartbeat that named the key has come and gone.
-    with harness.principals.running_key(principal) as running_key:
+    with harness.principals.track_key(principal) as running_key:
         async with asyncio.timeout(PATIENCE_S):
             while not running_key.is_refused:
                 await asyncio.sleep(0.01)
@@ -106,7 +106,7 @@ async def test_running_answers_are_looked_up_where_the_list_of_changes_has_a_gap
     harness = real_time_harness
     revoked, kept = await harness.new_key(), await harness.new_key()
     principals = [await harness.principals.authenticate(bearer(created.api_key)) for created in (revoked, kept)]
-    with harness.principals.running_key(principals[0]) as bad, harness.principals.running_key(principals[1]) as good:
+    with harness.principals.track_key(principals[0]) as bad, harness.principals.track_key(principals[1]) as good:
         await harness.leased()
         await harness.principals._watch.close()
         await harness.revoke(revoked.key)

@@ -53,7 +53,7 @@ class Door:
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""
         for _ in range(4 * LEAST_CHATS):
-            self.saturation.enter(key_id)
+            self.saturation.acquire_permit(key_id)
         while not self.saturation.is_reached:
             for _ in range(2 * LEAST_SAMPLES):
                 self._clock.advance(SAMPLE_EACH_S)
@@ -135,7 +135,7 @@ async def test_in_maintenance_nobody_is_told_that_there_is_no_room(harness: Auth
     await harness.leased()
     assert door.refusal(api_key) is Reason.SATURATED
     on = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
-    harness.principals.maintenance.take(pb.WatchResponse(epoch=10**6, maintenance=on))
+    harness.principals.maintenance.update(pb.WatchResponse(epoch=10**6, maintenance=on))
     assert door.refusal(api_key) is None
     with pytest.raises(LegatoError, match="Back at noon") as refusal:
         door.entrance.require_service()

@@ -31,30 +31,30 @@ def refusal(maintenance: MaintenanceMode) -> LegatoError | None:
 def test_clients_are_told_what_the_operator_says() -> None:
     maintenance = MaintenanceMode()
     assert refusal(maintenance) is None
-    maintenance.take(pb.WatchResponse(epoch=2, maintenance=ON))
+    maintenance.update(pb.WatchResponse(epoch=2, maintenance=ON))
     error = refusal(maintenance)
     assert error is not None
     assert (error.reason, error.message, error.retry_after_s) == (Reason.MAINTENANCE, "Back at noon.", 300)
     assert (error.wire.http_status, error.wire.type) == (503, "api_error")
-    maintenance.take(pb.WatchResponse(epoch=3, maintenance=OFF))
+    maintenance.update(pb.WatchResponse(epoch=3, maintenance=OFF))
     assert refusal(maintenance) is None
 
 
 def test_word_that_comes_late_changes_nothing() -> None:
     maintenance = MaintenanceMode()
-    maintenance.take(pb.VerifyResponse(epoch=5, maintenance=ON))
-    maintenance.take(pb.WatchResponse(epoch=4, maintenance=OFF))
+    maintenance.update(pb.VerifyResponse(epoch=5, maintenance=ON))
+    maintenance.update(pb.WatchResponse(epoch=4, maintenance=OFF))
     assert maintenance.is_on
-    maintenance.take(pb.VerifyResponse(epoch=6, maintenance=OFF))
-    maintenance.take(pb.WatchResponse(epoch=5, maintenance=ON))
+    maintenance.update(pb.VerifyResponse(epoch=6, maintenance=OFF))
+    maintenance.update(pb.WatchResponse(epoch=5, maintenance=ON))
     assert not maintenance.is_on
 
 
 def test_auth_of_an_older_version_ends_no_maintenance() -> None:
     maintenance = MaintenanceMode()
-    maintenance.take(pb.WatchResponse(epoch=5, maintenance=ON))
-    maintenance.take(pb.WatchResponse(epoch=6))
-    maintenance.take(pb.VerifyResponse(epoch=6))
+    maintenance.update(pb.WatchResponse(epoch=5, maintenance=ON))
+    maintenance.update(pb.WatchResponse(epoch=6))
+    maintenance.update(pb.VerifyResponse(epoch=6))
     assert maintenance.is_on
 
 

@@ -45,7 +45,7 @@ def test_what_was_learned_counts_within_the_lease_and_not_a_moment_longer(
 ) -> None:
     learn(cache, clock, "key_a")
     assert not knows(cache, "key_a")
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     assert cache.find(digest_of("key_a")) == principal("key_a")
     clock.advance(LEASE_S - 0.001)
     assert knows(cache, "key_a")
@@ -59,14 +59,14 @@ def test_lease_counts_from_when_the_ping_was_sent_however_late_its_echo_came(
     learn(cache, clock, "key_a")
     sent_at_s = clock.elapsed_s()
     clock.advance(LEASE_S)
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s)
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s)
     assert not knows(cache, "key_a")
 
 
 def test_late_echo_of_an_older_ping_shortens_no_lease(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a")
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s() - 0.5)
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s() - 0.5)
     clock.advance(LEASE_S - 0.001)
     assert knows(cache, "key_a")
 
@@ -75,9 +75,9 @@ def test_heartbeat_that_echoes_no_ping_of_ours_forgets_but_prolongs_nothing(
     cache: PrincipalCache, clock: FakeClock
 ) -> None:
     learn(cache, clock, "key_a", "key_b")
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     clock.advance(0.5)
-    cache.take(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=None)
+    cache.apply_heartbeat(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=None)
     assert not knows(cache, "key_a")
     assert knows(cache, "key_b")
     clock.advance(LEASE_S - 0.5)
@@ -86,7 +86,9 @@ def test_heartbeat_that_echoes_no_ping_of_ours_forgets_but_prolongs_nothing(
 
 def test_changed_key_is_forgotten_and_others_are_kept(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a", "key_b")
-    cache.take(pb.WatchResponse(epoch=2, changed_key_ids=["key_a", "key_unknown"]), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(
+        pb.WatchResponse(epoch=2, changed_key_ids=["key_a", "key_unknown"]), sent_at_s=clock.elapsed_s()
+    )
     assert not knows(cache, "key_a")
     assert not cache.knows("key_a")
     assert knows(cache, "key_b")
@@ -94,20 +96,20 @@ def test_changed_key_is_forgotten_and_others_are_kept(cache: PrincipalCache, clo
 
 def test_key_that_was_learned_after_the_change_is_kept(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a", epoch=2)
-    cache.take(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=clock.elapsed_s())
     assert knows(cache, "key_a")
 
 
 def test_gap_forgets_everything_that_is_older(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a", "key_b", epoch=1)
     learn(cache, clock, "key_c", epoch=5)
-    cache.take(pb.WatchResponse(epoch=5, forget_all=True), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=5, forget_all=True), sent_at_s=clock.elapsed_s())
     assert [knows(cache, key_id) for key_id in ("key_a", "key_b", "key_c")] == [False, False, True]
 
 
 def test_epoch_never_goes_back(cache: PrincipalCache, clock: FakeClock) -> None:
-    cache.take(pb.WatchResponse(epoch=7), sent_at_s=clock.elapsed_s())
-    cache.take(pb.WatchResponse(epoch=6), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=7), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=6), sent_at_s=clock.elapsed_s())
     assert cache.epoch == 7
 
 
@@ -116,7 +118,7 @@ def test_answer_from_before_a_change_that_we_know_of_is_neither_used_nor_kept(
 ) -> None:
     """A lookup that was under way while its key was revoked must not put the key back."""
     asked_at_s = clock.elapsed_s()
-    cache.take(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=2, changed_key_ids=["key_a"]), sent_at_s=clock.elapsed_s())
     assert not cache.put(digest_of("key_a"), principal("key_a"), 1, asked_at_s)
     assert not knows(cache, "key_a")
     assert cache.put(digest_of("key_a"), principal("key_a"), 2, asked_at_s)
@@ -125,24 +127,24 @@ def test_answer_from_before_a_change_that_we_know_of_is_neither_used_nor_kept(
 def test_answer_that_took_as_long_as_a_lease_is_neither_used_nor_kept(cache: PrincipalCache, clock: FakeClock) -> None:
     asked_at_s = clock.elapsed_s()
     clock.advance(LEASE_S)
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     assert not cache.put(digest_of("key_a"), principal("key_a"), 1, asked_at_s)
     assert not knows(cache, "key_a")
 
 
 def test_answer_that_is_for_once_is_used_and_leaves_nothing_behind(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a")
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
-    cache.take_used(10)
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.pop_used_keys(10)
     assert cache.put(digest_of("key_a"), principal(), 1, clock.elapsed_s(), once_only=True)
     assert cache.put(digest_of("key_b"), principal("key_b"), 1, clock.elapsed_s(), once_only=True)
     assert not knows(cache, "key_a")
     assert not knows(cache, "key_b")
-    assert set(cache.take_used(10)) == {"key_a", "key_b"}
+    assert set(cache.pop_used_keys(10)) == {"key_a", "key_b"}
 
 
 def test_answer_that_is_for_once_must_be_as_fresh_as_any(cache: PrincipalCache, clock: FakeClock) -> None:
-    cache.take(pb.WatchResponse(epoch=2), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=2), sent_at_s=clock.elapsed_s())
     assert not cache.put(digest_of("key_a"), principal(), 1, clock.elapsed_s(), once_only=True)
 
 
@@ -152,7 +154,7 @@ def test_key_counts_until_it_expires_by_the_time_of_auth_whatever_our_own_clock_
 ) -> None:
     auth_time_s = clock.now().timestamp() + skew_s
     cache.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + 0.5), 1, clock.elapsed_s())
-    cache.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
     clock.advance(0.499)
     assert knows(cache, "key_a")
     clock.advance(0.001)
@@ -165,7 +167,7 @@ def test_key_does_not_live_on_by_what_a_heartbeat_took_to_come(cache: PrincipalC
     cache.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + 0.5), 1, clock.elapsed_s())
     sent_at_s = clock.elapsed_s()
     clock.advance(0.5)
-    cache.take(heartbeat(auth_time_s), sent_at_s)
+    cache.apply_heartbeat(heartbeat(auth_time_s), sent_at_s)
     assert not knows(cache, "key_a")
 
 
@@ -174,26 +176,26 @@ def test_machine_whose_clocks_stood_still_learns_the_time_with_its_next_lease(
 ) -> None:
     auth_time_s = clock.now().timestamp()
     cache.put(digest_of("key_a"), principal(expires_at_s=auth_time_s + HOUR_S), 1, clock.elapsed_s())
-    cache.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
     assert knows(cache, "key_a")
     # Suspended for two hours, of which nothing here has noticed.
     clock.advance(0.2)
-    cache.take(heartbeat(auth_time_s + 2 * HOUR_S), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(heartbeat(auth_time_s + 2 * HOUR_S), sent_at_s=clock.elapsed_s())
     assert not knows(cache, "key_a")
 
 
 def test_late_echo_of_an_older_ping_does_not_turn_the_time_back(cache: PrincipalCache, clock: FakeClock) -> None:
     auth_time_s = clock.now().timestamp()
     cache.put(digest_of("key_a"), principal(expires_at_s=auth_time_s), 1, clock.elapsed_s())
-    cache.take(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
-    cache.take(heartbeat(auth_time_s - HOUR_S), sent_at_s=clock.elapsed_s() - 0.1)
+    cache.apply_heartbeat(heartbeat(auth_time_s), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(heartbeat(auth_time_s - HOUR_S), sent_at_s=clock.elapsed_s() - 0.1)
     assert not knows(cache, "key_a")
 
 
 def test_auth_of_an_older_version_tells_no_time_and_our_own_is_taken(cache: PrincipalCache, clock: FakeClock) -> None:
     expires_at_s = clock.now().timestamp() + 0.5
     cache.put(digest_of("key_a"), principal(expires_at_s=expires_at_s), 1, clock.elapsed_s())
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     assert knows(cache, "key_a")
     clock.advance(0.5)
     assert not knows(cache, "key_a")
@@ -201,7 +203,7 @@ def test_auth_of_an_older_version_tells_no_time_and_our_own_is_taken(cache: Prin
 
 def test_lag_is_the_age_of_what_is_known(cache: PrincipalCache, clock: FakeClock) -> None:
     assert cache.lag_s == float("inf")
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s())
     clock.advance(1.5)
     assert cache.lag_s == 1.5
 
@@ -209,25 +211,25 @@ def test_lag_is_the_age_of_what_is_known(cache: PrincipalCache, clock: FakeClock
 def test_use_is_told_once_a_key_and_hour(cache: PrincipalCache, clock: FakeClock) -> None:
     clock.advance(HOUR_S / 2)
     learn(cache, clock, "key_a")
-    assert cache.take_used(10) == ["key_a"]
-    cache.take(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s() + HOUR_S)
+    assert cache.pop_used_keys(10) == ["key_a"]
+    cache.apply_heartbeat(pb.WatchResponse(epoch=1), sent_at_s=clock.elapsed_s() + HOUR_S)
     # Neither another use nor another verification within the hour is news.
     clock.advance(HOUR_S / 2 - 1)
     assert knows(cache, "key_a")
     learn(cache, clock, "key_a")
-    assert cache.take_used(10) == []
+    assert cache.pop_used_keys(10) == []
     clock.advance(1)
     assert knows(cache, "key_a")
-    assert cache.take_used(10) == ["key_a"]
-    assert cache.take_used(10) == []
+    assert cache.pop_used_keys(10) == ["key_a"]
+    assert cache.pop_used_keys(10) == []
 
 
 def test_uses_are_told_in_portions_and_again_where_they_were_not_heard(cache: PrincipalCache, clock: FakeClock) -> None:
     learn(cache, clock, "key_a", "key_b", "key_c")
-    first = cache.take_used(2)
+    first = cache.pop_used_keys(2)
     assert len(first) == 2
-    cache.give_back_used(first)
-    assert set(cache.take_used(10)) == {"key_a", "key_b", "key_c"}
+    cache.add_used_keys(first)
+    assert set(cache.pop_used_keys(10)) == {"key_a", "key_b", "key_c"}
 
 
 def test_memory_is_bounded_and_the_oldest_goes_first(cache: PrincipalCache, clock: FakeClock) -> None:

@@ -47,15 +47,15 @@ async def until_refused(running_key: module.RunningKey) -> None:
 
 
 async def test_good_key_raises_nothing(running_keys: RunningKeys) -> None:
-    with running_keys.enter("key_a") as running_key:
+    with running_keys.add("key_a") as running_key:
         running_key.raise_if_refused()
 
 
 async def test_every_running_answer_of_a_refused_key_is_told_and_no_other(running_keys: RunningKeys) -> None:
     with (
-        running_keys.enter("key_a") as first,
-        running_keys.enter("key_a") as second,
-        running_keys.enter("key_b") as other,
+        running_keys.add("key_a") as first,
+        running_keys.add("key_a") as second,
+        running_keys.add("key_b") as other,
     ):
         running_keys.refuse(["key_a", "key_unknown"])
         for running_key in (first, second):
@@ -67,24 +67,24 @@ async def test_every_running_answer_of_a_refused_key_is_told_and_no_other(runnin
 
 
 async def test_nothing_is_kept_of_answers_that_ended(running_keys: RunningKeys) -> None:
-    with running_keys.enter("key_a"), running_keys.enter("key_a"):
+    with running_keys.add("key_a"), running_keys.add("key_a"):
         pass
     assert running_keys._by_key_id == {}
 
 
 async def test_answer_that_begins_after_the_refusal_is_not_told_of_it(running_keys: RunningKeys) -> None:
     """Its key was verified since: the account may have been resumed."""
-    with running_keys.enter("key_a"):
+    with running_keys.add("key_a"):
         running_keys.refuse(["key_a"])
-        with running_keys.enter("key_a") as later:
+        with running_keys.add("key_a") as later:
             later.raise_if_refused()
 
 
 async def test_doubted_keys_are_asked_about_and_only_those_that_run(running_keys: RunningKeys, auth: Auth) -> None:
     auth.refused = {"key_a", "key_gone"}
-    with running_keys.enter("key_a") as bad, running_keys.enter("key_b") as good:
-        running_keys.doubt_all()
-        running_keys.doubt(["key_gone"])
+    with running_keys.add("key_a") as bad, running_keys.add("key_b") as good:
+        running_keys.recheck_all()
+        running_keys.recheck(["key_gone"])
         await until_refused(bad)
         assert not good.is_refused
     assert auth.asked == [{"key_a", "key_b"}]
@@ -92,8 +92,8 @@ async def test_doubted_keys_are_asked_about_and_only_those_that_run(running_keys
 
 async def test_question_is_repeated_until_auth_is_back(running_keys: RunningKeys, auth: Auth) -> None:
     auth.refused, auth.is_away = {"key_a"}, True
-    with running_keys.enter("key_a") as running_key:
-        running_keys.doubt_all()
+    with running_keys.add("key_a") as running_key:
+        running_keys.recheck_all()
         async with asyncio.timeout(10):
             while len(auth.asked) < 3:
                 await asyncio.sleep(0.001)
@@ -104,8 +104,8 @@ async def test_question_is_repeated_until_auth_is_back(running_keys: RunningKeys
 
 async def test_question_is_given_up_when_nothing_runs_any_more(running_keys: RunningKeys, auth: Auth) -> None:
     auth.is_away = True
-    with running_keys.enter("key_a"):
-        running_keys.doubt_all()
+    with running_keys.add("key_a"):
+        running_keys.recheck_all()
         await asyncio.sleep(0)
     assert running_keys._asking is not None
     async with asyncio.timeout(10):
@@ -114,12 +114,12 @@ async def test_question_is_given_up_when_nothing_runs_any_more(running_keys: Run
 
 async def test_doubt_during_a_question_is_not_settled_by_its_answer(running_keys: RunningKeys, auth: Auth) -> None:
     auth.may_answer.clear()
-    with running_keys.enter("key_a") as running_key:
-        running_keys.doubt_all()
+    with running_keys.add("key_a") as running_key:
+        running_keys.recheck_all()
         await asyncio.sleep(0)
         # The answer to the first question is made; now the key is revoked, and that is missed as well.
         auth.refused = {"key_a"}
-        running_keys.doubt_all()
+        running_keys.recheck_all()
         auth.may_answer.set()
         await until_refused(running_key)
     assert len(auth.asked) == 2

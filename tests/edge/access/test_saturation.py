@@ -16,12 +16,12 @@ PATIENCE_S = 60
 
 def fill(saturation: EdgeSaturation, chats: int, key_id: str = "greedy") -> None:
     for _ in range(chats):
-        saturation.enter(key_id)
+        saturation.acquire_permit(key_id)
 
 
 def is_refused(saturation: EdgeSaturation, key_id: str = "greedy") -> bool:
     try:
-        saturation.enter(key_id).leave()
+        saturation.acquire_permit(key_id).leave()
     except LegatoError:
         return True
     return False
@@ -38,7 +38,7 @@ def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
     fill(saturation, 2 * LEAST_CHATS)
     run_late(saturation, clock, 1.1 * LATENESS_TOLERATED_S)
     with pytest.raises(LegatoError) as refused:
-        saturation.enter("greedy")
+        saturation.acquire_permit("greedy")
     assert refused.value.reason is Reason.SATURATED
     assert refused.value.retry_after_s is not None
     assert not is_refused(saturation, "small")

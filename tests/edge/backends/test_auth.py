@@ -106,14 +106,14 @@ async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
         line.set(Delay(LEASE_S), "down")
     await lease_over(harness)
     # They come five times a second, and each is too old.
-    heartbeats, take = 0, harness.principals._principal_cache.take
+    heartbeats, take = 0, harness.principals._principal_cache.apply_heartbeat
 
     def count(heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         nonlocal heartbeats
         heartbeats += 1
         take(heartbeat, sent_at_s)
 
-    monkeypatch.setattr(harness.principals._principal_cache, "take", count)
+    monkeypatch.setattr(harness.principals._principal_cache, "apply_heartbeat", count)
     async with asyncio.timeout(PATIENCE_S):
         while heartbeats < 5:
             assert harness.principals._principal_cache.lag_s >= LEASE_S

@@ -44,7 +44,7 @@ async def test_what_was_delivered_is_told(metering_harness: MeteringHarness, che
         slot.count(20, 3)
         slot.mark()
         slot.count(20, 3 + number)
-    await checkpoints.tell()
+    await checkpoints.report()
     assert [await told(metering_harness, number) for number in (1, 2)] == [(20, 4), (20, 5)]
 
 
@@ -53,10 +53,10 @@ async def test_first_piece_is_told_only_after_it_was_delivered(
 ) -> None:
     _, slot = await run(metering_harness, 1)
     slot.count(20, 3)
-    await checkpoints.tell()
+    await checkpoints.report()
     assert await told(metering_harness, 1) == (0, 0)
     slot.mark()
-    await checkpoints.tell()
+    await checkpoints.report()
     assert await told(metering_harness, 1) == (20, 3)
 
 
@@ -73,10 +73,10 @@ async def test_what_has_not_grown_is_not_told_again(
     for slot in slots:
         slot.count(20, 1)
         slot.mark()
-    await checkpoints.tell()
-    await checkpoints.tell()
+    await checkpoints.report()
+    await checkpoints.report()
     slots[1].count(20, 2)
-    await checkpoints.tell()
+    await checkpoints.report()
     assert telling == [[f"{1:032x}", f"{2:032x}"], [f"{2:032x}"]]
 
 
@@ -87,7 +87,7 @@ class Replica:
         self.told: list[list[str]] = []
         self._is_away = is_away
 
-    async def ask(self, method: str, request: pb.CheckpointRequest, *_: object) -> pb.CheckpointResponse:
+    async def call(self, method: str, request: pb.CheckpointRequest, *_: object) -> pb.CheckpointResponse:
         if self._is_away:
             raise unavailable("Metering")
         self.told.append([delivery.request_id[-1] for delivery in request.deliveries])
@@ -137,11 +137,11 @@ async def test_what_metering_did_not_hear_is_told_again(
     slot.mark()
     await metering_harness.shut()
     with pytest.raises(LegatoError):
-        await checkpoints.tell()
+        await checkpoints.report()
     await metering_harness.open()
     async with asyncio.timeout(10):
         while await told(metering_harness, 1) != (20, 3):
-            await asyncio.gather(checkpoints.tell(), return_exceptions=True)
+            await asyncio.gather(checkpoints.report(), return_exceptions=True)
             await asyncio.sleep(0.02)
 
 
@@ -152,6 +152,6 @@ async def test_request_that_is_over_is_told_by_its_settlement_alone(
     slot.count(20, 3)
     slot.mark()
     hold.settle(Usage(prompt_tokens=20, completion_tokens=2), pb.BASIS_PROVIDER, pb.END_COMPLETE)
-    await checkpoints.tell()
+    await checkpoints.report()
     await metering_harness.metering.settled()
     assert await told(metering_harness, 1) == (20, 2)

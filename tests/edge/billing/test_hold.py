@@ -242,11 +242,13 @@ class LosesTheFirstAnswer:
     def for_account(self, account_id: str) -> "LosesTheFirstAnswer":
         return self
 
-    def ask(self, *question: Any) -> "asyncio.Future[Any]":
+    def call(self, *question: Any) -> "asyncio.Future[Any]":
         return asyncio.ensure_future(self._ask(*question))
 
     async def _ask(self, *question: Any) -> Any:
-        answer = await asyncio.gather(self._replicas.for_account(ANN.account_id).ask(*question), return_exceptions=True)
+        answer = await asyncio.gather(
+            self._replicas.for_account(ANN.account_id).call(*question), return_exceptions=True
+        )
         if not self._has_lost:
             self._has_lost = True
             raise ExchangeBroken("Metering")

@@ -42,9 +42,9 @@ def test_those_who_send_many_pieces_share_what_there_is_time_for() -> None:
     first, second = begun(owing), begun(owing)
     assert first.charge(1 + PIECES_PER_S, 0) == pytest.approx(1)
     assert second.charge(1 + PIECES_PER_S, 0) == pytest.approx(2)
-    first.end()
+    first.close()
     assert second.charge(1 + PIECES_PER_S, 0) == pytest.approx(1)
-    second.end()
+    second.close()
     assert owing == set()
 
 

@@ -83,7 +83,7 @@ async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Lo
             return await getattr(stub, method)(message)
 
     async def on_exchange(method: str, message: Any) -> Any:
-        return await exchange.ask(method, message, getattr(pb, f"{method}Response"), 10)
+        return await exchange.call(method, message, getattr(pb, f"{method}Response"), 10)
 
     if request.param == "rpc":
         yield by_rpc

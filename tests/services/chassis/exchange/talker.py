@@ -124,5 +124,5 @@ class Serve:
 
 async def ask(client: ExchangeClient, account_id: str, timeout_s: float = 5) -> str:
     request = metering.GetBalanceRequest(account_id=account_id)
-    answer = await client.ask("GetBalance", request, metering.GetBalanceResponse, timeout_s)
+    answer = await client.call("GetBalance", request, metering.GetBalanceResponse, timeout_s)
     return answer.balance.account_id
