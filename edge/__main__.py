@@ -52,7 +52,7 @@ async def main() -> None:
             await stop
             on_second_signal(server.break_off)
             edge.readiness.is_leaving = True
-            await health.leave()
+            await health.announce_shutdown()
             server.stop_keeping_alive()
             await asyncio.sleep(settings.drain_delay_s)
             server.should_exit = True

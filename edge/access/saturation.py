@@ -49,7 +49,7 @@ class EdgeSaturation:
 
     def acquire_permit(self, key_id: str) -> Permit:
         """For one chat: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
-        return self._gate.enter(key_id)
+        return self._gate.acquire(key_id)
 
     @property
     def is_reached(self) -> bool:

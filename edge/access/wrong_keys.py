@@ -32,7 +32,7 @@ class WrongKeyLimiter:
         address = self._counted(scope)
         if address is None:
             return
-        wait_ns = self._buckets.take(_bucket_of(address), self._rate)
+        wait_ns = self._buckets.charge(_bucket_of(address), self._rate)
         if wait_ns:
             message = "Too many wrong API keys came from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)

@@ -56,10 +56,10 @@ async def main() -> None:
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         await asyncio.sleep(settings.drain_delay_s)
         # Until now edges could find another: without a watch they would have to ask about every single request.
-        auth.watches.end()
+        auth.watches.close()
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
         log.info("service.stopped")

@@ -99,7 +99,7 @@ async def main() -> None:
         log.info("service.started", listen=listen, price_version=prices.current_version)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + DRAIN_S):
                 await metering.drain(settings.drain_delay_s)

@@ -100,7 +100,7 @@ class RateAllowance(msgspec.Struct, frozen=True):
 
 
 class Limiter(Protocol):
-    def take(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the allowance. Refuses, at once or later, with RATE_LIMITED."""
         ...
 
@@ -111,12 +111,12 @@ class LocalLimiter:
         # Among how many the limits are divided.
         self.replicas = 1
 
-    def take(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        future.set_result(reply(self.take_now(charge)))
+        future.set_result(reply(self.charge_now(charge)))
         return future
 
-    def take_now(self, charge: RateCharge) -> RateAllowance:
+    def charge_now(self, charge: RateCharge) -> RateAllowance:
         parts = charge.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in charge.parts]
         now_ns = self._buckets.now_ns()
         ahead_ns = [self._buckets.ahead_ns(part.bucket, now_ns) for part in parts]
@@ -124,14 +124,14 @@ class LocalLimiter:
             refuse_if_used_up(parts, ahead_ns)
         for number, part in enumerate(parts):
             ahead_ns[number] = part.rate.ahead_after_ns(ahead_ns[number], part.units)
-            self._buckets.put(part.bucket, ahead_ns[number], now_ns)
+            self._buckets.set_ahead(part.bucket, ahead_ns[number], now_ns)
         return allowance(parts, ahead_ns)
 
     def follow(self, parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
         """Somebody else keeps the key's buckets: know them as well, in case they go away."""
         now_ns = self._buckets.now_ns()
         for part, each_ns in zip(parts, ahead_ns, strict=True):
-            self._buckets.put(part.bucket, each_ns, now_ns)
+            self._buckets.set_ahead(part.bucket, each_ns, now_ns)
 
 
 def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:

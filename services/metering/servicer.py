@@ -79,10 +79,10 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     # Futures, not coroutines: on the exchange an operation costs no task of its own.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        return self._limiter.take(limits.to_admission(request, self._default_limits), limits.from_allowance)
+        return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        return self._limiter.take(limits.to_correction(request, self._default_limits), limits.from_correction)
+        return self._limiter.charge(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
         return self._writer.submit(operations.to_reserve(request, self._default_limits), partial(self._tell, request))

@@ -126,10 +126,10 @@ class ValkeyLimiter:
         await self._sign()
         self._signing = asyncio.create_task(self._keep_signing())
 
-    def take(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         if self._is_away:
             # Nobody waits for a server that is away: it is tried beside the requests.
-            return self._local.take(charge, reply)
+            return self._local.charge(charge, reply)
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(charge, reply, future))
         if self._drain is None:
@@ -217,7 +217,7 @@ class ValkeyLimiter:
     def _take_locally(self, batch: list[_Waiting]) -> None:
         for charge, reply, future in batch:
             try:
-                left = self._local.take_now(charge)
+                left = self._local.charge_now(charge)
             except LegatoError as refusal:
                 if not future.done():
                     future.set_exception(refusal)

@@ -79,7 +79,7 @@ async def main() -> None:
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + settings.drain_s):
                 await servicer.drain(settings.drain_delay_s)

@@ -93,7 +93,7 @@ class Gate:
         self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
-    def enter(self, key_id: str) -> "Permit":
+    def acquire(self, key_id: str) -> "Permit":
         """Raises SATURATED."""
         refusal = self.refusal(key_id)
         if refusal is not None:
@@ -123,7 +123,7 @@ class Gate:
         """Whether what was measured since then is due to the limit as it is now."""
         return not self._unsettled and began_s >= self._settled_at_s
 
-    def leave(self, key_id: str) -> None:
+    def release(self, key_id: str) -> None:
         """For places alone, which know whether they were given back."""
         now_s = self._clock.elapsed_s()
         self._left.add(now_s)
@@ -275,16 +275,16 @@ class Permit:
         self.key_id = key_id
         self.entered_s = entered_s
 
-    def leave(self) -> None:
+    def release(self) -> None:
         gate, self._gate = self._gate, None
         if gate is not None:
-            gate.leave(self.key_id)
+            gate.release(self.key_id)
 
     def __enter__(self) -> "Permit":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.leave()
+        self.release()
 
 
 class _Pace:

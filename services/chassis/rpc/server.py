@@ -59,12 +59,12 @@ class RpcServer:
             await self._health_server.start()
             self.health_port = self._health_server.port
 
-    async def leave(self) -> None:
+    async def announce_shutdown(self) -> None:
         """Say that nobody new should come. Whoever does is served until the stop."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_s: float) -> None:
-        await self.leave()
+        await self.announce_shutdown()
         await self._server.stop(grace_s)
         if self._health_server is not None:
             await self._health_server.stop()
@@ -83,11 +83,11 @@ class HealthServer:
     async def start(self) -> None:
         self.port = await _listen_on(self._server, self._listen, None)
 
-    async def leave(self) -> None:
+    async def announce_shutdown(self) -> None:
         await self._health.enter_graceful_shutdown()
 
     async def stop(self) -> None:
-        await self.leave()
+        await self.announce_shutdown()
         await self._server.stop(None)
 
 

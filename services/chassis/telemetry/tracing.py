@@ -84,14 +84,14 @@ class Span:
             if not self.attributes.keys() <= ALLOWED_ATTRIBUTES:
                 unknown = sorted(self.attributes.keys() - ALLOWED_ATTRIBUTES)
                 raise ValueError(f"not an attribute that a span may have: {unknown}")
-            self._tracer.take(self)
+            self._tracer.export(self)
 
 
 class Tracer:
-    def __init__(self, clock: Clock, take: Callable[[Span], None], ratio: float = 1.0) -> None:
-        """`take` is given each span when it has ended."""
+    def __init__(self, clock: Clock, export: Callable[[Span], None], ratio: float = 1.0) -> None:
+        """`export` is given each span when it has ended."""
         self.clock = clock
-        self.take = take
+        self.export = export
         self._most = ratio * 16**_RANDOM_DIGITS
 
     def begin(self, name: str, traceparent: str = "") -> Span | None:

@@ -85,7 +85,7 @@ class Deadline(_Timed):
     def on_passed(self) -> None:
         self._tell()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """It is never set again, and lets go of whoever it would tell: they mostly know it as well."""
         self.clear()
         self._tell = _tell_nobody

@@ -82,7 +82,9 @@ class Relay:
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
-            deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+            deltas = [
+                delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None
+            ]
             deltas = self._calls.take_turns(deltas)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if piece.last and self._calls:

@@ -55,7 +55,7 @@ class Upstream:
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_question(self.span, error, self.finished)
-        self.model_use.leave()
+        self.model_use.release()
         self.model_state.pooled.release()
 
 
@@ -67,7 +67,7 @@ async def begin(
         pieces = provider.answer(call)
         first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
     except BaseException as error:
-        model_use.leave()
+        model_use.release()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
             attempt.given_up()
         elif isinstance(error, ConnectionRefused) and model_use.are_others_answered:

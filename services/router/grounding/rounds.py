@@ -95,7 +95,7 @@ class Rounds:
                 await self.pass_on(upstream)
 
     async def _pass_on(self, piece: Piece) -> bool:
-        shown = self._round.take(piece)
+        shown = self._round.record(piece)
         if shown.contents and self._has_spoken and not self._round.has_spoken:
             shown.contents.insert(0, BETWEEN_TEXTS)
         self._round.has_spoken |= bool(shown.contents)
@@ -188,11 +188,11 @@ class _Round:
         usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
-    def take(self, piece: Piece) -> Piece:
+    def record(self, piece: Piece) -> Piece:
         """What of it is passed on: the texts. Calls are counted, as thoughts are."""
         hidden = piece.hidden
         for fragment in piece.tool_calls:
-            delta = self._tool_calls.take(fragment)
+            delta = self._tool_calls.add_fragment(fragment)
             if delta is not None:
                 call = self._calls.setdefault(delta.index, SearchCall(delta.id, delta.name))
                 if len(call.arguments) <= LONGEST_QUERY_CHARACTERS:

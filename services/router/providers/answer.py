@@ -54,7 +54,7 @@ class ProviderAnswer(ABC):
         self.pieces.append(Piece())
         self._characters = 0
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         characters = self._characters + len(text)
         if characters > LARGEST_PIECE_CHARACTERS:
             self._say_much(text)
@@ -97,7 +97,7 @@ class ProviderAnswer(ABC):
         self.pieces[-1].finish_reason = reason
         self.is_finished = True
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Everything has come."""
         if not self.is_finished:
             raise ProviderError("ended its stream before the answer was complete")

@@ -102,7 +102,7 @@ class CircuitBreaker:
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())
 
-    def ask(self) -> "Attempt":
+    def start_attempt(self) -> "Attempt":
         """Somebody asks the model now, whether it may be asked or, for want of another, though it may not."""
         is_trial = self._is_open and self.may_be_asked()
         attempt = Attempt(self, self._clock.elapsed_s(), is_trial=is_trial)

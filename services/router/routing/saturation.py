@@ -83,7 +83,7 @@ class ModelSaturation:
         if not self.backoff.has_room(running):
             # There may be room as soon as the probe is answered.
             raise self.gate.refuse(latest_s=self.backoff.left_s)
-        place = self.gate.enter(key_id)
+        place = self.gate.acquire(key_id)
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe_id = self.backoff.send(running)
@@ -209,11 +209,11 @@ class ModelUse:
         """By the same server, at this moment."""
         return self._saturation.is_answering
 
-    def leave(self) -> None:
+    def release(self) -> None:
         if self._has_left:
             return
         self._has_left = True
-        self.place.leave()
+        self.place.release()
         self._saturation.gone(self)
 
     def size(self, first: Piece | None = None) -> Size:
@@ -226,7 +226,7 @@ class ModelUse:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.leave()
+        self.release()
 
 
 class Normal:

@@ -69,7 +69,7 @@ class Targets:
                     opening.refusals.is_for_now = True
                     continue
                 with budget.retry if is_retry else _NOTHING:
-                    upstream = await opening.ask(model_state)
+                    upstream = await opening.try_model(model_state)
                 if upstream is not None:
                     return upstream
             for put_off in opening.put_off:
@@ -130,7 +130,7 @@ class _Opening:
         # After a model has refused for length: a limit that may fit.
         self._refit_tokens: int | None = None
 
-    async def ask(self, model_state: ModelState) -> Upstream | None:
+    async def try_model(self, model_state: ModelState) -> Upstream | None:
         """None if another model may do better."""
         target, chat = model_state.target, self._chat
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
@@ -187,7 +187,7 @@ class _Opening:
         self._attempts.count += 1
         self._tell("model.asked", target)
         failpoints.hit("router.asked")
-        attempt = model_state.health.ask()
+        attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)

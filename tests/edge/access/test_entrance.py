@@ -62,7 +62,7 @@ class Door:
     def leave_until_the_limit(self, key_id: str) -> None:
         gate = self.saturation._gate
         while gate.running > gate.limit:
-            gate.leave(key_id)
+            gate.release(key_id)
 
     def refusal(self, api_key: str) -> Reason | None:
         refusal = self.entrance.refusal(bearer(api_key))

@@ -21,7 +21,7 @@ def fill(saturation: EdgeSaturation, chats: int, key_id: str = "greedy") -> None
 
 def is_refused(saturation: EdgeSaturation, key_id: str = "greedy") -> bool:
     try:
-        saturation.acquire_permit(key_id).leave()
+        saturation.acquire_permit(key_id).release()
     except LegatoError:
         return True
     return False

@@ -218,7 +218,7 @@ async def test_caller_that_falls_silent_is_let_go(
 async def test_callers_are_let_go_when_the_service_ends(watches: Watches, pings: Pings) -> None:
     waiting = asyncio.ensure_future(anext(watches.serve(aiter(pings))))
     await let_others_run()
-    watches.end()
+    watches.close()
     with pytest.raises(StopAsyncIteration):
         await waiting
     with pytest.raises(LegatoError) as caught:
@@ -318,7 +318,7 @@ async def test_cancelled_watch_leaves_nothing_behind(
 
 
 async def test_watch_of_a_service_that_ends_is_refused_as_unavailable(client: AuthClient, auth: AuthService) -> None:
-    auth.watches.end()
+    auth.watches.close()
     call = client.watch()
     # Without a ping: that would meet a call which is over already, or not, as it happens.
     with pytest.raises(grpc.RpcError) as caught:

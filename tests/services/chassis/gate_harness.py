@@ -25,11 +25,11 @@ class GateHarness:
         self.places: list[Permit] = []
 
     def let_in(self, count: int, key_id: str = "key") -> None:
-        self.places += [self.gate.enter(key_id) for _ in range(count)]
+        self.places += [self.gate.acquire(key_id) for _ in range(count)]
 
     def let_out(self, count: int) -> None:
         for _ in range(count):
-            self.places.pop(0).leave()
+            self.places.pop(0).release()
 
     def running_of(self, key_id: str) -> int:
         return self.gate.running_by_key[key_id]
@@ -42,7 +42,7 @@ class GateHarness:
 
     def refusal(self, key_id: str = "key") -> LegatoError:
         with pytest.raises(LegatoError) as refused:
-            self.gate.enter(key_id)
+            self.gate.acquire(key_id)
         return refused.value
 
     def fill(self, key_id: str = "key") -> None:

@@ -25,11 +25,11 @@ def limiter(clock: FakeClock) -> LocalLimiter:
 
 
 def admit(limiter: LocalLimiter, limits: RateLimits = BOTH, tokens: int = 0, key_id: str = "key_a") -> RateAllowance:
-    return limiter.take_now(admission(key_id, limits, tokens))
+    return limiter.charge_now(admission(key_id, limits, tokens))
 
 
 def correct(limiter: LocalLimiter, tokens: int, *, requests: int = 0) -> RateAllowance:
-    return limiter.take_now(correction("key_a", BOTH, requests, tokens))
+    return limiter.charge_now(correction("key_a", BOTH, requests, tokens))
 
 
 def refusal_of(limiter: LocalLimiter, limits: RateLimits = BOTH, tokens: int = 0, key_id: str = "key_a") -> LegatoError:
@@ -142,6 +142,6 @@ def test_share_of_a_replica_is_rounded_down_but_never_to_nothing(limiter: LocalL
 
 
 async def test_admission_is_a_future_that_is_done(limiter: LocalLimiter) -> None:
-    future = limiter.take(admission("key_a", REQUESTS, 0), lambda allowance: allowance.remaining_requests)
+    future = limiter.charge(admission("key_a", REQUESTS, 0), lambda allowance: allowance.remaining_requests)
     assert future.done()
     assert await future == 199

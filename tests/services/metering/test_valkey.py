@@ -86,13 +86,13 @@ def standby() -> Iterator[Valkey]:
 
 
 async def admit(limiter: ValkeyLimiter, limits: RateLimits = SLOW, tokens: int = 0) -> RateAllowance:
-    return await limiter.take(admission("key_a", limits, tokens), lambda allowance: allowance)
+    return await limiter.charge(admission("key_a", limits, tokens), lambda allowance: allowance)
 
 
 async def correct(
     limiter: ValkeyLimiter, tokens: int, *, requests: int = 0, limits: RateLimits = SLOW_TOKENS
 ) -> RateAllowance:
-    return await limiter.take(correction("key_a", limits, requests, tokens), lambda allowance: allowance)
+    return await limiter.charge(correction("key_a", limits, requests, tokens), lambda allowance: allowance)
 
 
 async def count_admitted(limiter: ValkeyLimiter, times: int, limits: RateLimits = SLOW, tokens: int = 0) -> int:
@@ -126,7 +126,7 @@ async def test_both_limits_are_counted_as_in_memory(limiter: ValkeyLimiter) -> N
         for each in (limiter, local):
             for charge in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
                 try:
-                    told.append(await each.take(charge, lambda allowance: allowance))
+                    told.append(await each.charge(charge, lambda allowance: allowance))
                 except LegatoError as refusal:
                     told.append(refusal.figures)
         # Time passes on the server only.

@@ -133,7 +133,7 @@ class Play:
         self._end(chat)
 
     def _end(self, chat: Chat) -> None:
-        chat.model_use.leave()
+        chat.model_use.release()
         self._free += 1
         self.played.done[chat.key_id] += self._is_counted
         self._fill_slots()

@@ -89,7 +89,7 @@ class AnthropicProvider:
         if stream:
             request["stream"] = True
         question = ProviderRequest(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
-        async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
+        async with aclosing(self._server.send(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -129,7 +129,7 @@ class ContentAnswer(ProviderAnswer):
 
     def _read_part(self, part: _Part) -> None:
         if part.text and not part.thought:
-            self.say(part.text)
+            self.add_text(part.text)
         call = part.function_call
         if call is not None:
             # A call comes whole; it is told from others by its place, since it need not have an id.

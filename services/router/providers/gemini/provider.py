@@ -69,7 +69,7 @@ class GeminiProvider:
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
         question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
-        async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
+        async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 

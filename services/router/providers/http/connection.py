@@ -127,7 +127,7 @@ class HttpConnection(asyncio.Protocol):
         self._received.clear()
         self._received_bytes = 0
         if self._answer_by_s is None and not self.is_whole and not self._is_resting:
-            self._is_resting = self._read_pacer.rest(self._end_rest)
+            self._is_resting = self._read_pacer.pause(self._end_rest)
         self._read_or_pause()
         return received
 
@@ -252,7 +252,7 @@ class HttpConnection(asyncio.Protocol):
         self._owner.forget(self)
         self._transport = None
         # Both know this connection, which would else wait for the collector of garbage.
-        self._deadline.end()
+        self._deadline.close()
         del self._parser
         if not self.is_whole:
             self.was_closed_unheard = self._is_unheard()

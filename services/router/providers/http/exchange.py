@@ -81,7 +81,7 @@ class ProviderHttpClient:
     async def warm(self) -> None:
         await self._connections.warm()
 
-    async def ask(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
+    async def send(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
@@ -108,13 +108,13 @@ class ProviderHttpClient:
                 yield piece
             await stream.read_to_end()
         finally:
-            buffer.leave()
+            buffer.release()
             # Where nothing is left to read, for the next question to use.
             connection.release()
 
     async def _post(self, question: ProviderRequest) -> HttpConnection:
         """The connection on which an answer begins."""
-        connection = await self._connections.take()
+        connection = await self._connections.acquire()
         try:
             return await self._post_on(connection, question)
         except Interrupted:
@@ -194,10 +194,10 @@ class Stream:
                 if self._received_bytes > LARGEST_STREAM_BYTES:
                     raise ProviderError("sent an endless answer")
                 events = self._events.feed(received) if received else self._events.finish()
-                self._place.hold(self._events.held_bytes)
+                self._place.reserve(self._events.held_bytes)
                 self._read(events)
                 if not received and not self._answer.is_over:
-                    self._answer.end()
+                    self._answer.close()
             except (ProviderError, EventTooLong) as error:
                 # What came before it is passed on first.
                 self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
@@ -228,7 +228,7 @@ class Stream:
             if event:
                 self._read_event(event)
             if self._answer.is_over:
-                self._answer.end()
+                self._answer.close()
                 return
         if self._answer.is_finished:
             self.limit_silence()
@@ -260,7 +260,7 @@ async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
-        buffer.hold(len(received))
+        buffer.reserve(len(received))
     body = bytes(received)
     del received
     _refuse_too_many_objects(body)
@@ -268,7 +268,7 @@ async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer
         await asyncio.sleep(0)
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
 
 
 def _refuse_too_many_objects(data: bytes) -> None:

@@ -38,7 +38,7 @@ class ConnectionPool:
         self._addresses: asyncio.Task[_Addresses] | None = None
         self._addresses_until_s = 0.0
 
-    async def take(self) -> HttpConnection:
+    async def acquire(self) -> HttpConnection:
         """One that is free, or a new one."""
         while self._idle:
             connection, _ = self._idle.popitem()

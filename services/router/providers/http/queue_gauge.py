@@ -51,7 +51,7 @@ class QueueGauge:
         await self._connections.aclose()
 
     async def _get(self) -> str | None:
-        connection = await self._connections.take()
+        connection = await self._connections.acquire()
         received = bytearray()
         try:
             connection.answer_within(ANSWER_WITHIN_S)

@@ -27,7 +27,7 @@ class AnswerBuffer:
         self._budget = budget
         self._taken_bytes = 0
 
-    def hold(self, held_bytes: int) -> None:
+    def reserve(self, held_bytes: int) -> None:
         """So much is held by now, in all."""
         more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
         if more_bytes > self._budget.left_bytes:
@@ -35,6 +35,6 @@ class AnswerBuffer:
         self._budget.left_bytes -= more_bytes
         self._taken_bytes += more_bytes
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self._budget.left_bytes += self._taken_bytes
         self._taken_bytes = 0

@@ -165,7 +165,7 @@ class CompletionAnswer(ProviderAnswer):
         calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
-                self.say(message.content)
+                self.add_text(message.content)
             else:
                 self._read_parts(message.content)
         if message.refusal:
@@ -179,7 +179,7 @@ class CompletionAnswer(ProviderAnswer):
     def _read_parts(self, parts: list[_Part]) -> None:
         for part in parts:
             if part.text:
-                self.say(part.text)
+                self.add_text(part.text)
         thoughts = [thought.text or "" for part in parts for thought in part.thinking or ()]
         if thoughts:
             self.think("".join(thoughts))

@@ -79,7 +79,7 @@ class OpenAIProvider:
     def _ask(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         body = encode_call(call, self._output_field, self._extra_json)
         question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent)
-        return self._server.ask(question, CompletionAnswer())
+        return self._server.send(question, CompletionAnswer())
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:

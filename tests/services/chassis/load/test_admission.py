@@ -32,7 +32,7 @@ def test_places_of_a_greedy_key_go_to_the_others_as_they_end(harness: GateHarnes
     assert harness.running_of("small") == 40
     for place in greedy[:40]:
         harness.refusal("greedy")
-        place.leave()
+        place.release()
     # Each has its half of the limit, and keeps it.
     harness.fill("greedy")
     harness.fill("small")
@@ -69,15 +69,15 @@ def test_key_that_is_alone_has_the_whole_constant(clock: FakeClock) -> None:
 
 def test_place_is_given_back_once_however_often_that_is_said(harness: GateHarness) -> None:
     harness.let_in(2)
-    with harness.gate.enter("key") as place:
-        place.leave()
-    place.leave()
+    with harness.gate.acquire("key") as place:
+        place.release()
+    place.release()
     assert harness.gate.running == 2
 
 
 def test_nothing_is_kept_of_keys_that_run_nothing(harness: GateHarness) -> None:
     for number in range(100):
-        harness.gate.enter(f"key {number}").leave()
+        harness.gate.acquire(f"key {number}").release()
     assert not harness.gate.running_by_key
 
 
@@ -108,6 +108,6 @@ def test_retry_is_asked_for_late_and_at_different_times_where_nobody_leaves(
 def test_retry_is_asked_for_soon_where_many_leave(clock: FakeClock) -> None:
     harness = GateHarness(clock, most=10, dice=lambda: 1.0)
     for _ in range(100):
-        harness.gate.enter("key").leave()
+        harness.gate.acquire("key").release()
     harness.let_in(10)
     assert harness.refusal().retry_after_s == 2

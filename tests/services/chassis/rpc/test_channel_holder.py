@@ -110,7 +110,7 @@ async def test_health_alone_is_told_without_a_certificate(authority: Authority, 
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await AuthServiceStub(channel).Verify(auth_pb2.VerifyRequest())
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-            await server.leave()
+            await server.announce_shutdown()
             answer = await health.Check(health_pb2.HealthCheckRequest())
             assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 

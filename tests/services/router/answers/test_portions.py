@@ -58,6 +58,8 @@ def test_long_arguments_of_calls_are_cut_and_stay_one_call(index: int | None, as
     portions = list(portions_of(Piece(tool_calls=fragments)))
     assert max(sizes_of(portions)) <= PORTION_CHARACTERS
     calls = ToolCalls()
-    deltas = [delta for portion in portions for fragment in portion.tool_calls if (delta := calls.take(fragment))]
+    deltas = [
+        delta for portion in portions for fragment in portion.tool_calls if (delta := calls.add_fragment(fragment))
+    ]
     assert [(delta.index, delta.name) for delta in deltas if delta.name] == [(0, "f"), (1, "g")]
     assert "".join(delta.arguments for delta in deltas if not delta.index) == text

@@ -81,7 +81,7 @@ def calls_of(pieces: list[Piece]) -> list[tuple[str, dict[str, object]]]:
     arguments: dict[int, str] = {}
     for piece in pieces:
         for fragment in piece.tool_calls:
-            delta = calls.take(fragment)
+            delta = calls.add_fragment(fragment)
             if delta is not None:
                 named[delta.index] = named.get(delta.index, "") + delta.name
                 arguments[delta.index] = arguments.get(delta.index, "") + delta.arguments

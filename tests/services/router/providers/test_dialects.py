@@ -87,7 +87,7 @@ async def whole_pieces(provider: str, body: bytes) -> AsyncIterator[Piece]:
     answer = PROVIDERS[provider]()
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
     for piece in answer.pieces:
         yield piece
 

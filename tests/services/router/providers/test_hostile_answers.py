@@ -52,7 +52,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 def read_whole(answer: ProviderAnswer, body: bytes) -> list[Piece]:
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
     return list(answer.pieces)
 
 
@@ -74,7 +74,7 @@ def test_answer_of_many_calls_is_none(dialect: str) -> None:
         delta
         for piece in answer_of_calls(dialect, MOST_TOOL_CALLS)
         for fragment in piece.tool_calls
-        if (delta := calls.take(fragment)) is not None
+        if (delta := calls.add_fragment(fragment)) is not None
     ]
     assert len({delta.index for delta in deltas}) == len({delta.id for delta in deltas if delta.id}) == MOST_TOOL_CALLS
 
@@ -193,6 +193,6 @@ def test_long_arguments_are_those_of_one_call() -> None:
     calls = ToolCalls()
     call = {"function": {"name": "f", "arguments": MUCH}}
     pieces = read_whole(CompletionAnswer(), json.dumps(openai_calls([call, call])).encode())
-    deltas = [delta for piece in pieces for call in piece.tool_calls if (delta := calls.take(call)) is not None]
+    deltas = [delta for piece in pieces for call in piece.tool_calls if (delta := calls.add_fragment(call)) is not None]
     for index in range(2):
         assert "".join(delta.arguments for delta in deltas if delta.index == index) == MUCH

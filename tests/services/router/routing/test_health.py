@@ -27,7 +27,7 @@ def health(clock: FakeClock) -> CircuitBreaker:
 
 def fail(health: CircuitBreaker, times: int = 1) -> None:
     for _ in range(times):
-        health.ask().failed()
+        health.start_attempt().failed()
 
 
 def open_breaker(health: CircuitBreaker) -> None:
@@ -41,7 +41,7 @@ def trial_that_fails(health: CircuitBreaker, clock: FakeClock, pause_s: float) -
     assert not health.may_be_asked()
     clock.advance(0.01)
     assert health.may_be_asked()
-    health.ask().failed()
+    health.start_attempt().failed()
 
 
 def test_model_is_passed_over_after_failures_in_a_row(health: CircuitBreaker) -> None:
@@ -54,13 +54,13 @@ def test_model_is_passed_over_after_failures_in_a_row(health: CircuitBreaker) ->
 def test_an_answer_in_between_makes_a_new_row(health: CircuitBreaker) -> None:
     for _ in range(3):
         fail(health, FAILURES_IN_A_ROW - 1)
-        health.ask().begun()
+        health.start_attempt().begun()
     assert health.state is BreakerState.CLOSED
 
 
 def test_model_that_says_no_works(health: CircuitBreaker) -> None:
     fail(health, FAILURES_IN_A_ROW - 1)
-    health.ask().declined()
+    health.start_attempt().declined()
     fail(health, FAILURES_IN_A_ROW - 1)
     assert health.state is BreakerState.CLOSED
 
@@ -68,14 +68,14 @@ def test_model_that_says_no_works(health: CircuitBreaker) -> None:
 def test_model_that_fails_half_of_the_time_is_passed_over(health: CircuitBreaker) -> None:
     for _ in range(LEAST_OUTCOMES // 2):
         assert health.may_be_asked()
-        health.ask().begun()
-        health.ask().failed()
+        health.start_attempt().begun()
+        health.start_attempt().failed()
     assert health.state is BreakerState.OPEN
 
 
 def test_model_that_begins_every_answer_and_ends_none_is_passed_over(health: CircuitBreaker) -> None:
     for _ in range(LEAST_OUTCOMES // 2):
-        attempt = health.ask()
+        attempt = health.start_attempt()
         attempt.begun()
         attempt.failed()
     assert health.state is BreakerState.OPEN
@@ -83,8 +83,8 @@ def test_model_that_begins_every_answer_and_ends_none_is_passed_over(health: Cir
 
 def test_share_of_failures_is_that_of_the_last_seconds(health: CircuitBreaker, clock: FakeClock) -> None:
     for _ in range(10 * LEAST_OUTCOMES):
-        health.ask().begun()
-        health.ask().failed()
+        health.start_attempt().begun()
+        health.start_attempt().failed()
         clock.advance(2 * WINDOW_S / LEAST_OUTCOMES)
     assert health.state is BreakerState.CLOSED
 
@@ -93,7 +93,7 @@ def test_one_chat_at_a_time_tries_a_model_after_the_pause(health: CircuitBreaker
     open_breaker(health)
     clock.advance(FIRST_PAUSE_S)
     assert (health.state, health.may_be_asked()) == (BreakerState.HALF_OPEN, True)
-    trial = health.ask()
+    trial = health.start_attempt()
     assert (health.state, health.may_be_asked()) == (BreakerState.HALF_OPEN, False)
     trial.begun()
     assert (health.state, health.may_be_asked()) == (BreakerState.CLOSED, True)
@@ -127,7 +127,7 @@ def test_model_that_comes_and_goes_is_given_longer_pauses_until_it_was_steady(
         clock.advance(pause_s - 0.01)
         assert not health.may_be_asked()
         clock.advance(0.01)
-        health.ask().begun()
+        health.start_attempt().begun()
     clock.advance(STEADY_S)
     open_breaker(health)
     clock.advance(FIRST_PAUSE_S)
@@ -137,14 +137,14 @@ def test_model_that_comes_and_goes_is_given_longer_pauses_until_it_was_steady(
 def test_chat_that_is_given_up_leaves_the_trial_to_the_next(health: CircuitBreaker, clock: FakeClock) -> None:
     open_breaker(health)
     clock.advance(FIRST_PAUSE_S)
-    health.ask().given_up()
+    health.start_attempt().given_up()
     assert (health.state, health.may_be_asked()) == (BreakerState.HALF_OPEN, True)
 
 
 def test_what_was_asked_before_the_breaker_opened_does_not_close_it_nor_make_the_pause_longer(
     health: CircuitBreaker, clock: FakeClock
 ) -> None:
-    earlier = [health.ask() for _ in range(2 * FAILURES_IN_A_ROW)]
+    earlier = [health.start_attempt() for _ in range(2 * FAILURES_IN_A_ROW)]
     clock.advance(0.1)
     open_breaker(health)
     for attempt in earlier[:FAILURES_IN_A_ROW]:
@@ -152,7 +152,7 @@ def test_what_was_asked_before_the_breaker_opened_does_not_close_it_nor_make_the
     clock.advance(FIRST_PAUSE_S)
     earlier[-1].begun()
     assert health.state is BreakerState.HALF_OPEN
-    health.ask().begun()
+    health.start_attempt().begun()
     # Nor does it open it again.
     for attempt in earlier[FAILURES_IN_A_ROW:]:
         attempt.failed()
@@ -161,7 +161,7 @@ def test_what_was_asked_before_the_breaker_opened_does_not_close_it_nor_make_the
 
 def test_model_that_answers_though_it_should_not_be_asked_is_back(health: CircuitBreaker, clock: FakeClock) -> None:
     open_breaker(health)
-    attempt = health.ask()
+    attempt = health.start_attempt()
     clock.advance(0.1)
     attempt.begun()
     assert health.state is BreakerState.CLOSED
@@ -182,7 +182,7 @@ def test_change_is_told_once(clock: FakeClock) -> None:
     fail(health, 3 * FAILURES_IN_A_ROW)
     clock.advance(FIRST_PAUSE_S)
     for _ in range(3):
-        health.ask().begun()
+        health.start_attempt().begun()
     assert told == [BreakerState.OPEN, BreakerState.CLOSED]
 
 
@@ -195,14 +195,14 @@ def test_model_that_never_answered_has_no_latency(health: CircuitBreaker) -> Non
 def test_slow_model_is_given_more_time_when_it_is_tried_out(
     latency_s: float, patience_s: float, health: CircuitBreaker, clock: FakeClock
 ) -> None:
-    attempt = health.ask()
+    attempt = health.start_attempt()
     clock.advance(latency_s)
     attempt.begun()
     assert health.trial_patience_s == patience_s
 
 
 def test_figures_are_of_all_attempts_and_of_answers(health: CircuitBreaker, clock: FakeClock) -> None:
-    attempts: list[Attempt] = [health.ask() for _ in range(4)]
+    attempts: list[Attempt] = [health.start_attempt() for _ in range(4)]
     for attempt in attempts[:3]:
         clock.advance(1)
         attempt.begun()

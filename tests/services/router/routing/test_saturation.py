@@ -42,7 +42,7 @@ class Model:
 
     def empty(self) -> None:
         for model_use in self.running:
-            model_use.leave()
+            model_use.release()
         self.running.clear()
 
     def answer(self, took_s: float, prompt_tokens: int = 100, *, times: int = 1) -> None:
@@ -157,7 +157,7 @@ def test_one_that_left_is_not_late(model: Model) -> None:
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     model.fill()
     for _ in range(3 * LEAST_SAMPLES):
-        model.saturation.enter("key", 100).leave()
+        model.saturation.enter("key", 100).release()
         model.clock.advance(ROUND_S)
     assert not model.was_limited()
 
@@ -203,7 +203,7 @@ def test_model_that_is_slow_with_next_to_no_load_is_measured_anew(model: Model) 
         model.clock.advance(SLOW_S)
         for model_use in visits:
             model_use.begun(FIRST)
-            model_use.leave()
+            model_use.release()
     assert refused < 10 * LATE_SAMPLES
     assert not model.was_limited()
 
@@ -219,7 +219,7 @@ def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
         now_s = model.clock.elapsed_s()
         for begins_s, model_use in [entry for entry in running if entry[0] <= now_s]:
             model_use.begun(FIRST)
-            model_use.leave()
+            model_use.release()
             running.remove((begins_s, model_use))
         try:
             thinks = dice.random() < 0.9

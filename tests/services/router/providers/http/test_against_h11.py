@@ -94,7 +94,7 @@ async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
         return REFUSED
     finally:
         connection.release()
-        connection._deadline.end()
+        connection._deadline.close()
     return Verdict(body, connection.status, owner.is_kept and not closes)
 
 

@@ -61,7 +61,7 @@ async def serving(serve: Serve) -> AsyncIterator[ConnectionPool]:
 
 
 async def ask(found: ConnectionPool, body: bytes = b"{}") -> HttpConnection:
-    connection = await found.take()
+    connection = await found.acquire()
     connection.answer_within(5)
     head = RequestHead(Origin("127.0.0.1", 80), {"X-Key": "value"})
     try:
