@@ -104,7 +104,7 @@ class ServiceStubs:
             channel.close()
 
 
-def ask(
+def call_service(
     method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]",
     request: RequestT,
     *,

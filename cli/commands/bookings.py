@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 import grpc
 
-from cli.connection import CallRefused, ServiceStubs, ask
+from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation
 from protos.metering.v1.metering_pb2 import (
     AdjustCreditsRequest,
@@ -77,7 +77,7 @@ def _book(
 
     try:
         with _ended_as_if_interrupted():
-            return ask(method, request, patience_s=PATIENCE_S).balance
+            return call_service(method, request, patience_s=PATIENCE_S).balance
     except CallRefused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.connection import CallRefused, ask
+from cli.connection import CallRefused, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import show_json
 from protos.router.v1.router_pb2 import BreakerState, ListTargetsRequest, ReloadRoutesRequest, Target
@@ -57,7 +57,7 @@ def reload(invocation: Invocation) -> None:
     for router, stub in invocation.services.routers.items():
         targets, mistakes = None, []
         try:
-            targets = len(ask(stub.ReloadRoutes, ReloadRoutesRequest()).targets)
+            targets = len(call_service(stub.ReloadRoutes, ReloadRoutesRequest()).targets)
         except CallRefused as error:
             mistakes = error.message.splitlines()
         outcomes.append({"router": router, "reloaded": not mistakes, "targets": targets, "mistakes": mistakes})
@@ -75,7 +75,9 @@ def show(invocation: Invocation) -> None:
     failures: list[str] = []
     for router, stub in routers.items():
         try:
-            rows += (describe(router, target) for target in ask(stub.ListTargets, ListTargetsRequest()).targets)
+            rows += (
+                describe(router, target) for target in call_service(stub.ListTargets, ListTargetsRequest()).targets
+            )
         except CallRefused as error:
             failures.append(f"{router}: {error.message}")
     invocation.show_list(rows, ["router", *COLUMNS] if len(routers) > 1 else COLUMNS)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.commands.accounts import get_account
-from cli.connection import ServiceStubs, ask
+from cli.connection import ServiceStubs, call_service
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
@@ -85,7 +85,7 @@ def list_usage(
     )
     request.start_time.FromDatetime(start)
     request.end_time.FromDatetime(end)
-    return list(ask(services.metering.ListUsage, request).rows)
+    return list(call_service(services.metering.ListUsage, request).rows)
 
 
 def default_start(end: datetime, by: str) -> datetime:

@@ -53,14 +53,14 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
         missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
     missing = {name: told for name, told in missing.items() if name not in begin_anew}
     if missing:
-        raise Incomplete(_say(data, missing))
+        raise Incomplete(_message(data, missing))
 
 
 def next_pepper_version(data: Path, database_url: str) -> int:
     """The first that no key was made with: one that is made anew must not pass for the one that is lost."""
     query = "SELECT max(pepper_version) FROM api_keys"
     with contextlib.suppress(_Unreadable):
-        return int(_ask(data, database_url, "auth", query) or 0) + 1
+        return int(_query(data, database_url, "auth", query) or 0) + 1
     return 1
 
 
@@ -98,7 +98,7 @@ def _missing_store(data: Path, database_url: str, name: str) -> str:
     return f"{_file(data, name)} ({what}{was if _recorded(data).get('database') == 'postgresql' else ''})"
 
 
-def _say(data: Path, missing: Mapping[str, str]) -> str:
+def _message(data: Path, missing: Mapping[str, str]) -> str:
     options = " ".join(f"--begin-anew {name}" for name in missing)
     return (
         f"missing: {'; '.join(missing.values())}. "
@@ -110,7 +110,7 @@ def _say(data: Path, missing: Mapping[str, str]) -> str:
 
 def _store(data: Path, database_url: str, name: str) -> StoreState:
     try:
-        is_used = _ask(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1")  # noqa: S608
+        is_used = _query(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1")  # noqa: S608
         return StoreState.USED if is_used else StoreState.EMPTY
     except _Unreadable as error:
         return error.store
@@ -122,7 +122,7 @@ class _Unreadable(Exception):
         self.store = store
 
 
-def _ask(data: Path, database_url: str, name: str, query: str) -> Any:
+def _query(data: Path, database_url: str, name: str, query: str) -> Any:
     """The first value of the answer, or None."""
     row = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
     return row[0] if row else None

@@ -104,7 +104,7 @@ class Watch:
                 return
             heartbeat = cast(pb.WatchResponse, received)
             replica.heard()
-            self._take(heartbeat)
+            self._apply(heartbeat)
             for ping_no in [number for number in told if number <= heartbeat.echoed_ping_no]:
                 del told[ping_no]
 
@@ -122,7 +122,7 @@ class Watch:
             await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used))
             await asyncio.sleep(PING_EVERY_S)
 
-    def _take(self, heartbeat: pb.WatchResponse) -> None:
+    def _apply(self, heartbeat: pb.WatchResponse) -> None:
         # One that comes late from the other replica may name keys that are good again.
         is_news = heartbeat.epoch > self._principal_cache.epoch
         # Before the lease is prolonged, as all that it covers.

@@ -69,7 +69,7 @@ class RunningKeys:
         """Auth may have had something to say about these keys that we have missed."""
         self._doubted |= self._by_key_id.keys() & key_ids
         if self._doubted and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask())
+            self._asking = asyncio.create_task(self._ask_auth())
 
     def recheck_all(self) -> None:
         self.recheck(list(self._by_key_id))
@@ -79,7 +79,7 @@ class RunningKeys:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    async def _ask(self) -> None:
+    async def _ask_auth(self) -> None:
         """Until there is an answer for every key that still runs: nobody will name these keys by himself again."""
         while self._doubted:
             asked = list(islice(self._doubted, ASKED_AT_ONCE))

@@ -113,10 +113,10 @@ class AuthClient:
         self._replicas = replicas
 
     async def verify(self, api_key: str) -> pb.VerifyResponse:
-        return await self._ask(lambda replica: replica.verify(api_key))
+        return await self._call(lambda replica: replica.verify(api_key))
 
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
-        return await self._ask(lambda replica: replica.find_refused_keys(key_ids))
+        return await self._call(lambda replica: replica.find_refused_keys(key_ids))
 
     def unwatched(self) -> AuthReplica | None:
         """The best replica that nobody watches yet. Those from which nothing was heard have their turn one after the
@@ -124,7 +124,7 @@ class AuthClient:
         others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
         return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
-    async def _ask(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+    async def _call(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
         """The first answer counts. Who is silent or lost does not keep the next from being asked."""
         replicas = deque(self._replicas.in_order())
         asked: set[asyncio.Task[AnswerT]] = set()

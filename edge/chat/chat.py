@@ -124,7 +124,7 @@ class Chat:
             self._hold_growth.stop()
             if self._call is not None:
                 self._call.cancel()
-            self._tell(end, counted)
+            self._record_end(end, counted)
 
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
@@ -225,7 +225,7 @@ class Chat:
             await self._dependencies.metering.acknowledged(self._request_id)
         raise error
 
-    def _tell(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
+    def _record_end(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
         """Whoever looks: the log, Prometheus and, if it is traced, the trace."""
         dependencies, step_timer, principal = self._dependencies, self._admitted.step_timer, self._admitted.principal
         if self._first_piece_at_s is None:

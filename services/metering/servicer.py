@@ -85,7 +85,9 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._limiter.charge(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
-        return self._writer.submit(operations.to_reserve(request, self._default_limits), partial(self._tell, request))
+        return self._writer.submit(
+            operations.to_reserve(request, self._default_limits), partial(self._to_response, request)
+        )
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
         return self._writer.submit(operations.to_extend(request), operations.from_extended)
@@ -98,7 +100,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             operations.to_void(request, charges_prompt=self._is_due(request)), operations.from_voided
         )
 
-    def _tell(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
+    def _to_response(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
         response = operations.from_reserved(answer)
         unpaid = self._unpaid_prompts
         response.has_habit_of_leaving = unpaid is not None and unpaid.are_habit_of(request.account_id)

@@ -178,7 +178,7 @@ class ValkeyLimiter:
                     self._take_locally(batch)
                     continue
                 try:
-                    results = await self._ask(batch)
+                    results = await self._run_script(batch)
                 except (RedisError, OSError) as error:
                     self._go_away(error)
                     self._take_locally(batch)
@@ -187,7 +187,7 @@ class ValkeyLimiter:
         finally:
             self._drain = None
 
-    async def _ask(self, batch: list[_Waiting]) -> list[int]:
+    async def _run_script(self, batch: list[_Waiting]) -> list[int]:
         buckets: list[str] = []
         terms: list[int] = [LONGEST_DEBT_NS]
         for waiting in batch:

@@ -84,7 +84,7 @@ class Completions:
         finally:
             self._running -= 1
             allowance.close()
-            self._tell(story, began_s)
+            self._log_end(story, began_s)
 
     async def drain(self) -> None:
         """Wait until no chat runs."""
@@ -176,7 +176,7 @@ class Completions:
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
-    def _tell(self, story: _Story, began_s: float) -> None:
+    def _log_end(self, story: _Story, began_s: float) -> None:
         relay, target = story.relay, story.attempts.target
         finished = relay.finished if relay is not None else None
         if story.attempts.first_asked_at_s is not None:

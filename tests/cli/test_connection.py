@@ -8,7 +8,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from cli.connection import CallRefused, NotRunning, ask, running_services
+from cli.connection import CallRefused, NotRunning, call_service, running_services
 from cli.settings import SettingsWrong
 from cli.supervision import data_folder
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
@@ -34,7 +34,7 @@ def name_of(data: Path, account_id: str, environ: dict[str, str]) -> str:
     services = running_services(data, environ)
     try:
         request = auth_pb2.GetAccountRequest(account_id=account_id)
-        return ask(services.accounts.GetAccount, request).account.name
+        return call_service(services.accounts.GetAccount, request).account.name
     finally:
         services.close()
 
@@ -174,6 +174,6 @@ def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch)
             raise Away
         return "an answer"
 
-    assert ask(cast(Any, method), "a question", patience_s=10.0) == "an answer"
+    assert call_service(cast(Any, method), "a question", patience_s=10.0) == "an answer"
     assert "waiting for the service" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

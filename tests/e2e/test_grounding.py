@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from cli.commands.attachments import add_attachment
-from cli.connection import ask
+from cli.connection import call_service
 from cli.progress import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
@@ -114,7 +114,7 @@ def api_key(harness: GroundedServiceHarness, account: str) -> str:
 
 
 def switch(harness: GroundedServiceHarness, account: str, *, attachments: bool) -> None:
-    ask(
+    call_service(
         harness.service.services.accounts.UpdateAccount,
         UpdateAccountRequest(account_id=account, attachments=attachments),
     )
@@ -205,7 +205,9 @@ def test_no_word_of_what_is_kept_or_searched_is_written_in_clear(
 ) -> None:
     words = {place: f"canary{secrets.token_hex(8)}" for place in ("note", "name", "page", "query", "title", "snippet")}
     services = harness.service.services
-    ask(services.grounding.AddNote, AddNoteRequest(account_id=account, text=f"My cat is called {words['note']}."))
+    call_service(
+        services.grounding.AddNote, AddNoteRequest(account_id=account, text=f"My cat is called {words['note']}.")
+    )
     assert words["note"] in str(harness.service.legato("memory", "list", account))
     file = tmp_path / f"{words['name']}.pdf"
     file.write_bytes(make_pdf([f"The {words['page']} opens with a key."]))

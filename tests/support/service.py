@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
 from cli.commands.usage import list_usage
-from cli.connection import ServiceStubs, ask, running_services
+from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.data_folder import read_processes
 from cli.supervision.health import HealthProbe
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
@@ -235,7 +235,7 @@ class Service:
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""
-        return list(ask(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
+        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
 
     def holds(self, account_id: str) -> list[Hold]:
         """What became of the account's requests, the oldest first."""
@@ -256,7 +256,7 @@ class Service:
         """At once: every router has read them when this returns."""
         self.write_routes(routes)
         for router in self.services.routers.values():
-            ask(router.ReloadRoutes, ReloadRoutesRequest())
+            call_service(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""

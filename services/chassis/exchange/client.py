@@ -178,7 +178,7 @@ class ExchangeClient:
             self._unheard_signs = 0
             self._has_spoken = True
             for item in response.items:
-                self._take(item)
+                self._receive(item)
             if self._is_dismissed:
                 return
 
@@ -210,7 +210,7 @@ class ExchangeClient:
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
 
-    def _take(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         kind = item.kind
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True

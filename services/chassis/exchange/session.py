@@ -46,7 +46,7 @@ class Session:
                 if self._unheard_signs is not None:
                     self._unheard_signs = 0
                 for item in request.items:
-                    self._take(item)
+                    self._receive(item)
         finally:
             self.outbox.close()
 
@@ -70,7 +70,7 @@ class Session:
                 call.cancel()
         self.calls.clear()
 
-    def _take(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         kind = item.kind
         if kind == pb.ITEM_KIND_OPEN:
             self._open(item)

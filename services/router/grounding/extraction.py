@@ -53,7 +53,7 @@ class Extraction:
         lines = _lines(reader)
         isolated = await anext(lines, None)
         if isolated is not None:
-            self._tell(isolated.holds or [])
+            self._log_isolation(isolated.holds or [])
         head = await anext(lines, None)
         if head is None:
             raise _refusal("The document takes too much memory or time to read.")
@@ -68,7 +68,7 @@ class Extraction:
             raise _refusal("The document takes too much memory or time to read.")
         return DocumentKind(head.kind), pages
 
-    def _tell(self, holds: list[str]) -> None:
+    def _log_isolation(self, holds: list[str]) -> None:
         """Once, and whenever it changes."""
         if holds == self._holds:
             return

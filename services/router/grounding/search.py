@@ -56,7 +56,7 @@ class SearxSearch:
     async def find(self, query: str) -> list[SearchResult]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                body = await self._ask(query[:LONGEST_QUERY])
+                body = await self._fetch(query[:LONGEST_QUERY])
             return _read(_found.decode(body))
         except TimeoutError:
             raise SearchAway("took too long") from None
@@ -65,7 +65,7 @@ class SearxSearch:
         except (*UNREADABLE, UnicodeError):
             raise SearchAway("sent something that is not a list of results") from None
 
-    async def _ask(self, query: str) -> bytes:
+    async def _fetch(self, query: str) -> bytes:
         # In the body, and not in the address, which servers and proxies log.
         form = {"q": query, "format": "json"}
         async with self._session.post(self._url, data=form, allow_redirects=False) as response:

@@ -86,7 +86,7 @@ class SearchTool:
     async def answer(self, calls: Sequence[SearchCall]) -> SearchAnswers:
         self._sources_before = len(self._sources)
         found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
-        texts = [answer if isinstance(answer, str) else self._tell(answer) for answer in found]
+        texts = [answer if isinstance(answer, str) else self._describe(answer) for answer in found]
         texts += [_TOO_MANY] * (len(calls) - len(texts))
         return SearchAnswers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
 
@@ -110,7 +110,7 @@ class SearchTool:
             self._on_failure(str(away))
             return _AWAY
 
-    def _tell(self, results: list[SearchResult]) -> str:
+    def _describe(self, results: list[SearchResult]) -> str:
         if not results:
             return _NOTHING
         told: list[SearchResult] = []

@@ -56,12 +56,12 @@ class CircuitBreaker:
     def __init__(
         self,
         clock: Clock,
-        tell: Callable[[BreakerState], None] = lambda state: None,
+        on_change: Callable[[BreakerState], None] = lambda state: None,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`tell` is called when the breaker opens and when it closes."""
+        """`on_change` is called when the breaker opens and when it closes."""
         self._clock = clock
-        self._tell = tell
+        self._on_change = on_change
         self._dice = dice
         self.attempts = 0
         self.answers = 0
@@ -168,7 +168,7 @@ class CircuitBreaker:
         self._changed_at_s = self._clock.elapsed_s()
         self._failures_in_a_row = 0
         self._window = _Window()
-        self._tell(self.state)
+        self._on_change(self.state)
 
     def _pause(self, pause_s: float) -> None:
         self._pause_s = min(pause_s, LONGEST_PAUSE_S)

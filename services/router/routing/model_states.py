@@ -90,10 +90,10 @@ class ModelStates:
             gauge = QueueGauge(_gauge_address(route, target))
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
         return ModelState(
-            target, pooled, saturation, CircuitBreaker(self._clock, lambda state: self._tell(target, state))
+            target, pooled, saturation, CircuitBreaker(self._clock, lambda state: self._log_state(target, state))
         )
 
-    def _tell(self, target: Target, state: BreakerState) -> None:
+    def _log_state(self, target: Target, state: BreakerState) -> None:
         event = "target.back" if state is BreakerState.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
 

@@ -76,7 +76,7 @@ class Targets:
                 upstream = await opening.ask_at_last(put_off)
                 if upstream is not None:
                     return upstream
-        raise opening.refusals.to_tell()
+        raise opening.refusals.to_raise()
 
 
 def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
@@ -147,31 +147,31 @@ class _Opening:
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
             self.put_off.append(_PutOff(model_state, fit.max_tokens, is_refit=False))
             return None
-        upstream = await self._ask(model_state, fit.max_tokens)
+        upstream = await self._try(model_state, fit.max_tokens)
         if self._refit_tokens is None:
             return upstream
         if self._has_larger_window_elsewhere(target):
             self.put_off.append(_PutOff(model_state, self._refit_tokens, is_refit=True))
             return None
-        return await self._ask_again(model_state, self._refit_tokens)
+        return await self._try_again(model_state, self._refit_tokens)
 
     async def ask_at_last(self, put_off: "_PutOff") -> Upstream | None:
         if put_off.is_refit:
-            return await self._ask_again(put_off.model_state, put_off.max_tokens)
-        upstream = await self._ask(put_off.model_state, put_off.max_tokens)
+            return await self._try_again(put_off.model_state, put_off.max_tokens)
+        upstream = await self._try(put_off.model_state, put_off.max_tokens)
         if self._refit_tokens is None:
             return upstream
-        return await self._ask_again(put_off.model_state, self._refit_tokens)
+        return await self._try_again(put_off.model_state, self._refit_tokens)
 
-    async def _ask_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
+    async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """For a shorter answer, since the model refused the longer one."""
         self._attempts.refits += 1
-        return await self._ask(model_state, max_tokens)
+        return await self._try(model_state, max_tokens)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
 
-    async def _ask(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
+    async def _try(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         target, chat, prompt = model_state.target, self._chat, self._prompt
         self._refit_tokens = None
         await self._allowance.cover_prompt(prompt.tokens)
@@ -185,7 +185,7 @@ class _Opening:
             return None
         self._attempts.target = target
         self._attempts.count += 1
-        self._tell("model.asked", target)
+        self._log_event("model.asked", target)
         failpoints.hit("router.asked")
         attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:
@@ -220,7 +220,7 @@ class _Opening:
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
         self._attempts.http_status = error.http_status
-        self._tell("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+        self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.REFUSED:
             raise NotAccepted from None
         if error.failure is Failure.PROVIDER:
@@ -239,7 +239,7 @@ class _Opening:
             model_state.calibration.note(self._counted, model_tokens)
         return refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
 
-    def _tell(self, event: str, target: Target, **fields: str | int | None) -> None:
+    def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
         self._log.debug(
             event,
             request_id=self._chat.request_id,

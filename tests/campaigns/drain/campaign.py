@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
-from cli.connection import ServiceStubs, ask
+from cli.connection import ServiceStubs, call_service
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients
 from tests.campaigns.drain.harness import NAMES, DrainHarness
@@ -162,7 +162,7 @@ async def _run(
             restarts.append(await _take(harness, clients, step))
     with harness.services() as services:
         balance = await _settled_balance(services, account.account_id)
-        audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations
+        audit = (await asyncio.to_thread(call_service, services.credits.Audit, AuditRequest())).violations
     return Findings(
         restarts=restarts,
         chats=len(clients.chats),

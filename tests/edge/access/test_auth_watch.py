@@ -67,5 +67,5 @@ async def test_heartbeat_that_comes_late_ends_no_answer_of_a_key_that_is_good_ag
         await harness.heard_of(3)
         principal = await harness.principals.authenticate(bearer(created.api_key))
         with harness.principals.track_key(principal) as running_key:
-            harness.principals._watch._take(late)
+            harness.principals._watch._apply(late)
             running_key.raise_if_refused()

@@ -50,13 +50,13 @@ class LocalProvider:
             return
         if len(offer.functions) > CHOICES_MOST:
             raise CannotDo(f"This model takes no more than {CHOICES_MOST} functions.", "tools")
-        yield await self._ask_exactly(call, offer) or await self._ask(call, offer, exact=False)
+        yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
         """None: it cannot follow one of the schemas, or only at everybody's cost. The model is then left to itself."""
         try:
             check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
-            return await self._ask(call, offer, exact=True)
+            return await self._send(call, offer, exact=True)
         except TooMuch:
             return None
         except ProviderError as error:
@@ -64,7 +64,7 @@ class LocalProvider:
                 raise
             return None
 
-    async def _ask(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
+    async def _send(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
         """The answer is JSON that means something only when it is whole, so it comes in one piece."""
         text, finish_reason = "", "stop"
         async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:

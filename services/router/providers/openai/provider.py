@@ -65,18 +65,18 @@ class OpenAIProvider:
         await self._server.aclose()
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._ask(call)
+        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._send(call)
 
     async def _answer_converted(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         if self._short_call_ids:
             call = replace(call, messages_json=await shorten_call_ids(call.messages_json))
         if self._string_content:
             call = replace(call, messages_json=await write_as_strings(call.messages_json))
-        async with aclosing(self._ask(call)) as pieces:
+        async with aclosing(self._send(call)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _ask(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+    def _send(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         body = encode_call(call, self._output_field, self._extra_json)
         question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent)
         return self._server.send(question, CompletionAnswer())
