@@ -31,7 +31,7 @@ class Edge:
 
     def __init__(self, chat: ChatEndpoint, cors: Cors, log: Log) -> None:
         self._chat = chat
-        self._metrics = chat.surroundings.metrics
+        self._metrics = chat.dependencies.metrics
         self._cors = cors
         self._log = log
         self._others = make_app(chat)
@@ -103,7 +103,7 @@ class Answer:
 def make_app(chat: ChatEndpoint) -> FastAPI:
     """Everything but the chats."""
     app = FastAPI(openapi_url=None, redirect_slashes=False)
-    metering, clock = chat.surroundings.metering, chat.surroundings.clock
+    metering, clock = chat.dependencies.metering, chat.dependencies.clock
 
     async def admit(request: Request, needed: "Scope.ValueType") -> Principal:
         return await chat.entrance.admit(request.scope, needed)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def make_app(chat: ChatEndpoint) -> FastAPI:
         await identify(request)
         raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
 
-    _tell_errors(app, identify, chat.surroundings.metrics)
+    _tell_errors(app, identify, chat.dependencies.metrics)
     return app
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from edge.wire.messages import UnreadObject, check_messages, check_tool_choice, check_tools
 from edge.wire.validation import decode, invalid
 from edge.wire.value_count import MOST_VALUES, check_values
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
 # a millisecond.
@@ -89,21 +89,21 @@ _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequ
 
 
 async def decode_chat(body: bytes) -> ChatBody:
-    turns = Turns(SLICE_BYTES)
+    yielder = Yielder(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
-        await _check_utf8(body, turns)
+        await _check_utf8(body, yielder)
     if len(body) > MOST_VALUES:
-        await check_values(body, turns)
+        await check_values(body, yielder)
     decoded: _Body = decode(_body_decoder, body, "")
-    if turns.are_due(len(body)):
-        await turns.rest()
+    if yielder.is_due(len(body)):
+        await yielder.pause()
     _check_metadata(_present(decoded.metadata))
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
-    await check_messages(messages_json, turns)
+    await check_messages(messages_json, yielder)
     tools_json = _present(decoded.tools)
     tool_choice_json = _present(decoded.tool_choice)
-    tool_names = await check_tools(tools_json, turns) if tools_json else frozenset()
+    tool_names = await check_tools(tools_json, yielder) if tools_json else frozenset()
     check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
@@ -117,7 +117,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     )
 
 
-async def _check_utf8(body: bytes, turns: Turns) -> None:
+async def _check_utf8(body: bytes, yielder: Yielder) -> None:
     """The parts that stay bytes are not looked at character by character later on."""
     try:
         if len(body) <= SLICE_BYTES:
@@ -127,8 +127,8 @@ async def _check_utf8(body: bytes, turns: Turns) -> None:
         for begin in range(0, len(body), SLICE_BYTES):
             end = begin + SLICE_BYTES
             decoder.decode(view[begin:end], final=end >= len(body))
-            if turns.are_due((min(end, len(body)) - begin) // 4):
-                await turns.rest()
+            if yielder.is_due((min(end, len(body)) - begin) // 4):
+                await yielder.pause()
     except UnicodeDecodeError:
         raise invalid("The body is not valid UTF-8.") from None
 

@@ -11,8 +11,8 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
-from services.router.answers.grants import Allowance, ChatConversation
-from services.router.answers.plausible import UsageJudge, longest_output_tokens
+from services.router.answers.grants import ChatConversation, TokenAllowance
+from services.router.answers.plausible import UsageCheck, longest_output_tokens
 from services.router.answers.toolcalls import ToolCalls
 from services.router.prompts import tokens
 from services.router.prompts.tokens import RunningCount
@@ -33,10 +33,10 @@ class Relay:
     def __init__(
         self,
         conversation: ChatConversation,
-        allowance: Allowance | None,
+        allowance: TokenAllowance | None,
         prompt_tokens: int,
         started: Started,
-        judge: UsageJudge | None = None,
+        judge: UsageCheck | None = None,
         *,
         only_one_call: bool = False,
     ) -> None:
@@ -71,7 +71,9 @@ class Relay:
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
-            deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+            deltas = [
+                delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None
+            ]
             deltas = self._calls.take_turns(deltas)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if piece.last and self._calls:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 from services.router.prompts.json_text import is_list
 
 # What it takes to look at a part or a call, however short, as if it were bytes to read.
@@ -76,12 +76,12 @@ def _skipping_decoders(names: Collection[str]) -> tuple[msgspec.json.Decoder[Any
 _skipping = {names: _skipping_decoders(names) for names in (_OF_MESSAGES, _OF_PARTS, _OF_CALLS, _OF_FUNCTIONS)}
 
 
-async def with_known_fields(raw_message: Raw, turns: Turns) -> Raw:
+async def with_known_fields(raw_message: Raw, yielder: Yielder) -> Raw:
     """The very same, where nothing is left out. Null content stays, as that of one who only calls."""
     message, is_all = _known(raw_message, _OF_MESSAGES)
     for name, tell in (("content", _known_part), ("tool_calls", _known_call)):
         if name in message and is_list(message[name]):
-            told_list = await _each(message[name], tell, turns)
+            told_list = await _each(message[name], tell, yielder)
             if told_list is not message[name]:
                 message[name], is_all = told_list, False
     return raw_message if is_all else _encoded(message)
@@ -94,14 +94,14 @@ def _is_all_of(raw_object: Raw, *fields: tuple[str, int]) -> bool:
     return len(memoryview(raw_object)) <= known_bytes + _BYTES_PER_OBJECT
 
 
-async def _each(raw_list: Raw, tell: Callable[[Raw], Raw], turns: Turns) -> Raw:
+async def _each(raw_list: Raw, tell: Callable[[Raw], Raw], yielder: Yielder) -> Raw:
     items = _list.decode(raw_list)
     were_rewritten = False
     for index, raw_item in enumerate(items):
         items[index] = tell(raw_item)
         were_rewritten |= items[index] is not raw_item
-        if turns.are_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
+            await yielder.pause()
     return _encoded(items) if were_rewritten else raw_list
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # The event loop waits while a slice is counted: about a millisecond for this much.
 SLICE_CHARACTERS = 16 * 1024
@@ -89,20 +89,20 @@ class PatientCount:
 
     for piece in slices_of(text):
         if counted.add(piece):
-            await counted.rest()
+            await counted.pause()
     """
 
-    __slots__ = ("_turns", "rest", "tokens")
+    __slots__ = ("_yielder", "pause", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._turns = Turns(SLICE_CHARACTERS)
-        self.rest = self._turns.rest
+        self._yielder = Yielder(SLICE_CHARACTERS)
+        self.pause = self._yielder.pause
 
     def add(self, piece: str) -> bool:
         if piece:
             self.tokens += count(piece)
-        return self._turns.are_due(len(piece) + CHARACTERS_PER_TEXT)
+        return self._yielder.is_due(len(piece) + CHARACTERS_PER_TEXT)
 
 
 def slices_of(text: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from edge.http.connection import MOST_EARLY_REQUESTS, EdgeProtocol
-from edge.http.pipelining import LARGEST_EARLY_BYTES
+from edge.http.pipelining import LARGEST_PIPELINED_BYTES
 from tests.edge.hello_server import is_error_shape, write_for_ever
 
 LATE = b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -38,7 +38,7 @@ async def test_requests_are_answered_in_their_turn_however_they_come(port: int, 
 
 @pytest.mark.parametrize("first", [LATE, SLOW])
 async def test_who_sends_too_much_ahead_gets_one_answer_and_no_more(port: int, first: bytes) -> None:
-    answers = await ask_early(port, first + ECHO, bytes(2 * LARGEST_EARLY_BYTES), ECHO)
+    answers = await ask_early(port, first + ECHO, bytes(2 * LARGEST_PIPELINED_BYTES), ECHO)
     assert answers.count(b"HTTP/1.1 ") == 1
     assert b"hello" in answers
 

@@ -103,7 +103,7 @@ async def test_last_words_are_heard_also_by_one_who_speaks_into_the_end(
     async with asyncio.timeout(60), late_client(socket_folder, may_read, log) as client:
         call = await _answered_unheard(client, talker)
         await talker.exchange.close()
-        client.say(call.call_id, b"")
+        client.send(call.call_id, b"")
         await asyncio.sleep(0.1)
         may_read.set()
         assert await _all_of(call) == [1, 2, 3]

@@ -118,7 +118,7 @@ async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log
 async def test_place_is_free_again_where_a_mistake_of_ours_keeps_the_model_from_being_asked(
     socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(provider: OpenAIProvider, call: base.Call) -> AsyncGenerator[base.Piece, None]:
+    def fail(provider: OpenAIProvider, call: base.ProviderCall) -> AsyncGenerator[base.Piece, None]:
         raise KeyError("id")
 
     async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
