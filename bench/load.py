@@ -89,7 +89,7 @@ async def put_load(order: Order) -> Outcome:
     replica = MeteringReplica(order.address, Log("bench"))
     channel = open_channel(order.address)
     credits = CreditAdminServiceStub(channel)
-    grant = pb.GrantCreditsRequest(grant_id="bench", account_id=ACCOUNT, amount_nanos=GRANT_NANOS)
+    grant = pb.GrantCreditsRequest(operation_id="bench", account_id=ACCOUNT, amount_nanos=GRANT_NANOS)
     await credits.GrantCredits(grant, timeout=PATIENCE_S, wait_for_ready=True)
     while not replica.usable:
         await asyncio.sleep(0.01)

@@ -40,28 +40,28 @@ class OutcomeUnknown(CallRefused):
     """Whether it was booked only metering can tell."""
 
 
-def grant(services: ServiceStubs, account_id: str, amount_nanos: int, grant_id: str | None = None) -> Balance:
+def grant(services: ServiceStubs, account_id: str, amount_nanos: int, operation_id: str | None = None) -> Balance:
     amount = format_usd(amount_nanos)
     request = GrantCreditsRequest(
-        grant_id=f"grant_{secrets.token_hex(16)}" if grant_id is None else grant_id,
+        operation_id=f"grant_{secrets.token_hex(16)}" if operation_id is None else operation_id,
         account_id=account_id,
         amount_nanos=amount_nanos,
     )
-    again = ["credits", "grant", account_id, amount, "--id", request.grant_id]
+    again = ["credits", "grant", account_id, amount, "--id", request.operation_id]
     return _book(services.credits.GrantCredits, request, f"{account_id} was granted {amount} $", again)
 
 
 def adjust(
-    services: ServiceStubs, account_id: str, amount_nanos: int, reason: str, adjustment_id: str | None = None
+    services: ServiceStubs, account_id: str, amount_nanos: int, reason: str, operation_id: str | None = None
 ) -> Balance:
     amount = format_usd(amount_nanos)
     request = AdjustCreditsRequest(
-        adjustment_id=f"adjustment_{secrets.token_hex(16)}" if adjustment_id is None else adjustment_id,
+        operation_id=f"adjustment_{secrets.token_hex(16)}" if operation_id is None else operation_id,
         account_id=account_id,
         amount_nanos=amount_nanos,
         reason=reason,
     )
-    again = ["credits", "adjust", account_id, amount, "--reason", reason, "--id", request.adjustment_id]
+    again = ["credits", "adjust", account_id, amount, "--reason", reason, "--id", request.operation_id]
     return _book(services.credits.AdjustCredits, request, f"{account_id} was adjusted by {amount} $", again)
 
 

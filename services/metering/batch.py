@@ -18,7 +18,16 @@ from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Hist
 from services.chassis.timing.clock import SystemClock
 from services.metering.holds import UnmatchedSettlement
 from services.metering.locked_accounts import AccountLocked, LockedAccounts
-from services.metering.operations import AnswerT, Checkpoint, Operation, Settle, Sweep, Void
+from services.metering.operations import (
+    AnswerT,
+    Checkpoint,
+    CreditOperation,
+    Operation,
+    RequestOperation,
+    Settle,
+    Sweep,
+    Void,
+)
 from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
@@ -256,7 +265,7 @@ class Writer:
                 # The others would wait for the same timeout, one after the other.
                 return outcomes + [away] * (len(operations) - len(outcomes))
             except Exception as error:
-                self._log.failure("operation.failed", error, request_id=operation.request_id)
+                self._log.failure("operation.failed", error, **_id_of(operation))
                 outcomes.append(internal_error())
         return outcomes
 
@@ -281,15 +290,13 @@ class Writer:
         self._log.debug(
             "operation.ended",
             name=type(operation).__name__,
-            request_id=operation.request_id,
+            **_id_of(operation),
             account_id=operation.account_id,
             reason=refusal,
         )
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
-            self._log.failure(
-                "settlement.unmatched", outcome, request_id=operation.request_id, account_id=operation.account_id
-            )
+            self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
         if waiting.future.done():
             # The caller left; what it asked for is written all the same.
             return
@@ -297,6 +304,13 @@ class Writer:
             waiting.future.set_exception(outcome)
         else:
             waiting.future.set_result(waiting.reply(outcome))
+
+
+def _id_of(operation: Operation[Any]) -> dict[str, str]:
+    """The log field that names the operation."""
+    if isinstance(operation, CreditOperation):
+        return {"operation_id": operation.operation_id}
+    return {"request_id": operation.request_id} if isinstance(operation, RequestOperation) else {}
 
 
 def _has_company(operations: Sequence[Operation[Any]]) -> bool:

@@ -1,16 +1,16 @@
 """The part of the books that one batch touches: what it found, and what it will write."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.metering.ledger import apply
-from services.metering.operations import Adjust, AnswerT, Grant, Operation, Reserve
+from services.metering.operations import Adjust, AnswerT, CreditOperation, Grant, Operation, RequestOperation, Reserve
 from services.metering.prices import Prices
 from services.metering.records import CHARGES, AccountBalance, Claim, Entry, Hold, Kind
 from services.metering.scene import RuleContext
 
 # Grants and adjustments have no hold; their own entry makes a repeat harmless.
-CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
+CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {Grant: "grant", Adjust: "adjustment"}
 
 
 class LiveKey(NamedTuple):
@@ -58,13 +58,13 @@ class Books:
         self._live_holds = dict(live_holds or {})
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
-        account_id, request_id = operation.account_id, operation.request_id
+        account_id = operation.account_id
         account = self.accounts.get(account_id) or AccountBalance(account_id)
-        kind = CREDIT_KINDS.get(type(operation))
-        if kind is None:
-            hold, booked = self.holds.get(request_id), None
-        else:
-            hold, booked = None, self._credits.get((kind, request_id))
+        hold, booked = None, None
+        if isinstance(operation, CreditOperation):
+            booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
+        elif isinstance(operation, RequestOperation):
+            hold = self.holds.get(operation.request_id)
         claim, claimant, live_holds = None, None, 0
         if type(operation) is Reserve:
             claim, claimant = self._claimed(operation)
@@ -76,13 +76,13 @@ class Books:
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:
-            self.holds[request_id] = effect.hold
+            self.holds[effect.hold.request_id] = effect.hold
             if self._live_holds:
                 self._count_live(hold, effect.hold)
         if effect.entry is not None:
             self.entries.append(effect.entry)
-            if kind is not None:
-                self._credits[kind, request_id] = effect.entry
+            if isinstance(operation, CreditOperation):
+                self._credits[effect.entry.kind, operation.operation_id] = effect.entry
         if effect.claim is not None:
             self.claims[account_id, effect.claim.key_digest] = effect.claim
         return effect.answer

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.operations import Adjust, Grant
+from services.metering.operations import Adjust, CreditOperation, Grant
 from services.metering.records import AccountBalance, Entry, Kind
 from services.metering.scene import Effect, RuleContext
 
@@ -21,7 +21,7 @@ def adjust(operation: Adjust, context: RuleContext) -> Effect[AccountBalance]:
     return _credit("adjustment", operation, operation.reason, context)
 
 
-def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, context: RuleContext) -> Effect[AccountBalance]:
+def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context: RuleContext) -> Effect[AccountBalance]:
     account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
     if booked is not None:
         if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
@@ -35,7 +35,7 @@ def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, context: 
     account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
     entry = Entry(
         kind=kind,
-        request_id=operation.request_id,
+        request_id=operation.operation_id,
         account_id=operation.account_id,
         customer_nanos=amount_nanos,
         external_nanos=-amount_nanos,

@@ -11,8 +11,22 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Operation(msgspec.Struct, Generic[AnswerT], frozen=True):
+    @property
+    def account_id(self) -> str:
+        raise NotImplementedError
+
+
+class RequestOperation(Operation[AnswerT], Generic[AnswerT], frozen=True):
     request_id: str
     account_id: str
+
+
+class CreditOperation(Operation[AccountBalance], frozen=True):
+    """`operation_id` is chosen by the caller: a repeat under the same id changes nothing."""
+
+    operation_id: str
+    account_id: str
+    amount_nanos: int
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -29,7 +43,7 @@ class IdempotencyClaim(msgspec.Struct, frozen=True):
     body_digest: bytes
 
 
-class Reserve(Operation[Reserved], frozen=True):
+class Reserve(RequestOperation[Reserved], frozen=True):
     key_id: str
     class_id: str
     prompt_tokens: int
@@ -51,7 +65,7 @@ class Extended(msgspec.Struct, frozen=True):
     balance_nanos: int
 
 
-class Extend(Operation[Extended], frozen=True):
+class Extend(RequestOperation[Extended], frozen=True):
     """`total_nanos` is absolute. A total that is held already makes this a checkpoint, and nothing else."""
 
     total_nanos: int
@@ -62,7 +76,7 @@ class Checkpointed(msgspec.Struct, frozen=True):
     pass
 
 
-class Checkpoint(Operation[Checkpointed], frozen=True):
+class Checkpoint(RequestOperation[Checkpointed], frozen=True):
     delivered: Usage
 
 
@@ -71,7 +85,7 @@ class Settled(msgspec.Struct, frozen=True):
     loss_nanos: int
 
 
-class Settle(Operation[Settled], frozen=True):
+class Settle(RequestOperation[Settled], frozen=True):
     usage: Usage
     basis: Basis
     end: End
@@ -81,7 +95,7 @@ class Voided(msgspec.Struct, frozen=True):
     pass
 
 
-class Void(Operation[Voided], frozen=True):
+class Void(RequestOperation[Voided], frozen=True):
     end: End
     key_id: str
     class_id: str
@@ -99,18 +113,13 @@ class Swept(msgspec.Struct, frozen=True):
     loss_bound_nanos: int = 0
 
 
-class Sweep(Operation[Swept], frozen=True):
+class Sweep(RequestOperation[Swept], frozen=True):
     pass
 
 
-class Grant(Operation[AccountBalance], frozen=True):
-    """Here `request_id` is the id that the grant was given by whoever made it."""
-
-    amount_nanos: int
+class Grant(CreditOperation, frozen=True):
+    pass
 
 
-class Adjust(Operation[AccountBalance], frozen=True):
-    """Here `request_id` is the id that the adjustment was given by whoever made it."""
-
-    amount_nanos: int
+class Adjust(CreditOperation, frozen=True):
     reason: str

@@ -80,7 +80,7 @@ class MeteringHarness:
         self.journal.close()
 
     async def give(self, nanos: int, grant_id: str = "grant") -> None:
-        await self._writer.submit(Grant(request_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
+        await self._writer.submit(Grant(operation_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
 
     async def balance(self) -> tuple[int, int]:
         await self.metering.settled()

@@ -967,23 +967,23 @@ Global___GetRequestResponse: _TypeAlias = GetRequestResponse  # noqa: Y015
 class GrantCreditsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    GRANT_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
-    grant_id: _builtins.str
+    operation_id: _builtins.str
     """Makes a repeat harmless."""
     account_id: _builtins.str
     amount_nanos: _builtins.int
     def __init__(
         self,
         *,
-        grant_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
         account_id: _builtins.str = ...,
         amount_nanos: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_nanos", b"amount_nanos", "grant_id", b"grant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_nanos", b"amount_nanos", "operation_id", b"operation_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1013,11 +1013,11 @@ Global___GrantCreditsResponse: _TypeAlias = GrantCreditsResponse  # noqa: Y015
 class AdjustCreditsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    ADJUSTMENT_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    adjustment_id: _builtins.str
+    operation_id: _builtins.str
     """Makes a repeat harmless."""
     account_id: _builtins.str
     amount_nanos: _builtins.int
@@ -1026,14 +1026,14 @@ class AdjustCreditsRequest(_message.Message):
     def __init__(
         self,
         *,
-        adjustment_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
         account_id: _builtins.str = ...,
         amount_nanos: _builtins.int = ...,
         reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "adjustment_id", b"adjustment_id", "amount_nanos", b"amount_nanos", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_nanos", b"amount_nanos", "operation_id", b"operation_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

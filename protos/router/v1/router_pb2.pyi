@@ -20,11 +20,6 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
-if sys.version_info >= (3, 13):
-    from warnings import deprecated as _deprecated
-else:
-    from typing_extensions import deprecated as _deprecated
-
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _UsageSource:
@@ -226,22 +221,11 @@ class Grant(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
-    AMPLE_FIELD_NUMBER: _builtins.int
     HELD_ELSEWHERE_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     output_tokens: _builtins.int
     last: _builtins.bool
     """The credit is spent: there will be no larger grant. The answer ends with `length` where this one does."""
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def ample(self) -> _builtins.bool:
-        """Of no meaning any more: an answer is asked for whole where `output_tokens` covers it."""
-
-    @ample.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def ample(self, value: _builtins.bool) -> None:
-        """Of no meaning any more: an answer is asked for whole where `output_tokens` covers it."""
-
     held_elsewhere: _builtins.bool
     """With `last`: the account has credit for the prompt and a token, but its other requests hold it."""
     def __init__(
@@ -250,12 +234,11 @@ class Grant(_message.Message):
         prompt_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
         last: _builtins.bool = ...,
-        ample: _builtins.bool = ...,
         held_elsewhere: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ample", b"ample", "held_elsewhere", b"held_elsewhere", "last", b"last", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_elsewhere", b"held_elsewhere", "last", b"last", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -90,7 +90,6 @@ class Item(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
-    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
     call_id: _builtins.int
@@ -99,8 +98,6 @@ class Item(_message.Message):
     """On OPEN alone: the RPC's name, for instance "Reserve"."""
     payload: _builtins.bytes
     """The RPC's own request or response message, or on ERROR a google.rpc.Status."""
-    timeout_ms: _builtins.int
-    """On OPEN alone: how long the caller will wait; 0 means for ever."""
     traceparent: _builtins.str
     """On OPEN alone: W3C trace context."""
     credit_bytes: _builtins.int
@@ -112,13 +109,12 @@ class Item(_message.Message):
         kind: Global___ItemKind.ValueType = ...,
         method: _builtins.str = ...,
         payload: _builtins.bytes = ...,
-        timeout_ms: _builtins.int = ...,
         traceparent: _builtins.str = ...,
         credit_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "credit_bytes", b"credit_bytes", "kind", b"kind", "method", b"method", "payload", b"payload", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "credit_bytes", b"credit_bytes", "kind", b"kind", "method", b"method", "payload", b"payload", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

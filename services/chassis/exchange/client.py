@@ -101,7 +101,7 @@ class ExchangeClient:
     ) -> "asyncio.Future[ResponseT]":
         """A question; its answer comes in time, or the future fails."""
         question = UnaryCall(response_type)
-        call_id = self._begin(method, request, question, timeout_s)
+        call_id = self._begin(method, request, question)
         question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
         return question.answer
 
@@ -114,16 +114,16 @@ class ExchangeClient:
     def open(self, method: str, request: Message, response_type: type[ResponseT]) -> ClientCall[ResponseT]:
         """A conversation. Whoever opens it reads it to its end, or cancels it."""
         call = ClientCall(self, response_type)
-        call.call_id = self._begin(method, request, call, 0)
+        call.call_id = self._begin(method, request, call)
         return call
 
-    def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any], timeout_s: float) -> int:
+    def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any]) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
         self._calls[self._last_call_id] = call
         span = current_span()
-        opening = Opening(method, round(timeout_s * 1000), "" if span is None else span.traceparent)
+        opening = Opening(method, "" if span is None else span.traceparent)
         self._outbox.put(self._last_call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
         return self._last_call_id
 

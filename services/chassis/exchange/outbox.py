@@ -26,7 +26,6 @@ class Opening(NamedTuple):
     """What an item that opens a call says beside its payload."""
 
     method: str
-    timeout_ms: int
     traceparent: str
 
 
@@ -120,7 +119,7 @@ class Outbox:
             item.kind = kind
             item.payload = payload
             if opening is not None:
-                item.method, item.timeout_ms, item.traceparent = opening
+                item.method, item.traceparent = opening
         self._message_items.observe(len(items))
         return message
 

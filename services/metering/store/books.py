@@ -13,9 +13,9 @@ from msgspec.structs import asdict, astuple
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError
-from services.metering.books import CREDIT_KINDS, Books, CounterKey, LiveKey
+from services.metering.books import Books, CounterKey, LiveKey
 from services.metering.locked_accounts import AccountLocked
-from services.metering.operations import Operation, Reserve
+from services.metering.operations import CreditOperation, Operation, RequestOperation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.records import AccountBalance, Claim, Entry, Hold
@@ -117,8 +117,8 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
 
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:
     account_ids = {operation.account_id for operation in operations}
-    credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]
-    request_ids = {operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS}
+    credit_ids = [operation.operation_id for operation in operations if isinstance(operation, CreditOperation)]
+    request_ids = {operation.request_id for operation in operations if isinstance(operation, RequestOperation)}
     digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
     found_accounts = [AccountBalance(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]
     found_claims: list[Claim] = []

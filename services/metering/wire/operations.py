@@ -141,7 +141,7 @@ def to_grant(request: pb.GrantCreditsRequest) -> Grant:
     if not 0 < request.amount_nanos <= LARGEST_BOOKING_NANOS:
         raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
     return Grant(
-        request_id=checked_id(request.grant_id, "grant_id"),
+        operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
         amount_nanos=request.amount_nanos,
     )
@@ -154,7 +154,7 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
     if not 1 <= len(reason) <= LONGEST_REASON or not reason.isprintable():
         raise invalid(f"An adjustment needs a reason of 1 to {LONGEST_REASON} printable characters.", "reason")
     return Adjust(
-        request_id=checked_id(request.adjustment_id, "adjustment_id"),
+        operation_id=checked_id(request.operation_id, "operation_id"),
         account_id=checked_id(request.account_id, "account_id"),
         amount_nanos=request.amount_nanos,
         reason=reason,

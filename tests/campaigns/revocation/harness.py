@@ -91,7 +91,7 @@ class RevocationHarness:
         """Of an account of its own, with credit."""
         account = (await self._accounts[0].CreateAccount(auth_pb.CreateAccountRequest(name="someone"))).account
         grant = metering_pb.GrantCreditsRequest(
-            grant_id=secrets.token_hex(16), account_id=account.account_id, amount_nanos=CREDIT_NANOS
+            operation_id=secrets.token_hex(16), account_id=account.account_id, amount_nanos=CREDIT_NANOS
         )
         await self._credits.GrantCredits(grant)
         return await self._keys[0].CreateKey(auth_pb.CreateKeyRequest(account_id=account.account_id))

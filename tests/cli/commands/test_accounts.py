@@ -54,7 +54,7 @@ def test_an_account_is_made_with_its_credit() -> None:
     created, granted = far_end.requests
     assert created.name == "Ada"
     assert (granted.account_id, granted.amount_nanos) == ("acct_1", 5_000_000_000)
-    assert len(granted.grant_id) >= 32
+    assert len(granted.operation_id) >= 32
 
 
 def test_without_credits_metering_is_not_asked() -> None:
@@ -75,7 +75,7 @@ def test_a_grant_is_repeated_under_the_same_id_when_metering_is_away_for_a_momen
     )
     result = far_end.run("accounts", "create", "Ada", "--credits", "0.000000001", "--json")
     assert json.loads(result.stdout)["balance_nanos"] == 1
-    assert far_end.requests[1].grant_id == far_end.requests[2].grant_id
+    assert far_end.requests[1].operation_id == far_end.requests[2].operation_id
 
 
 def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
@@ -127,7 +127,7 @@ def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_
     assert result.exit_code == 1
     assert result.stderr.startswith("legato: acct_1 was made. It is not known whether ")
     told = shlex.split(result.stderr.split("`")[1])
-    assert told == ["legato", "credits", "grant", "acct_1", "5.00", "--id", far_end.requests[1].grant_id]
+    assert told == ["legato", "credits", "grant", "acct_1", "5.00", "--id", far_end.requests[1].operation_id]
 
 
 def test_no_account_is_made_where_metering_is_not_there_to_grant_its_credit() -> None:

@@ -35,7 +35,7 @@ def test_a_grant_carries_an_id_of_its_own() -> None:
         far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", answer))
         assert far_end.run("credits", "grant", "acct_1", "5.00").exit_code == 0
         assert far_end.requests[1].amount_nanos == 5_000_000_000
-        ids.add(far_end.requests[1].grant_id)
+        ids.add(far_end.requests[1].operation_id)
     assert len(ids) == 2
 
 
@@ -43,13 +43,13 @@ BOOKINGS: list[tuple[str, list[str], str, Any]] = [
     (
         "GrantCredits",
         ["grant", "acct_1", "5.00"],
-        "grant_id",
+        "operation_id",
         metering_pb2.GrantCreditsResponse(balance=BALANCE),
     ),
     (
         "AdjustCredits",
         ["adjust", "acct_1", "-1.25", "--reason", "charged twice"],
-        "adjustment_id",
+        "operation_id",
         metering_pb2.AdjustCreditsResponse(balance=BALANCE),
     ),
 ]
@@ -118,7 +118,7 @@ def test_booking_outlasts_a_metering_that_is_away_for_longer_than_a_moment() -> 
     answer = metering_pb2.GrantCreditsResponse(balance=BALANCE)
     far_end = play(KNOWN, *[away] * 8, ("metering", "CreditAdminService.GrantCredits", answer))
     assert far_end.run("credits", "grant", "acct_1", "5.00").exit_code == 0
-    assert len({request.grant_id for request in far_end.requests[1:]}) == 1
+    assert len({request.operation_id for request in far_end.requests[1:]}) == 1
 
 
 @pytest.mark.parametrize(("method", "arguments", "id_field", "answer"), BOOKINGS)
@@ -133,7 +133,7 @@ def test_empty_id_is_no_wish_for_a_new_one() -> None:
     refusal = LegatoError(Reason.REQUEST_INVALID, "This is not an id.")
     far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", refusal))
     assert far_end.run("credits", "grant", "acct_1", "5.00", "--id", "").stderr == "legato: This is not an id.\n"
-    assert far_end.requests[1].grant_id == ""
+    assert far_end.requests[1].operation_id == ""
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_adjustment_may_be_negative(amount: str, nanos: int, after: bool) -> 
     assert result.exit_code == 0
     assert json.loads(result.stdout)["balance_nanos"] == 3_750_000_001
     assert (far_end.requests[1].amount_nanos, far_end.requests[1].reason) == (nanos, "charged twice")
-    assert far_end.requests[1].adjustment_id
+    assert far_end.requests[1].operation_id
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from services.metering.operations import (
     Adjust,
     Checkpoint,
+    CreditOperation,
     Extend,
     Grant,
     Operation,
+    RequestOperation,
     Reserve,
     Settle,
     Settled,
@@ -115,6 +117,7 @@ class Machine(RuleBasedStateMachine):
     def lose_the_edge(self, operation: Reserve, delivered: Usage) -> None:
         """Nobody is left to settle it: it is swept at its last checkpoint."""
         [reserve] = self._owned([operation])
+        assert isinstance(reserve, Reserve)
         self._ask(*_queues(1, [reserve, Checkpoint(reserve.request_id, reserve.account_id, delivered)]))
         self.pass_with_sweepers((0,))
 
@@ -129,6 +132,7 @@ class Machine(RuleBasedStateMachine):
         self._top_up()
         self.lose_the_edge(operation, delivered)
         swept = self._history[-1]
+        assert isinstance(swept, Reserve)
         self._ask_one(0, [replace(next_one, output_tokens=1_000)])
         self._ask(*_queues(0, [replace(late, request_id=swept.request_id, account_id=swept.account_id)]))
 
@@ -198,17 +202,17 @@ class Machine(RuleBasedStateMachine):
         return owned
 
     def _own(self, operation: Operation[Any]) -> Operation[Any]:
-        if isinstance(operation, Grant | Adjust):
-            request_id, account_id = operation.request_id, operation.account_id
-        else:
-            number = max(1, self._newest - int(operation.request_id))
-            if isinstance(operation, Reserve):
-                self._newest = max(self._newest, number)
-            # Every fifth is of the second account.
-            is_of_the_second = (number % 5 == 0) != (operation.account_id == "other")
-            request_id, account_id = f"r{number}", "a2" if is_of_the_second else "a1"
         own = f"{self._example}-"
-        return replace(operation, request_id=own + request_id, account_id=own + account_id)
+        if isinstance(operation, CreditOperation):
+            return replace(operation, operation_id=own + operation.operation_id, account_id=own + operation.account_id)
+        assert isinstance(operation, RequestOperation)
+        number = max(1, self._newest - int(operation.request_id))
+        if isinstance(operation, Reserve):
+            self._newest = max(self._newest, number)
+        # Every fifth is of the second account.
+        is_of_the_second = (number % 5 == 0) != (operation.account_id == "other")
+        account_id = "a2" if is_of_the_second else "a1"
+        return replace(operation, request_id=f"{own}r{number}", account_id=own + account_id)
 
     def _top_up(self) -> None:
         self._ask_one(0, [Grant(f"top-up-{len(self._history)}", "a1", 300)])
@@ -230,7 +234,10 @@ class Machine(RuleBasedStateMachine):
         if all(isinstance(each.answer, Refusal) for each in asked) and before != self._rows:
             self._fail(f"a refusal left something: {asked}")
         for operation, _, answer in asked:
-            if isinstance(answer, Settled) and self._settled.setdefault(operation.request_id, answer) != answer:
+            if not isinstance(answer, Settled):
+                continue
+            assert isinstance(operation, Settle)
+            if self._settled.setdefault(operation.request_id, answer) != answer:
                 self._fail(f"{operation} was first answered {self._settled[operation.request_id]}, now {answer}")
 
     def _orders(self, model: Model, queues: Sequence[Sequence[Asked]]) -> Iterator[Model]:

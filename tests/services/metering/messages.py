@@ -14,7 +14,7 @@ Ask = Callable[[str, Any], Awaitable[Any]]
 
 
 async def grant(admin: Any, amount_nanos: int, grant_id: str = "grant-1") -> pb.Balance:
-    request = pb.GrantCreditsRequest(grant_id=grant_id, account_id=ACCOUNT, amount_nanos=amount_nanos)
+    request = pb.GrantCreditsRequest(operation_id=grant_id, account_id=ACCOUNT, amount_nanos=amount_nanos)
     balance: pb.Balance = (await admin.GrantCredits(request)).balance
     return balance
 

@@ -20,6 +20,7 @@ from services.metering.operations import (
     Extended,
     Grant,
     Operation,
+    RequestOperation,
     Reserve,
     Reserved,
     Settle,
@@ -115,11 +116,12 @@ class Model:
 
     def answer(self, operation: Operation[Any], price_version: int, overdue: bool) -> Any:
         """From a replica that reserves by `price_version`, and whose holds are `overdue` at once, or never."""
-        request = self.requests.get(operation.request_id)
         if isinstance(operation, Grant):
             return self._credit("grant", operation)
         if isinstance(operation, Adjust):
             return self._credit("adjustment", operation)
+        assert isinstance(operation, RequestOperation)
+        request = self.requests.get(operation.request_id)
         if request is not None and request.account_id != operation.account_id:
             return Refusal(Reason.REQUEST_INVALID)
         if isinstance(operation, Reserve):
@@ -135,12 +137,12 @@ class Model:
 
     def _credit(self, kind: str, operation: Grant | Adjust) -> AccountBalance | Refusal:
         booked = (operation.account_id, operation.amount_nanos)
-        if self.credits.get((kind, operation.request_id), booked) != booked:
+        if self.credits.get((kind, operation.operation_id), booked) != booked:
             return Refusal(Reason.REQUEST_INVALID)
-        if (kind, operation.request_id) not in self.credits:
+        if (kind, operation.operation_id) not in self.credits:
             if self.free_nanos(operation.account_id) + operation.amount_nanos < 0:
                 return Refusal(Reason.REQUEST_INVALID)
-            self.credits[kind, operation.request_id] = booked
+            self.credits[kind, operation.operation_id] = booked
         return self.account(operation.account_id)
 
     def _reserve(

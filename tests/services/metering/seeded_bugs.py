@@ -30,6 +30,7 @@ from services.metering.operations import (
     Checkpointed,
     Extend,
     Operation,
+    RequestOperation,
     Reserve,
     Settle,
     Settled,
@@ -237,7 +238,7 @@ def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     read, meeting = books._read, Meeting()
 
     def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
-        ids = [operation.request_id for operation in operations]
+        ids = [operation.request_id for operation in operations if isinstance(operation, RequestOperation)]
         stale = [Hold(*row) for row in connection.execute(sa.select(holds).where(holds.c.request_id.in_(ids)))]
         meeting.wait()
         found = read(connection, operations, *rest)
@@ -253,7 +254,8 @@ def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
         for number, operation in enumerate(operations):
-            connection.execute(sa.select(holds).where(holds.c.request_id == operation.request_id).with_for_update())
+            if isinstance(operation, RequestOperation):
+                connection.execute(sa.select(holds).where(holds.c.request_id == operation.request_id).with_for_update())
             if number == 0:
                 meeting.wait()
             its_account = accounts.c.account_id == operation.account_id

@@ -185,7 +185,7 @@ async def test_credits_are_found_by_their_account(database: Database, writer: Wr
 
 async def test_list_over_the_wire(admin: Any) -> None:
     for number in range(3):
-        await admin.GrantCredits(pb.GrantCreditsRequest(grant_id=f"g{number}", account_id=ACCOUNT, amount_nanos=5))
+        await admin.GrantCredits(pb.GrantCreditsRequest(operation_id=f"g{number}", account_id=ACCOUNT, amount_nanos=5))
     first = await admin.ListCredits(pb.ListCreditsRequest(account_id=ACCOUNT, page_size=2))
     assert [(entry.kind, entry.amount_nanos, entry.balance_nanos, entry.booking_id) for entry in first.entries] == [
         (pb.CREDIT_KIND_GRANT, 5, 5, "g0"),

@@ -47,7 +47,7 @@ def stop(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def balance_after_grant(admin: CreditAdminServiceStub, grant_id: str) -> int:
-    request = pb.GrantCreditsRequest(grant_id=grant_id, account_id="acct_a", amount_nanos=5)
+    request = pb.GrantCreditsRequest(operation_id=grant_id, account_id="acct_a", amount_nanos=5)
     return admin.GrantCredits(request, wait_for_ready=True, timeout=PATIENCE_S).balance.balance_nanos
 
 

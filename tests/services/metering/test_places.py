@@ -47,7 +47,7 @@ def test_only_what_was_committed_outlives_the_process(socket_folder: Path, step:
     metering = subprocess.Popen(
         [sys.executable, "-m", "services.metering"], cwd=ROOT, env=clean | settings, stderr=subprocess.DEVNULL
     )
-    request = pb.GrantCreditsRequest(grant_id="grant-1", account_id="acct_a", amount_nanos=5)
+    request = pb.GrantCreditsRequest(operation_id="grant-1", account_id="acct_a", amount_nanos=5)
     with open_sync_channel(f"unix:{socket_folder}/run/metering.sock") as channel, pytest.raises(grpc.RpcError):
         CreditAdminServiceStub(channel).GrantCredits(request, wait_for_ready=True, timeout=PATIENCE_S)
     assert metering.wait(PATIENCE_S) == -signal.SIGKILL

@@ -234,7 +234,7 @@ async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
     exchange = ExchangeClient("Metering", stub.Exchange, pb.ExchangeRequest, log)
     exchange.start()
     await exchange.connected()
-    request = pb.GrantCreditsRequest(grant_id="g", account_id=ACCOUNT, amount_nanos=5)
+    request = pb.GrantCreditsRequest(operation_id="g", account_id=ACCOUNT, amount_nanos=5)
     refusal = await refusal_of(exchange.call(method, request, pb.GrantCreditsResponse, 10))
     await exchange.close()
     assert refusal.reason is Reason.REQUEST_INVALID

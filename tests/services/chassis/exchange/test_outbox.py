@@ -59,17 +59,17 @@ async def test_control_goes_first() -> None:
 
 async def test_opening_says_what_is_opened() -> None:
     outbox = an_outbox()
-    outbox.put(1, pb.ITEM_KIND_OPEN, b"first", Opening("Chat", 500, "00-trace"))
+    outbox.put(1, pb.ITEM_KIND_OPEN, b"first", Opening("Chat", "00-trace"))
     message = await outbox.next_message()
     assert message is not None
     assert list(message.items) == [
-        Item(call_id=1, kind=pb.ITEM_KIND_OPEN, payload=b"first", method="Chat", timeout_ms=500, traceparent="00-trace")
+        Item(call_id=1, kind=pb.ITEM_KIND_OPEN, payload=b"first", method="Chat", traceparent="00-trace")
     ]
 
 
 async def test_call_that_is_dropped_sends_nothing_more_and_says_whether_it_was_ever_opened() -> None:
     outbox = an_outbox()
-    outbox.put(1, pb.ITEM_KIND_OPEN, b"", Opening("Chat", 0, ""))
+    outbox.put(1, pb.ITEM_KIND_OPEN, b"", Opening("Chat", ""))
     say(outbox, 1, b"a")
     say(outbox, 2, b"b", b"c")
     say(outbox, 3, b"d")

@@ -17,7 +17,7 @@ def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
     budget = BufferBudget(100)
     first, second = AnswerBuffer(budget), AnswerBuffer(budget)
     first.reserve(FREE_BYTES + 60)
-    with pytest.raises(ProviderError, match="budget"):
+    with pytest.raises(ProviderError, match="room"):
         second.reserve(FREE_BYTES + 41)
     second.reserve(FREE_BYTES + 40)
     first.reserve(FREE_BYTES + 60)
