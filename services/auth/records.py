@@ -27,7 +27,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Rate limits. None inherits: a key from its account, an account from the service."""
+    """The limits of a key or an account. None inherits: a key from its account, an account from the service."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None

@@ -72,12 +72,12 @@ class ExchangeClient:
 
     @property
     def usable(self) -> bool:
-        """Whether new calls may be opened. A stalled process accepts connections, so it must have sent something."""
+        """Tells whether new calls may be opened. A stalled process accepts connections, so it must have sent data."""
         return self._outbox is not None and self._has_spoken and not self._going_away
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the other side is shutting down, but still answers."""
+        """Tells whether the other side is shutting down, but still answers."""
         return self._outbox is not None and self._going_away
 
     @property
