@@ -1,4 +1,4 @@
-"""`python -m services.auth`: accounts, keys, and whose key it is."""
+"""Runs auth (`python -m services.auth`): accounts, keys and their verification."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
 from services.chassis.timing.clock import SystemClock
 
-# Longer than a revocation takes to hold everywhere, which whoever asked for it waits for.
+# Longer than a revocation takes, since its caller waits for it.
 STOP_GRACE_S = 3.0
 
 
@@ -58,7 +58,7 @@ async def main() -> None:
         await stop.wait()
         await server.announce_shutdown()
         await asyncio.sleep(settings.drain_delay_s)
-        # Until now edges could find another: without a watch they would have to ask about every single request.
+        # Closed only after edges could find another replica: without a watch they must verify every request.
         auth.watches.close()
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()

@@ -1,4 +1,4 @@
-"""What an account's owner does: opens accounts, changes them, issues keys and revokes them."""
+"""Administers accounts and keys: creates, changes, suspends and revokes them."""
 
 import asyncio
 import secrets
@@ -14,11 +14,11 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
 
-# Callers accept a cached key for at most 800 ms after they asked about it; the rest is for clocks that differ in rate.
-# So long after a commit was confirmed, nobody acts on what was true before. See docs/revocation.md.
+# Callers accept a cached key for at most 800 ms after they asked about it; the rest allows for clock drift. So long
+# after a commit, nobody acts on the previous state. See docs/revocation.md.
 HOLDS_EVERYWHERE_AFTER_S: Final = 0.85
 
-# No letter or digit that could be read as another.
+# Without characters that look like another.
 _ACCOUNT_ID_ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 _ACCOUNT_ID_LENGTH: Final = 16
 
@@ -29,27 +29,27 @@ Sleep = Callable[[float], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Page(Generic[ItemT]):
     items: list[ItemT]
-    # Empty: this was the last page.
+    # Empty on the last page.
     next_token: str
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
     key: Key
-    # To be shown to its owner once; we cannot show it again.
+    # Shown to its owner once; it is not stored.
     secret: keys.ApiKey
 
 
 @dataclass(frozen=True, slots=True)
 class GivenLimits:
-    """What an owner asked for. None leaves a limit as it is, 0 takes it away."""
+    """Requested changes of limits. None keeps a limit, 0 removes it."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
 
     def checked(self) -> Callable[[KeyLimits], KeyLimits]:
-        """What to do with the limits that are there."""
+        """Validates the limits; returns a function that applies them to the existing ones."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {name: checks.limit(name, value) for name, value in given.items() if value is not None}
         return lambda limits: replace(limits, **kept)
@@ -88,8 +88,8 @@ class AccountAdmin:
     async def update(
         self, account_id: str, preferred_class: str | None, limits: GivenLimits, grounding: Mapping[str, bool]
     ) -> Account:
-        """None leaves a field as it is, as do switches of `grounding` that are not named. Returns when the change holds
-        on every edge."""
+        """Updates an account; None keeps a field, as does a switch missing in `grounding`. Returns when the change is
+        in effect on every edge."""
         if preferred_class is not None:
             checks.preferred_class(preferred_class)
         change_limits = limits.checked()
@@ -105,8 +105,8 @@ class AccountAdmin:
         return await self._change("account.updated", account_id, change)
 
     async def suspend(self, account_id: str) -> Account:
-        """Returns when every key of the account is refused on every edge. An account that was suspended before keeps
-        its time."""
+        """Suspends an account; returns when every edge refuses its keys. If it is suspended already, its time is
+        kept."""
         now_us = to_micros(self._clock.now())
 
         def suspended(account: Account) -> Account:
@@ -115,7 +115,7 @@ class AccountAdmin:
         return await self._change("account.suspended", account_id, suspended)
 
     async def resume(self, account_id: str) -> Account:
-        """Returns when the account's keys are good again on every edge."""
+        """Resumes an account; returns when every edge accepts its keys again."""
         return await self._change("account.resumed", account_id, lambda account: replace(account, suspended_at_us=None))
 
     async def _change(self, event: str, account_id: str, change: Callable[[Account], Account]) -> Account:
@@ -126,7 +126,7 @@ class AccountAdmin:
         if account is None:
             raise checks.not_found("account")
         self._log.info(event, account_id=account_id)
-        # Also when nothing changed: the change may be another caller's, made a moment ago.
+        # Even if nothing changed: another caller may have made the change a moment ago.
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
         return account
 
@@ -173,12 +173,12 @@ class KeyAdmin:
         return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
 
     async def update(self, key_id: str, limits: GivenLimits) -> Key:
-        """Returns when the change holds on every edge."""
+        """Changes a key's limits; returns when that is in effect on every edge."""
         change_limits = limits.checked()
         return await self._change("key.updated", key_id, lambda key: replace(key, limits=change_limits(key.limits)))
 
     async def revoke(self, key_id: str) -> Key:
-        """Returns when the key is refused on every edge. A key that was revoked before keeps its time."""
+        """Revokes a key; returns when every edge refuses it. If it is revoked already, its time is kept."""
         now_us = to_micros(self._clock.now())
 
         def revoked(key: Key) -> Key:
@@ -187,7 +187,7 @@ class KeyAdmin:
         return await self._change("key.revoked", key_id, revoked)
 
     async def count_by_pepper(self) -> list[PepperUse]:
-        """Of the keys that work."""
+        """Counts the valid keys by pepper version."""
         now_us = to_micros(self._clock.now())
         return await self._database.read(lambda connection: stored_keys.count_by_pepper(connection, now_us))
 
@@ -197,12 +197,12 @@ class KeyAdmin:
         if key is None:
             raise checks.not_found("key")
         self._log.info(event, account_id=key.account_id, key_id=key_id)
-        # Also for a key that was as it should be: it may have been another caller's doing, a moment ago.
+        # Even if nothing changed: another caller may have made the change a moment ago.
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
         return key
 
 
 def _to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
-    """`found` has one item more than the page where there is another page."""
+    """Builds a page; `found` has one item more if there is another page."""
     items = found[:size]
     return Page(items, checks.to_page_token(position_of(items[-1])) if len(found) > size else "")

@@ -1,4 +1,4 @@
-"""What owners may ask for. Each check gives the value as it is kept, or refuses and says which field."""
+"""Validates administrative requests. Each check returns the value to store, or raises an error that names the field."""
 
 import base64
 import binascii
@@ -24,14 +24,14 @@ KEYS_AT_ONCE_MOST: Final = 1_000
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
 
-# Control characters, and the two separators that break lines without being one.
+# Control characters, and the two Unicode separators that break lines.
 _UNPRINTABLE: Final = frozenset({"Cc", "Zl", "Zp"})
 
 _ID: Final = re.compile("[0-9A-Za-z_]{1,100}")
 
 
 def id_of(what: str, given: str) -> str:
-    """Asks the database for no id that we cannot have made."""
+    """Returns the id; raises without a query if we cannot have made it."""
     if not is_id(given):
         raise not_found(what)
     return given
@@ -55,7 +55,7 @@ def name(given: str) -> str:
 
 
 def key_name(given: str) -> str:
-    """An account has a name; a key may do without."""
+    """Validates a key's name, which is optional, unlike an account's."""
     return name(given) if given.strip() else ""
 
 
@@ -81,14 +81,15 @@ def preferred_class(given: str) -> str:
 
 
 def limit(param: str, given: int) -> int | None:
-    """0 goes back to what stands above: the account for a key, the service for an account."""
+    """Validates a limit; 0 removes it: a key then inherits from its account, an account from the service."""
     if not 0 <= given <= LARGEST_LIMITS[param]:
         raise _refusal(param, f"A limit of this kind is from 0 to {LARGEST_LIMITS[param]:,}.")
     return given or None
 
 
 def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:
-    """None stands for a scope that is not known here. To drop it could leave no scope, which means all of them."""
+    """Validates scopes; None stands for an unknown one. It is refused: dropping it might leave none, which means
+    all."""
     kept = set(given)
     if None in kept:
         raise _refusal("scopes", f"A scope is one of: {', '.join(Scope)}.")
@@ -123,7 +124,7 @@ def page_token(given: str) -> Position | None:
         position = Position(int(created_at_us), last_id)
     except (binascii.Error, ValueError):
         raise _bad_page_token() from None
-    # What is not written the way we write it was not written by us.
+    # Only the exact encoding that we produce is accepted.
     if to_page_token(position) != given or not _ID.fullmatch(last_id) or not 0 <= position.created_at_us < 2**63:
         raise _bad_page_token()
     return position

@@ -1,8 +1,8 @@
-"""API keys: how they are made, read and recognised. Nothing here touches a database or a log.
+"""Creates, parses and verifies API keys. Nothing here touches a database or a log.
 
-A key is `sk-legato-` + public id + secret + checksum, all in letters and digits. The public id names the key
-(`key_…`) and is no secret. Of the secret only an HMAC is kept, under a pepper that the database never sees, so that a
-stolen table opens nothing. The checksum turns mistyped and cut-off keys away before anything is asked of a database.
+A key is `sk-legato-` + public id + secret + checksum, all in letters and digits. The public id names the key (`key_…`)
+and is no secret. Of the secret only an HMAC is stored, under a pepper that the database never sees, so that a stolen
+table is useless. The checksum rejects mistyped and truncated keys without a query.
 """
 
 import hmac
@@ -21,7 +21,7 @@ KEY_ID_PREFIX: Final = "key_"
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 PUBLIC_ID_LENGTH: Final = 16
-# A character is worth 5.95 bits: 196 bits of chance.
+# 5.95 bits per character: 196 bits of entropy.
 SECRET_LENGTH: Final = 33
 # The fewest characters that hold 32 bits.
 CHECKSUM_LENGTH: Final = 6
@@ -42,7 +42,7 @@ class ApiKey:
         return KEY_ID_PREFIX + self.public_id
 
     def reveal(self) -> str:
-        """The key itself, as its owner sees it once."""
+        """Returns the key itself, which its owner sees once."""
         return PREFIX + self.public_id + self.secret + _checksum(self)
 
 
@@ -51,7 +51,7 @@ def mint() -> ApiKey:
 
 
 def parse(text: str) -> ApiKey | None:
-    """None when `text` cannot be a key that we ever made."""
+    """Parses a key; None if we cannot have made it."""
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         return None
@@ -74,37 +74,37 @@ def _checksum(key: ApiKey) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredDigest:
-    """What the database keeps in place of a secret."""
+    """The digest that the database stores instead of a secret."""
 
     digest: bytes = field(repr=False)
     pepper_version: int
 
 
 class Peppers:
-    """The secrets that digests are made with. The newest makes new digests; older ones still recognise theirs."""
+    """The secrets that digests are made with. The newest makes new digests; older ones still verify theirs."""
 
     def __init__(self, by_version: Mapping[int, bytes]) -> None:
         self._by_version = dict(by_version)
         self._newest = max(self._by_version)
         self._oldest = min(self._by_version)
-        # Stands in for a row that is not there: the same work is done, and no key gives this digest.
+        # Used for unknown keys: it takes the same work, and no key has this digest.
         self._nobody = StoredDigest(bytes(32), self._newest)
-        # Which they are, for replicas to compare, and nothing that is of use to whoever does not have them.
+        # Fingerprints of the peppers, for replicas to compare; they reveal nothing about the secrets.
         self.noted = ",".join(self._entry(version) for version in sorted(self._by_version))
 
     def has(self, version: int) -> bool:
         return version in self._by_version
 
     def agree_with(self, noted: str, version: int) -> bool:
-        """Whether another replica's answer about a key of this version is the same as ours, as far as it hangs on the
-        peppers that it has noted: it has that pepper, and its digest keys are made of the same one."""
+        """Returns whether a replica with the `noted` peppers verifies a key of this version as we do: it has the same
+        pepper, and derives digest keys from the same one."""
         if noted in (self.noted, ""):
             return True
         entries = noted.split(",")
         return self._entry(version) in entries and entries[0] == self._entry(self._oldest)
 
     def contradicted_by(self, noted: str) -> list[int]:
-        """The versions under which others are noted: no key that was made with those is recognised any more."""
+        """Returns the versions that `noted` has with another secret: keys made with those would be refused."""
         others = [entry for entry in noted.split(",") if entry and entry not in self.noted.split(",")]
         return [version for entry in others if self.has(version := int(entry.partition(":")[0]))]
 
@@ -112,14 +112,15 @@ class Peppers:
         return StoredDigest(self._hmac(key, self._newest), self._newest)
 
     def recognise(self, key: ApiKey, stored: StoredDigest | None) -> bool:
-        """Takes the same time for a key that is unknown (`stored` is None) as for one whose secret is wrong."""
+        """Verifies a key in constant time: an unknown one (`stored` is None) takes as long as one with a wrong
+        secret."""
         compared = stored if stored is not None and self.has(stored.pepper_version) else self._nobody
         is_equal = hmac.compare_digest(self._hmac(key, compared.pepper_version), compared.digest)
         return is_equal and compared is stored
 
     def digest_key(self, account_id: str) -> bytes:
-        """For digests of what an account says and nobody may keep. Made of the oldest pepper, so that it stays the same
-        while a newer one is brought in."""
+        """Derives the key for an account's digests of content that must not be stored. It uses the oldest pepper, so
+        that it stays the same when a newer one is added."""
         return hmac.digest(self._by_version[self._oldest], b"legato digest key:" + account_id.encode(), "sha256")
 
     def _entry(self, version: int) -> str:

@@ -1,4 +1,4 @@
-"""Lets an operator keep new chats out, on every edge and without a restart."""
+"""Lets an operator stop new chats, on every edge and without a restart."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ class MaintenanceAdmin:
         return await self._database.read(stored.read_maintenance)
 
     async def start(self, message: str, retry_after_s: int) -> MaintenanceNotice | None:
-        """Returns when no edge lets new chats in. Maintenance that is on already keeps its time."""
+        """Starts maintenance; returns when no edge admits new chats. If it is on already, its start time is kept."""
         wanted = MaintenanceNotice(
             checks.maintenance_message(message), checks.retry_after_s(retry_after_s), to_micros(self._clock.now())
         )
@@ -33,12 +33,12 @@ class MaintenanceAdmin:
 
         maintenance = await self._database.write(lambda connection: stored.change_maintenance(connection, started))
         self._log.info("maintenance.started")
-        # Also when nothing changed: the change may be another caller's, made a moment ago.
+        # Even if nothing changed: another caller may have made the change a moment ago.
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
         return maintenance
 
     async def end(self) -> None:
-        """Returns when every edge lets chats in again."""
+        """Ends maintenance; returns when every edge admits chats again."""
         await self._database.write(lambda connection: stored.change_maintenance(connection, lambda before: None))
         self._log.info("maintenance.ended")
         await self._sleep(HOLDS_EVERYWHERE_AFTER_S)

@@ -1,4 +1,4 @@
-"""The RPCs of MaintenanceAdminService: from messages to what they ask for, and back."""
+"""Implements the RPCs of MaintenanceAdminService: converts messages to calls, and back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What auth tells Prometheus of itself."""
+"""Auth's metrics for Prometheus."""
 
 from services.auth.service import AuthService
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge

@@ -1,4 +1,4 @@
-"""What auth knows: accounts, and the keys they own. Times are microseconds since 1970, in UTC."""
+"""Auth's records: accounts, and the keys they own. Times are microseconds since 1970, in UTC."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """None: whatever stands above decides, the account for a key and the service for an account."""
+    """The limits of a key or an account. None inherits: a key from its account, an account from the service."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -48,7 +48,7 @@ NO_LIMITS = KeyLimits()
 
 @dataclass(frozen=True, slots=True)
 class GroundingPolicy:
-    """What plain chats of an account may be grounded in, where the router is configured for it."""
+    """The grounding that an account allows for plain chats, where the router is configured for it."""
 
     search: bool = True
     memory: bool = True
@@ -60,9 +60,9 @@ class Account:
     account_id: str
     name: str
     created_at_us: int
-    # What `auto` means for this account.
+    # The class that `auto` selects for this account.
     preferred_class: str
-    # Of each of its keys, unless the key has its own.
+    # The default for its keys.
     limits: KeyLimits = NO_LIMITS
     # None: not suspended.
     suspended_at_us: int | None = None
@@ -74,17 +74,17 @@ class Key:
     key_id: str
     account_id: str
     name: str
-    # None of them means all of them.
+    # Empty means all scopes.
     scopes: tuple[Scope, ...]
     created_at_us: int
     # None: never.
     expires_at_us: int | None
     # None: not revoked.
     revoked_at_us: int | None
-    # Of the pepper that its digest was made with.
+    # The version of the pepper that its digest was made with.
     pepper_version: int
     limits: KeyLimits = NO_LIMITS
-    # The beginning of the hour in which it was last accepted. None: never.
+    # The start of the hour in which it was last accepted. None: never.
     last_used_hour_us: int | None = None
 
     def state_at(self, now_us: int) -> KeyState:
@@ -97,9 +97,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceNotice:
-    """While it lasts, edges let no new chats in."""
+    """Maintenance, during which edges admit no new chats."""
 
-    # What clients are told, and when they are to ask again.
+    # The message for clients, and when they should retry.
     message: str
     retry_after_s: int
     started_at_us: int
@@ -107,30 +107,30 @@ class MaintenanceNotice:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A key as verification needs it: with its digest, and with what its account decided."""
+    """A key as verification needs it: with its digest, and with its account's settings."""
 
     key: Key
     digest: StoredDigest
     preferred_class: str
-    # The key's own, or else the account's.
+    # The key's own limits, or else the account's.
     limits: KeyLimits
     is_suspended: bool
     grounding: GroundingPolicy
-    # Which peppers the replica has that started last.
+    # The peppers of the replica that started last.
     noted_peppers: str
-    # Of the service, as of the epoch that was read with it.
+    # The service's state, as of the epoch that was read with it.
     maintenance: MaintenanceNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Which keys changed after some epoch, up to `epoch`."""
+    """The keys that changed after some epoch, up to `epoch`."""
 
     epoch: int
     key_ids: tuple[str, ...] = ()
-    # Those of them that are no longer good.
+    # Those of them that are now refused.
     refused_key_ids: tuple[str, ...] = ()
-    # Too much has changed for a list: whatever was learned before `epoch` is to be forgotten.
+    # Too much has changed for a list: caches must drop everything from before `epoch`.
     has_gap: bool = False
     # As of `epoch`.
     maintenance: MaintenanceNotice | None = None
@@ -138,7 +138,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page of a list ended; the next begins behind it. Lists are in order of creation, then of id."""
+    """A position in a list, in order of creation, then of id; the next page begins after it."""
 
     created_at_us: int
     id: str
@@ -146,9 +146,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PepperUse:
-    """How many keys need one version of the pepper: those that are neither revoked nor expired."""
+    """The number of keys that need one version of the pepper: those neither revoked nor expired."""
 
     pepper_version: int
     keys: int
-    # The newest use of any of them.
+    # The latest use of any of them.
     last_used_hour_us: int | None

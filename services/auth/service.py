@@ -1,4 +1,4 @@
-"""Auth put together on one database: what the process serves, and what tests serve in its place."""
+"""Assembles auth on one database, for the process and for tests."""
 
 import asyncio
 from pathlib import Path
@@ -42,12 +42,12 @@ class AuthService:
         ]
 
     async def note_peppers(self) -> None:
-        """Before anything is served. Where the peppers are not those of the replica that started last, callers forget
-        whom they remember."""
+        """Records the peppers, before anything is served. If they differ from those of the replica that started last,
+        callers drop their caches."""
         noted = self._peppers.noted
         contradicted = await self._database.read(lambda connection: find_contradicted(connection, self._peppers))
         if contradicted:
-            # A lost secret that was made anew: every key would be refused, and nobody told why.
+            # A lost secret was replaced by a new one: every key would be refused without a reason.
             raise SettingsError(
                 f"LEGATO_KEY_PEPPERS: version {contradicted[0]} is not the secret that the keys in this database were "
                 "made with: put that secret back, or, if it is lost, give the new one a version of its own, as in "

@@ -1,4 +1,4 @@
-"""The RPCs of auth.proto: from messages to what they ask for, and back."""
+"""Implements the RPCs of auth.proto: converts messages to calls of the domain, and back."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -186,7 +186,7 @@ def _to_principal(verified: Verified) -> pb.Principal:
 
 
 async def _to_pings(requests: AsyncIterator[pb.WatchRequest]) -> AsyncIterator[Ping]:
-    # Not a generator expression: that would begin to receive here and now, and gRPC minds if nobody goes on with it.
+    # Not a generator expression: that would start receiving at once, and gRPC fails if nobody continues it.
     async for request in requests:
         yield Ping(request.ping_no, request.epoch, request.used_key_ids)
 

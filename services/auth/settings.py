@@ -1,4 +1,4 @@
-"""What can be set, each by `LEGATO_` and its name in capitals."""
+"""Auth's settings, each read from `LEGATO_` and its name in capitals."""
 
 from functools import partial
 from pathlib import Path
@@ -13,22 +13,22 @@ from services.chassis.settings import HostAndPort, PostgresAddress, SecondsOrZer
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     data: Path = Path(".legato")
-    # Where the folder and the database lie; what they hold may not lie outside Canada.
+    # The regions of the folder and the database, which must be in Canada.
     data_region: str = ""
     database_url: PostgresAddress = ""
     database_region: str = ""
-    # Off where `legato migrate` does it, before services of a new version start.
+    # Off if `legato migrate` does it before a new version's services start.
     migrate_at_start: bool = True
     auth_listen: str = ""
-    # Where health alone is told, to those without a certificate.
+    # Address of health checks, for clients without a certificate.
     auth_health_listen: str = ""
-    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    # Address of the metrics for Prometheus, over HTTP; empty: not served.
     auth_metrics_listen: HostAndPort = ""
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_tcp: bool = False
-    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    # How long a process still accepts calls during shutdown, until clients send it no more.
     drain_delay_s: SecondsOrZero = 0.0
     debug: bool = False
 

@@ -1,6 +1,6 @@
-"""Notes in which hour a key was last used, as callers tell it with their pings.
+"""Records the hour in which a key was last used, as callers report it with their pings.
 
-Whoever tells of it never waits for it. What is told while a write is under way shares the next one.
+Reporting never waits. Reports during a write share the next one.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
 
 HOUR_US: Final = 3_600_000_000
-# While the database is away no more than this is kept for later: it is worth less than the memory.
+# Bounds what is kept while the database is unavailable; more is not worth the memory.
 WAITING_MOST: Final = 100_000
 
 
@@ -36,12 +36,12 @@ class KeyUses:
             self._writing = asyncio.create_task(self._write())
 
     async def written(self) -> None:
-        """Returns when what was noted is written, or cannot be."""
+        """Returns when the reported uses are written, or a write has failed."""
         if self._writing is not None:
             await self._writing
 
     async def _write(self) -> None:
-        """What cannot be written waits until the next use of any key is noted."""
+        """Writes the reported uses; after a failure they are kept until the next report."""
         while self._waiting:
             key_ids = list(islice(self._waiting, KEYS_AT_ONCE_MOST))
             hour_us = to_micros(self._clock.now()) // HOUR_US * HOUR_US
@@ -51,7 +51,7 @@ class KeyUses:
             except Exception as error:
                 self._waiting.update(key_ids)
                 if self._can_write:
-                    # Once an outage.
+                    # Once per outage.
                     self._log.failure("key_uses.not_written", error)
                 self._can_write = False
                 return

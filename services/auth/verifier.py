@@ -1,4 +1,4 @@
-"""Answers whose key this is."""
+"""Verifies API keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Count
 from services.chassis.timing.clock import Clock
 
-# One message for keys that are malformed, unknown, revoked, expired or guessed: the answer helps nobody to guess.
+# One message for malformed, unknown, revoked, expired and guessed keys: it gives no hint for guessing.
 REFUSAL: Final = "This API key is not valid."
 
 SUSPENDED: Final = "This account is suspended."
@@ -26,7 +26,7 @@ class Verified:
     # Read together with the holder.
     epoch: int
     digest_key: bytes = field(repr=False)
-    # Not where another replica would answer otherwise: it has other peppers, because they are being changed.
+    # False if another replica would answer differently, because peppers are being rotated.
     may_be_remembered: bool
 
 
@@ -56,18 +56,18 @@ class Verifier:
         holder, epoch = await self._database.read(lambda connection: find_holder(connection, key_id))
         is_genuine = self._peppers.recognise(key, holder.digest if holder else None)
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
-            # Not the caller's fault: every key of that version is refused until its pepper is in the settings again.
+            # Not the caller's fault: keys of that version are refused until its pepper is configured again.
             self._log.warning("key.pepper_missing", key_id=key_id, version=holder.digest.pepper_version)
         if holder is None or not is_genuine or self._state(holder) is not KeyState.ACTIVE:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
         if holder.is_suspended:
-            # Told to whoever has the key, and to nobody else: all that makes a key bad was looked at before.
+            # Checked last, so that only the key's owner learns of the suspension.
             raise LegatoError(Reason.ACCOUNT_SUSPENDED, SUSPENDED)
         may_be_remembered = self._peppers.agree_with(holder.noted_peppers, holder.digest.pepper_version)
         return Verified(holder, epoch, self._peppers.digest_key(holder.key.account_id), may_be_remembered)
 
     async def find_refused(self, key_ids: Sequence[str]) -> list[str]:
-        """Those that are revoked or unknown, or whose account is suspended."""
+        """Returns those that are revoked or unknown, or whose account is suspended."""
         asked = checks.key_ids(key_ids)
         possible = [key_id for key_id in asked if checks.is_id(key_id)]
         refused = await self._database.read(lambda connection: find_refused_keys(connection, possible))

@@ -1,8 +1,8 @@
-"""Keeps the caches of callers true: every heartbeat answers a ping with what the database says after it had come.
+"""Keeps the caches of callers valid: every heartbeat answers a ping with a later read of the database.
 
 A caller counts its lease from when it *sent* the ping that a heartbeat echoes. So a heartbeat echoes the newest ping
-that had arrived before its read began, and where no read succeeds there is no heartbeat: an epoch from memory would
-let a caller that is cut off from a revocation go on trusting its cache. See docs/revocation.md.
+that had arrived before its read began, and without a successful read there is no heartbeat: an epoch from memory would
+let a caller that is cut off from a revocation keep trusting its cache. See docs/revocation.md.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from services.chassis.errors import unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
 
-# Callers ping five times a second. gRPC does not notice a caller that vanished without a word; silence tells.
+# Callers ping five times a second. gRPC does not notice a caller that vanished silently; this timeout does.
 SILENCE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
     number: int
-    # The newest epoch that the caller has acted on.
+    # The newest epoch that the caller has applied.
     epoch: int
-    # Keys that the caller has accepted lately.
+    # Keys that the caller has recently accepted.
     used_key_ids: Sequence[str] = ()
 
 
@@ -32,12 +32,12 @@ class Ping:
 class Heartbeat:
     changes: Changes
     echoed_ping_no: int
-    # Our time after that ping had come, and before the read.
+    # Our time, after that ping had arrived and before the read.
     read_at_us: int
 
 
 class _NewestPing:
-    """Room for one ping: a read that begins now answers every ping that has come, so only the newest is kept."""
+    """Holds the newest ping: a read that begins now answers all pings so far, so older ones are dropped."""
 
     def __init__(self) -> None:
         self._ping: Ping | None = None
@@ -53,7 +53,7 @@ class _NewestPing:
         self._changed.set()
 
     async def get(self) -> Ping | None:
-        """Waits for a ping; None when there will be no more."""
+        """Waits for a ping; returns None when there will be no more."""
         while self._ping is None and not self._has_ended:
             self._changed.clear()
             await self._changed.wait()
@@ -64,7 +64,7 @@ class _NewestPing:
         try:
             async for ping in pings:
                 self.put(ping)
-                # Of every ping, also where a newer one takes its place before it is answered.
+                # Uses of every ping count, even if a newer one replaces it before it is answered.
                 if ping.used_key_ids:
                     note_uses(ping.used_key_ids)
         finally:
@@ -72,7 +72,7 @@ class _NewestPing:
 
 
 class Watches:
-    """Every caller that watches through this process."""
+    """The open watches of this process."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Watches:
         *,
         silence_s: float = SILENCE_S,
     ) -> None:
-        """`read_changes(epoch)` reads from the primary database, each time, what changed after that epoch. `note_uses`
-        is told of used keys and returns at once: no heartbeat waits for it."""
+        """Serves watches; `read_changes(epoch)` reads from the primary database, each time, what changed after that
+        epoch. `note_uses` records used keys and returns at once: no heartbeat waits for it."""
         self._read_changes = read_changes
         self._note_uses = note_uses
         self._clock = clock
@@ -103,7 +103,7 @@ class Watches:
             raise unavailable("The key service")
         newest = _NewestPing()
         self._open.add(newest)
-        # Pings are received while a read or a send is under way: they are told apart by when they came.
+        # Pings are received during reads and sends: their order of arrival matters.
         receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses))
         try:
             while (ping := await self._next_ping(newest)) is not None:
@@ -117,7 +117,7 @@ class Watches:
             await asyncio.gather(receiving, return_exceptions=True)
 
     def close(self) -> None:
-        """Lets every caller go, so that it turns to another replica, and takes no new ones."""
+        """Ends every watch, so that callers turn to another replica, and accepts no new ones."""
         self._is_ending = True
         for newest in self._open:
             newest.close()
@@ -130,12 +130,12 @@ class Watches:
             return None
 
     async def _changes_for(self, ping: Ping) -> Changes | None:
-        """None where the database did not answer, or answered with less than the caller knows already."""
+        """Reads the changes; None if the database did not answer, or is behind what the caller knows."""
         try:
             changes = await self._read_changes(ping.epoch)
         except Exception as error:
             if self.can_read:
-                # Once an outage, not once a ping.
+                # Once per outage, not once per ping.
                 self._log.failure("watch.read_failed", error)
             self.can_read = False
             return None
@@ -143,7 +143,7 @@ class Watches:
             self._log.info("watch.read_again")
         self.can_read = True
         if changes.epoch < ping.epoch:
-            # A standby that lags, or a restored backup: it may lack a revocation that the caller has seen.
+            # A lagging standby or a restored backup: it may lack a revocation that the caller has seen.
             self._log.warning("watch.database_is_behind", epoch=changes.epoch)
             return None
         return changes

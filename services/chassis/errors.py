@@ -1,8 +1,8 @@
-"""What can go wrong, in one table.
+"""The table of errors.
 
-Code that refuses raises `LegatoError` with a `Reason`. The table gives each reason its gRPC code, its HTTP status and
-its OpenAI type; the reason itself travels between processes, because gRPC has no code for "out of credit". Whatever is
-raised but is no `LegatoError` becomes INTERNAL, and its text stays here: it may quote what somebody said.
+Code that refuses raises `LegatoError` with a `Reason`. The table maps each reason to its gRPC code, HTTP status and
+OpenAI type; the reason itself travels between processes, because gRPC has no code for "out of credit". Any other
+exception becomes INTERNAL, and its text never leaves the process: it may quote message content.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Wire:
     grpc_code: grpc.StatusCode
     http_status: int
     type: str
-    # OpenAI's `code`: what a program may act on.
+    # OpenAI's `code`, for programs to act on.
     code: str | None = None
 
 
@@ -94,14 +94,14 @@ WIRE: dict[Reason, Wire] = {
     Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),
     Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
     Reason.MAINTENANCE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "maintenance"),
-    # Of a process that calls another: to a client it is a fault of ours.
+    # Raised between processes; a client sees it as an internal error.
     Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, 500, "api_error", "internal_error"),
     Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),
 }
 
 
 class LegatoError(Exception):
-    """A refusal that may be told to whoever asked: the message must quote nothing they sent."""
+    """A refusal that the caller may see: the message must quote nothing that the caller sent."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class LegatoError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
-        # Of a repeat: the request that was there first.
+        # The first request, where this one is a repeat.
         self.original_request_id = original_request_id
-        # What a program may want to know beside the message, such as the limit that was reached.
+        # Numbers for programs beside the message, such as the limit that was reached.
         self.figures = figures or {}
 
     @property
@@ -137,16 +137,16 @@ def unavailable(what: str) -> LegatoError:
 
 
 def credits_held() -> LegatoError:
-    """The account could pay, but its own running requests hold what it has. Whoever finds it out says the same."""
+    """Builds the error for an account whose credit is all held by its own running requests."""
     message = "The account's credit is held by its own running requests. Please retry when one has ended."
     return LegatoError(Reason.CREDITS_HELD, message, retry_after_s=1)
 
 
 def forget_origin(error: BaseException | None) -> None:
-    """Once an error was told, for good: it need not know any more where it was raised, and what was raised before it.
+    """Clears the tracebacks of an error that was reported for good, and of those it was raised from.
 
-    Something there knows the error most of the time, a task or what has kept it for later. In such a circle it would
-    wait for the collector of garbage, together with all that was there, such as a prompt of megabytes."""
+    A task or a cache often refers to the error. Such a reference cycle would wait for the garbage collector, and keep
+    everything in its frames, such as a prompt of megabytes."""
     while error is not None:
         error.__traceback__ = None
         error = error.__context__
@@ -170,7 +170,7 @@ def to_status(error: LegatoError) -> Status:
 
 
 def from_status(status: Status) -> LegatoError:
-    """The error that another process of ours raised; a reason unknown here (a newer process) is INTERNAL."""
+    """Rebuilds the error that another process raised; a reason unknown here (a newer process) becomes INTERNAL."""
     info = error_details_pb2.ErrorInfo()
     retry = error_details_pb2.RetryInfo()
     retry_after_s = None

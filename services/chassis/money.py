@@ -1,4 +1,4 @@
-"""Dollars as people write them, to nano-dollars and back, never through a float."""
+"""Converts decimal dollars to nano-dollars and back, never through a float."""
 
 import re
 
@@ -7,14 +7,14 @@ DECIMALS = 9
 
 # Balances are 64-bit integers.
 LARGEST_NANOS = 2**63 - 1
-# Of one grant or adjustment: a slip in the zeros is noticed, and who means more gives it in parts.
+# Per grant or adjustment: it catches a slip in the zeros; larger amounts are granted in parts.
 LARGEST_BOOKING_NANOS = 1_000_000 * NANOS_PER_DOLLAR
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<dollars>[0-9]{0,10})(?:\.(?P<fraction>[0-9]{0,9}))?")
 
 
 def parse_usd(text: str) -> int:
-    """Nano-dollars; ValueError says in a sentence what an amount looks like."""
+    """Returns nano-dollars; ValueError states the expected format."""
     match = _AMOUNT.fullmatch(text)
     if match is None or not (match["dollars"] or match["fraction"]):
         raise ValueError("an amount is dollars with up to nine decimals, for instance 5.00")
@@ -25,7 +25,7 @@ def parse_usd(text: str) -> int:
 
 
 def format_usd(nanos: int) -> str:
-    """Exact, with at least two decimals: 5.00, 4.999999999, -1.25."""
+    """Formats exactly, with at least two decimals: 5.00, 4.999999999, -1.25."""
     dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
     fraction = f"{rest:0{DECIMALS}d}".rstrip("0").ljust(2, "0")
     return f"{'-' if nanos < 0 else ''}{dollars}.{fraction}"

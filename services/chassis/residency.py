@@ -1,7 +1,7 @@
-"""Account data and counters stay in Canada.
+"""Keeps account data and counters in Canada.
 
-Every store says in which region it lies, and a process does not start on one that lies elsewhere. Messages are not
-meant: they are never stored, and go to the providers that the routes name, wherever those are.
+Every store names its region, and a process does not start on one that lies elsewhere. Messages are not covered: they
+are never stored, and go to the providers that the routes name, wherever those are.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ import msgspec
 
 from services.chassis.settings import PREFIX, SettingsError
 
-# One machine, which stands where its owner stands: for trying out, and for owners who are in Canada themselves.
+# A single machine, for evaluation or for owners who are in Canada themselves.
 LOCAL: Final = "local"
 
 CANADIAN_REGIONS: Final = frozenset(
@@ -26,7 +26,7 @@ CANADIAN_REGIONS: Final = frozenset(
         # Google
         "northamerica-northeast1",
         "northamerica-northeast2",
-        # For machines of one's own
+        # Self-hosted
         "canada",
     }
 )
@@ -35,11 +35,11 @@ _THIS_MACHINE = ("", "localhost", "127.0.0.1", "::1")
 
 
 class DataStore(msgspec.Struct, frozen=True):
-    """`name` is what its setting is called by: LEGATO_DATABASE_REGION for DATABASE."""
+    """A store of account data; `name` is part of its setting: LEGATO_DATABASE_REGION for DATABASE."""
 
     name: str
     region: str
-    # Of the server; without one, the store is a folder.
+    # The server's address; empty for a folder.
     url: str = ""
 
     @property
@@ -58,7 +58,7 @@ class DataStore(msgspec.Struct, frozen=True):
 
 
 def keep_in_canada(stores: Iterable[DataStore]) -> None:
-    """Called before anything is opened."""
+    """Raises if a store lies elsewhere; called before anything is opened."""
     mistakes = [mistake for store in stores if (mistake := store.mistake())]
     if mistakes:
         raise SettingsError("\n".join(mistakes))
@@ -67,9 +67,9 @@ def keep_in_canada(stores: Iterable[DataStore]) -> None:
 def _is_on_this_machine(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        # PostgreSQL's addresses may name the host, or the folder of a socket, behind the question mark.
+        # PostgreSQL URLs may give the host, or a socket's folder, in the query string.
         hosts = [parts.hostname or "", *(parse_qs(parts.query).get("host", []))]
     except ValueError:
-        # Whoever opens it will say what is wrong with it.
+        # Opening the store reports what is wrong with it.
         return True
     return all(host in _THIS_MACHINE or host.startswith("/") for host in hosts)

@@ -1,8 +1,8 @@
-"""Settings come from `LEGATO_*` variables, and below them from the TOML file that `LEGATO_SETTINGS` names.
+"""Loads settings from `LEGATO_*` variables, then from the TOML file that `LEGATO_SETTINGS` names.
 
 A service describes its own as a frozen `msgspec.Struct`; the field `database_url` is read from `LEGATO_DATABASE_URL`,
 or from the file that `LEGATO_DATABASE_URL_FILE` names, as secrets are mounted, or from `database_url` in the TOML file.
-Every mistake is named at once, before anything is opened.
+All mistakes are reported at once, before anything is opened.
 """
 
 import math
@@ -17,16 +17,16 @@ import msgspec
 PREFIX = "LEGATO_"
 SETTINGS_VARIABLE = f"{PREFIX}SETTINGS"
 
-# A year. Clocks and databases do not count as far as a number may reach.
+# A year. Timers and databases overflow before a number does.
 LONGEST_S: Final = 365 * 24 * 3600.0
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)]
 # 0: none, or never.
 SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
-# 0: any that is free.
+# 0: any free port.
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
-# Texts of a form of their own say by `description` what they must be: a mistake is told in those words. Empty: nowhere.
+# Strings with a format describe it by `description`, which the error message quotes. Empty: not set.
 _PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
 HostAndPort = Annotated[
     str, msgspec.Meta(pattern=rf"^$|^\S+:{_PORT}$", description="HOST:PORT, with a port up to 65535")
@@ -49,11 +49,11 @@ _PATHS = (Path, Path | None)
 
 
 class SettingsError(Exception):
-    """Says on one line each what is wrong with the settings."""
+    """Reports what is wrong with the settings, one mistake per line."""
 
 
 def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> SettingsT:
-    """Settings of which more is asked than that each is of its type have a method `check`, which raises."""
+    """Reads and validates settings; a struct may have a method `check`, which raises if values do not fit together."""
     in_file = read_settings_file(environ)
     given: dict[str, Any] = {}
     mistakes = []
@@ -64,7 +64,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
             value = read_variable(variable, environ)
             value = in_file.get(field.name) if value is None else value
             if value == "" and field.type in _PATHS:
-                # Else an empty variable would name the folder in which the process was started.
+                # An empty variable would otherwise name the working directory.
                 continue
             if value is not None:
                 given[field.name] = _convert(value, field.type)
@@ -78,7 +78,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
             mistakes.append(f"{variable}: must be {described}" if described else f"{variable}: {error}")
     if any(field.required and field.name not in given for field in fields):
         raise SettingsError("\n".join(mistakes))
-    # In place of what is wrong there are the defaults, so that the others are looked at all the same.
+    # Invalid values are replaced by defaults here, so that the remaining ones are checked as well.
     settings = kind(**given)
     try:
         getattr(settings, "check", lambda: None)()
@@ -90,7 +90,7 @@ def load(kind: type[SettingsT], environ: Mapping[str, str] = os.environ) -> Sett
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Every one of them; what they raise is raised at once."""
+    """Runs every check and raises all their errors as one."""
     mistakes = []
     for check in checks:
         try:
@@ -102,7 +102,7 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
-    """The variable, or what is in the file that the variable with `_FILE` behind its name names."""
+    """Returns the variable, or the content of the file that the variable `NAME_FILE` names."""
     file = environ.get(f"{name}_FILE")
     if not file:
         return environ.get(name)
@@ -111,14 +111,14 @@ def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
     try:
         return Path(file).read_text().strip()
     except UnicodeDecodeError:
-        # The error itself would quote what it could not read.
+        # The error itself would quote the content.
         raise SettingsError(f"{name}_FILE: {file} is not text") from None
     except OSError as error:
         raise SettingsError(f"{name}_FILE: cannot read {file}: {error.strerror}") from error
 
 
 def read_settings_file(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The TOML file, where one is named."""
+    """Reads the TOML file, if one is named."""
     path = environ.get(SETTINGS_VARIABLE)
     if not path:
         return {}
@@ -134,7 +134,7 @@ def _description(kind: Any) -> str:
 
 def _convert(value: Any, kind: Any) -> Any:
     converted = msgspec.convert(value, kind, strict=False, dec_hook=_decode)
-    # "inf" is above any bound, and where there is none, "nan" is taken too; no timer takes either.
+    # "inf" exceeds every bound, but "nan" passes where there is none; timers accept neither.
     if isinstance(converted, float) and not math.isfinite(converted):
         raise msgspec.ValidationError("Expected a finite number")
     return converted

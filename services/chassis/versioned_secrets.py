@@ -1,4 +1,5 @@
-"""Secrets with versions, as settings give them: `1:HEX,2:HEX`. A newer one is added before the older is taken away."""
+"""Parses secrets with versions, as settings give them: `1:HEX,2:HEX`. Rotation adds the new one, then removes the
+old."""
 
 import re
 from typing import Final
@@ -10,7 +11,7 @@ _ENTRY: Final = re.compile("(?P<version>[1-9][0-9]{0,8}):(?P<secret>(?:[0-9A-Fa-
 
 
 def parse_versioned_secrets(variable: str, given: str) -> dict[int, bytes]:
-    """By version. The mistakes are named without a word of what was given: it is secret."""
+    """Returns the secrets by version. Error messages quote nothing of the given text: it is secret."""
     by_version: dict[int, bytes] = {}
     mistakes = []
     for position, entry in enumerate(given.split(","), start=1):

@@ -1,4 +1,4 @@
-"""`python -m services.metering`: credit, prices, limits and usage."""
+"""Runs metering (`python -m services.metering`): credit, prices, limits and usage."""
 
 import asyncio
 import contextlib
@@ -34,13 +34,13 @@ from services.metering.unpaid import UnpaidPrompts
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# Longer than it takes under any load worth the name until somebody asks for credit, and shorter than anybody notices.
+# Under load a reserve comes sooner than this anyway; without load nobody notices the delay.
 SETTLEMENT_PATIENCE_S = 0.01
-# Enough for a batch of many, and a small part of what a model takes to its first token.
+# Long enough for a large batch, and a small part of a model's time to first token.
 PACE_UNDER_LOAD_S = 0.005
-# An operation takes milliseconds; only a database that hangs takes longer.
+# Operations take milliseconds, unless the database hangs.
 DRAIN_S = 3.0
-# For calls that came by themselves.
+# For calls outside of an exchange.
 STOP_GRACE_S = 0.5
 
 
@@ -62,7 +62,7 @@ async def main() -> None:
         opened.push_async_callback(writer.close)
         limiter: Limiter = LocalLimiter(clock)
         if settings.valkey_url:
-            # Its client takes a third of a second and 12 MB.
+            # Its import takes a third of a second and 12 MB.
             from services.metering.valkey import ValkeyLimiter
 
             limiter = shared = ValkeyLimiter(settings.valkey_url, LocalLimiter(clock), log, settings.metering_replicas)

@@ -1,4 +1,4 @@
-"""Proves the books from their rows alone. Each violation is one line; no line, no violation."""
+"""Audits the books from their rows alone. Each violation is one line."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,10 +7,10 @@ from typing import Any, Final
 from services.chassis.database.database import Database
 from services.metering.store import checks
 
-# Whoever reads them needs the first ones.
+# The first ones are what a reader needs.
 LINES_MOST: Final = 1000
 
-# Each check, and how a row that it finds is told.
+# Each check, and the message for a row that it returns.
 _CHECKS: Final[tuple[tuple[Any, str], ...]] = (
     (checks.UNCOVERED_ACCOUNTS, "account {0}: holds {2} nanos of a balance of {1}"),
     (checks.BALANCES_AGAINST_LEDGER, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
@@ -31,7 +31,7 @@ _CHECKS: Final[tuple[tuple[Any, str], ...]] = (
 
 
 async def audit(database: Database) -> list[str]:
-    """On one snapshot, so that what is written meanwhile does not look like a mistake."""
+    """Audits one snapshot, so that concurrent writes do not look like violations."""
     return await database.read(find_violations)
 
 

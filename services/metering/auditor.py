@@ -1,4 +1,4 @@
-"""Proves the books again and again while metering runs, and tells what it found: in the log, and to Prometheus."""
+"""Audits the books periodically, and reports to the log and to Prometheus."""
 
 import asyncio
 import math
@@ -15,9 +15,9 @@ from services.metering.audit import find_violations
 from services.metering.store.checks import few_pages
 from services.metering.store.reports import HoldCounts, count_holds
 
-# Soon, but not while whoever has just been started is asked for the first time.
+# Soon, but after the first requests of a new process.
 FIRST_AFTER_S: Final = 5.0
-# All of them are in `legato audit`.
+# `legato audit` shows all of them.
 LOGGED_MOST: Final = 20
 
 
@@ -28,14 +28,14 @@ class Findings(NamedTuple):
 
 class Auditor:
     def __init__(self, database: Database, interval_s: float, clock: Clock, log: Log, registry: Registry) -> None:
-        """`interval_s` lies between the end of an audit and the beginning of the next."""
+        """Audits `database`; `interval_s` is the pause between two audits."""
         self._database = database
         self._interval_s = interval_s
         self._clock = clock
         self._log = log
-        # Nobody knows yet; 0 would say that the books are right.
+        # Unknown yet; 0 would claim that the books are right.
         self._violations = math.nan
-        # Whoever waits for the first audit counts from here.
+        # Alerts on a missing first audit count from here.
         self._last_run_s = clock.now().timestamp()
         self._holds = HoldCounts(0, 0)
         self._show(registry)
@@ -73,7 +73,7 @@ class Auditor:
         )
 
     async def run(self) -> None:
-        """Until cancelled. An audit that fails is tried again at the next turn."""
+        """Audits periodically until cancelled. An audit that fails is retried at the next interval."""
         await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
         while True:
             try:
@@ -90,7 +90,7 @@ class Auditor:
             self._log.warning("audit.violation", violation=violation, violations=len(found.violations))
 
     async def _look(self) -> Findings:
-        """In a thread of its own: it takes none from other readers, and nobody waits for it at the end."""
+        """Runs the audit in its own thread: other readers keep theirs, and shutdown does not wait for it."""
         looking: Future[Findings] = Future()
         looking.set_running_or_notify_cancel()
         threading.Thread(target=self._look_in_thread, args=[looking], name="metering-audit", daemon=True).start()
@@ -100,7 +100,7 @@ class Auditor:
         try:
             with self._database.transaction(writes=False) as connection, few_pages(connection):
                 findings = Findings(find_violations(connection), count_holds(connection))
-            # Else every audit of a larger ledger would leave metering a little larger.
+            # Otherwise every audit of a growing ledger would leave the process a little larger.
             memory.give_back()
         except Exception as error:
             looking.set_exception(error)

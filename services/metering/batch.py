@@ -1,8 +1,8 @@
-"""The one writer. Operations gather while the last commit is under way, and go into the next one together.
+"""Batches operations into transactions: those that arrive during a commit share the next one.
 
-An operation that somebody waits for goes at once when it is alone. Most of a batch's cost is paid once, so what only
-tells how a request went on waits a little for company, and so does everybody while several ask at once. Callers hold a
-future and nothing else, so one who leaves cannot reach into a transaction.
+A single operation that a client waits for is written at once. Most of a batch's cost is fixed, so operations that no
+client waits for are delayed a little to form batches, and under load all are. Callers only hold a future, so cancelling
+one never interrupts a transaction.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ from services.metering.store.books import Outcome, keep_books
 ReplyT = TypeVar("ReplyT")
 
 BATCH_MOST: Final = 256
-# Beyond this the database is too far behind for an answer to be of use.
+# Beyond this the database is too far behind for an answer to be useful.
 WAITING_MOST: Final = 10_000
-# No client waits for the answers to these. They are repeated until they are answered, whatever becomes of us.
+# No client waits for the answers to these. They are retried until answered, whatever happens to us.
 PATIENT: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
 
-# Many times what another replica has a row for, and no longer than it takes for a pause to be noticed: for so long a
-# batch waits for a row that is locked, once.
+# Lock timeout of a batch's first attempt: many times what another replica holds a row for, but a pause too short to be
+# noticed.
 LOCK_TIMEOUT_S: Final = 0.25
-# The same where it is known that somebody has locked something.
+# The same when some lock is known to be held.
 SHORT_LOCK_TIMEOUT_S: Final = 0.02
-# An operation waits so long for an account that somebody has locked: less than its caller waits for an answer.
+# How long an operation waits for a locked account: less than its caller's timeout.
 LOCK_PATIENCE_S: Final = 5.0
 RETRY_LOCKED_EVERY_S: Final = 0.02
 RETRIED_AT_ONCE: Final = 64
-# These come again by themselves.
+# These are repeated anyway.
 NEVER_WAIT_FOR_LOCKS: Final[frozenset[type[Operation[Any]]]] = frozenset({Checkpoint, Sweep})
 
 
@@ -71,29 +71,28 @@ class Writer:
         pace_s: float = 0.0,
         lock_patience_s: float = LOCK_PATIENCE_S,
     ) -> None:
-        """`life_s` is how long a hold lives before it may be swept. `patience_s` is how long an operation that nobody
-        waits for may wait for company. After a batch with several that somebody waited for, the next one begins
-        `pace_s` later than it did. `lock_patience_s` is how long an operation waits for an account that somebody has
-        locked."""
+        """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `patience_s` is how long an
+        operation that no client waits for may be delayed. After a batch with several that clients waited for, the next
+        begins `pace_s` after its start. `lock_patience_s` is how long an operation waits for a locked account."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
-        # The event loop's own counts whole milliseconds.
+        # The event loop's clock has a resolution of milliseconds.
         self._clock = SystemClock()
         self._patience_s = patience_s
         self._pace_s = pace_s
         self._next_at_s = 0.0
         self._waiting: deque[_Waiting] = deque()
-        # Whether something among what waits is not to wait any longer.
+        # Whether any queued operation must be written without delay.
         self._is_urged = False
         self._end_of_patience: asyncio.TimerHandle | None = None
         self._drain: asyncio.Task[None] | None = None
         self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_patience_s)
         self._retrying: asyncio.Task[None] | None = None
         self._is_closing = False
-        # For whoever looks: what became of operations, by their kind and by why they were refused, if they were; how
-        # many there were in each batch, and how long it took to write it.
+        # For metrics: outcomes by kind of operation and reason of refusal, if any; operations per batch, and how long
+        # writing it took.
         self.outcomes: defaultdict[tuple[type[Operation[Any]], Reason | None], int] = defaultdict(int)
         self.unmatched = 0
         self.batch_sizes = Histogram(BATCH_BOUNDS)
@@ -105,18 +104,18 @@ class Writer:
 
     @property
     def locked_accounts(self) -> int:
-        """Accounts that somebody else keeps locked while something waits for them."""
+        """The accounts that another session keeps locked while operations wait for them."""
         return self._locked.count
 
     def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
-        """Resolves to what `reply` makes of the answer, once it is durable."""
+        """Queues an operation; the future resolves to `reply` of the answer, once that is durable."""
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         if len(self._waiting) >= WAITING_MOST:
             future.set_exception(unavailable("Metering"))
             return future
         waiting = _Waiting(operation, reply, future)
         if operation.account_id in self._locked:
-            # Behind what waits for the same account already.
+            # Queued behind the account's waiting operations.
             self._set_aside(waiting)
             return future
         self._waiting.append(waiting)
@@ -127,7 +126,7 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Waits until everything that was submitted is written. What waits for an account that somebody has locked is
+        """Closes the writer once everything submitted is written. Operations that wait for a locked account are
         refused."""
         self._is_closing = True
         self._urge()
@@ -181,7 +180,7 @@ class Writer:
         while self._waiting and len(batch) < BATCH_MOST:
             waiting = self._waiting.popleft()
             if waiting.operation.account_id in self._locked:
-                # That was found out since it came.
+                # The lock was discovered after it was queued.
                 self._set_aside(waiting)
             else:
                 batch.append(waiting)
@@ -190,7 +189,7 @@ class Writer:
     def _set_aside(self, waiting: _Waiting) -> None:
         account_id = waiting.operation.account_id
         if self._locked.waiting >= WAITING_MOST:
-            # They have room of their own: those of a locked account must not take that of others.
+            # A separate limit: operations of locked accounts must not take the room of others.
             self._resolve(waiting, AccountLocked())
             return
         if account_id not in self._locked:
@@ -201,7 +200,7 @@ class Writer:
             self._retrying = asyncio.create_task(self._retry_locked())
 
     async def _retry_locked(self) -> None:
-        """While anything waits for accounts that somebody has locked."""
+        """Retries operations of locked accounts, until none wait."""
         try:
             while self._locked.waiting:
                 await self._retry_first_of_each()
@@ -236,18 +235,18 @@ class Writer:
             return await self._write_one_by_one(operations)
 
     async def _write_what_is_free(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
-        """The operations of accounts that somebody has locked are refused with AccountLocked."""
+        """Writes the operations of unlocked accounts; the others are refused with AccountLocked."""
         try:
             return await self._commit(operations, skips_locked=True)
         except LockTimeout:
-            # No account is locked, but something that belongs to one. Nobody can say to which.
+            # No account row is locked, but another row is. It is not known of which account.
             return await self._write_one_by_one(operations)
         except Exception as error:
             self._log.failure("batch.failed", error, batch_size=len(operations))
             return await self._write_one_by_one(operations)
 
     async def _write_one_by_one(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
-        """So that an operation which cannot be written does not fail those that happened to come with it."""
+        """Writes operations one by one, so that one which cannot be written does not fail the others."""
         outcomes: list[Outcome] = []
         locked_ids: set[str] = set()
         for operation in operations:
@@ -298,7 +297,7 @@ class Writer:
             self.unmatched += 1
             self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
         if waiting.future.done():
-            # The caller left; what it asked for is written all the same.
+            # The caller left; its operation is written all the same.
             return
         if isinstance(outcome, LegatoError):
             waiting.future.set_exception(outcome)
@@ -314,5 +313,5 @@ def _id_of(operation: Operation[Any]) -> dict[str, str]:
 
 
 def _has_company(operations: Sequence[Operation[Any]]) -> bool:
-    """Whether several callers wait for it at once."""
+    """Returns whether several clients wait for the batch."""
     return sum(type(operation) not in PATIENT for operation in operations) > 1

@@ -1,11 +1,11 @@
-"""What charges and losses of a request add to the ledger."""
+"""Builds the ledger entries of charges and losses."""
 
 from typing import Final
 
 from services.metering.records import HOUR_US, Basis, End, Entry, Hold, Kind, Usage
 from services.metering.scene import RuleContext
 
-# Why something was lost: neither the hold nor free credit covered it; or nobody knows whether it was delivered.
+# Reasons of losses: neither the hold nor free credit covered it; or its delivery is unconfirmed.
 BEYOND_CREDIT: Final = "beyond_credit"
 NOT_CONFIRMED: Final = "not_confirmed"
 
@@ -23,7 +23,7 @@ def booking(
     end: End,
     context: RuleContext,
 ) -> Entry:
-    """What a charge adds to whatever the request was charged before."""
+    """Builds the entry that a charge adds to the request's earlier ones."""
     counted = hold.usage if hold.counted_hour_us is not None else _NOTHING
     hour_us = hold.counted_hour_us
     loss_nanos = cost_nanos - hold.booked_nanos - charge_nanos

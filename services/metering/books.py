@@ -1,4 +1,4 @@
-"""The part of the books that one batch touches: what it found, and what it will write."""
+"""The part of the books that one batch touches: what it read, and what it will write."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -9,12 +9,12 @@ from services.metering.prices import Prices
 from services.metering.records import CHARGES, AccountBalance, Claim, Entry, Hold, Kind
 from services.metering.scene import RuleContext
 
-# Grants and adjustments have no hold; their own entry makes a repeat harmless.
+# Grants and adjustments have no hold; their own entry makes them idempotent.
 CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {Grant: "grant", Adjust: "adjustment"}
 
 
 class LiveKey(NamedTuple):
-    """Whose live holds are counted: by account, too, since it is the account that is locked."""
+    """The key whose live holds are counted; by account, too, since the account is what is locked."""
 
     account_id: str
     key_id: str
@@ -28,7 +28,7 @@ class CounterKey(NamedTuple):
 
 
 class Books:
-    """Each operation finds what those before it left."""
+    """The state of a batch: each operation sees the changes of those before it."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Books:
         life_us: int,
         live_holds: Mapping[LiveKey, int] | None = None,
     ) -> None:
-        """`credits` are earlier bookings of the grants and adjustments in this batch; `claims` are of the keys that its
-        reserves claim, and the holds they name are among `holds`; `live_holds` are how many live of each key whose
-        reserves are limited."""
+        """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
+        on the keys that its reserves claim, with their holds among `holds`; `live_holds` counts those of keys with a
+        limit."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
         self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
@@ -88,7 +88,7 @@ class Books:
         return effect.answer
 
     def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:
-        """Who has the key that the operation claims, and that request's hold."""
+        """Returns the claim on the operation's key, and the hold of the request that owns it."""
         if operation.claim is None:
             return None, None
         claim = self.claims.get((operation.account_id, operation.claim.key_digest))
@@ -106,7 +106,7 @@ class Books:
             self._live_holds[key] += 1 if lives else -1
 
     def counted(self) -> dict[CounterKey, list[int]]:
-        """What the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""
+        """Returns what the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""
         counters: dict[CounterKey, list[int]] = {}
         for entry in self.entries:
             if entry.kind not in CHARGES:

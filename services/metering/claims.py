@@ -1,7 +1,7 @@
-"""Whether a request may have the Idempotency-Key that its client gave it: the rules, pure like the ledger's.
+"""Decides whether a request may use its Idempotency-Key: pure rules, like the ledger's.
 
-A key belongs to the request that reserved credit under it. Only a request that was given up, with nothing delivered,
-gives it back before its time is over: one that was swept may still be charged.
+A key belongs to the request that reserved credit under it. Only a request that was voided, with nothing delivered,
+frees it before it expires: one that was swept may still be charged.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ CLAIM_LIFE_US: Final = 24 * HOUR_US
 
 
 def refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold | None, now_us: int) -> None:
-    """`claimant` is the hold of the request that has the key."""
+    """Raises if the key is in use; `claimant` is the hold of the request that owns it."""
     if found is None or found.claimed_at_us < now_us - CLAIM_LIFE_US:
         return
     if claimant is not None and claimant.state == "void":

@@ -1,4 +1,4 @@
-"""The rules of what an account is given: grants and adjustments."""
+"""Defines the rules of grants and adjustments."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from services.metering.operations import Adjust, CreditOperation, Grant
 from services.metering.records import AccountBalance, Entry, Kind
 from services.metering.scene import Effect, RuleContext
 
-# Far beyond any account, and far within the database's integers.
+# Far above any account, and far below the limit of the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
 
 

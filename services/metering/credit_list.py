@@ -1,7 +1,7 @@
 """Lists what changed an account's balance, oldest first, with the balance after each entry.
 
-A day's charges are one entry, after all grants and adjustments of the day. Every page is read from one snapshot, and
-its balances are counted from the beginning: what has been booked since the page before makes none of them wrong.
+A day's charges are one entry, after the grants and adjustments of the day. Each page is read from one snapshot, and its
+balances are computed from the beginning: later bookings do not make them wrong.
 """
 
 import heapq
@@ -14,13 +14,13 @@ from services.metering.records import DAY_US
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 
 BEGINNING: Final = CreditPosition(-1, -1)
-# Before every entry of the ledger that has the same time.
+# Sorts before all ledger entries of the same time.
 _NO_ENTRY: Final = -1
 
 
 class CreditEntry(msgspec.Struct, frozen=True):
     kind: Literal["grant", "adjustment", "charges"]
-    # Of charges: the beginning of their day.
+    # For charges, the start of their day.
     at_us: int
     amount_nanos: int
     balance_nanos: int
@@ -30,7 +30,7 @@ class CreditEntry(msgspec.Struct, frozen=True):
 
 class CreditPage(msgspec.Struct, frozen=True):
     entries: list[CreditEntry]
-    # Where the next page begins; None if this is the last.
+    # The position after which the next page begins; None on the last.
     next_after: CreditPosition | None
 
 

@@ -1,4 +1,4 @@
-"""The rules of one request's credit: it is held, extended, and settled, given back or swept."""
+"""Defines the rules of one request's credit: it is held, extended, and settled, voided or swept."""
 
 from msgspec.structs import replace
 
@@ -23,14 +23,14 @@ from services.metering.prices import Price
 from services.metering.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.scene import Effect, RuleContext
 
-# How many whole answers an account must have credit for before all of one is held. So its other requests, which begin
-# with a slice, find credit for some hundred of those, whatever a few whole ones hold that may turn out short.
+# How many whole answers an account must have credit for before one is held in full. So its other requests, which begin
+# with a slice, find credit for some hundred of those, even if a few whole ones hold too much.
 WHOLE_ANSWERS_FREE = 8
 
 
 class UnmatchedSettlement(LegatoError):
-    """A settlement for which there is no hold, or whose hold was given back: tokens were served that nobody reserved.
-    Whoever sent it must keep its record and somebody must look, so this is no ordinary refusal."""
+    """A settlement without a hold, or with a voided one: tokens were served that nobody reserved. The sender must keep
+    its record and somebody must investigate, so this is no ordinary refusal."""
 
     def __init__(self) -> None:
         super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")
@@ -45,7 +45,7 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
         return Effect(answer)
     claim = None
     if operation.claim is not None:
-        # Before the credit is looked at: the first of two may hold all of it.
+        # Checked before the credit: the first of two may hold all of it.
         refuse_repeat(operation.claim, context.claim, context.claimant, context.now_us)
         digests = operation.claim.key_digest, operation.claim.body_digest
         claim = Claim(operation.account_id, *digests, operation.request_id, context.now_us)
@@ -103,10 +103,10 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
         return Effect(Settled(hold.charged_nanos, hold.loss_nanos))
     cost_nanos = _price_of(hold, context).cost_nanos(operation.usage)
     if cost_nanos < hold.booked_nanos:
-        # Swept at a checkpoint that says more than this: the checkpoint was delivered, so it stands.
+        # Swept at a checkpoint beyond this usage: the checkpoint was delivered, so its charge stands.
         hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=context.now_us)
         return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=hold)
-    # A swept hold has given its credit back: what is free now is all that can be charged.
+    # A swept hold has released its credit: only what is free now can be charged.
     kind: Kind = "charge" if hold.state == "held" else "late_charge"
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
     charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
@@ -133,7 +133,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
 def void(operation: Void, context: RuleContext) -> Effect[Voided]:
     account, hold = context.account, context.hold
     if hold is None:
-        # A mark, so that a Reserve that comes later finds it.
+        # A tombstone, so that a later Reserve is refused.
         hold = Hold(
             request_id=operation.request_id,
             account_id=operation.account_id,
@@ -202,7 +202,7 @@ def _price_of(hold: Hold, context: RuleContext) -> Price:
 
 
 def _at_checkpoint(hold: Hold, delivered: Usage, context: RuleContext) -> Hold:
-    """Checkpoints only grow: one that comes late must not undo a newer one."""
+    """Updates the checkpoint if the usage is higher: a late report must not undo a newer one."""
     price = _price_of(hold, context)
     if price.cost_nanos(delivered) <= price.cost_nanos(hold.usage):
         return hold

@@ -1,7 +1,7 @@
-"""The rules of credit: given an account, a hold and an operation, what is answered and what is written.
+"""Defines the rules of credit: given an account, a hold and an operation, the answer and the changes.
 
-Pure: no clock, no database, no order of calls that would break it. Any operation may come twice, late, out of order or
-contradict an earlier one, and has a definite answer. A refusal is raised, and changes nothing.
+The rules are pure: no clock, no database, no required order of calls. Any operation may come twice, late, out of order
+or contradict an earlier one, and has a definite answer. A refusal is raised, and changes nothing.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""What one key may use of the service: requests and tokens a minute, and how many requests at once.
+"""Limits a key's requests and tokens per minute, and its concurrent requests.
 
-Requests and tokens are rates (`services/chassis/load/gcra.py`), kept in memory here or for all replicas in Valkey. Both
-are taken in one step or neither is. What runs at once is counted from live holds: see `holds.py`. docs/limits.md tells
-the whole of it.
+Requests and tokens are rate limits (`services/chassis/load/gcra.py`), kept in memory here or shared by all replicas in
+Valkey. Both are charged in one step or neither is. Concurrent requests are counted from live holds: see `holds.py`. The
+full description is docs/limits.md.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from services.chassis.timing.clock import Clock
 
 ReplyT = TypeVar("ReplyT")
 
-# Within what all replicas can count exactly, however slow the rate.
+# Small enough for the shared limiter's arithmetic to be exact, however slow the rate.
 LARGEST_BURST: Final = 100_000
 
-# A burst of an override of requests: what it allows in four seconds.
+# The burst of a request override: what its rate allows in four seconds.
 BURSTS_A_MINUTE: Final = 15
 
-# Of the parts of a taking.
+# Names of a charge's parts.
 _NAMES: Final = ("requests", "tokens")
 
 
 class RateLimits(msgspec.Struct, frozen=True):
     requests: Rate
-    # None: not limited.
+    # None: unlimited.
     tokens: Rate | None = None
     concurrent_requests: int | None = None
 
@@ -39,21 +39,21 @@ class RateLimits(msgspec.Struct, frozen=True):
 # The same few overrides come with every request.
 @lru_cache(1024)
 def request_rate(requests_per_minute: int) -> Rate:
-    """An override has a burst of its own."""
+    """Returns the rate of an override, with a burst derived from it."""
     return Rate(requests_per_minute, max(1, requests_per_minute // BURSTS_A_MINUTE))
 
 
 @lru_cache(1024)
 def token_rate(tokens_per_minute: int) -> Rate:
-    """A whole minute's tokens may be used at once: a request is as large as it is."""
+    """Returns a rate whose burst is a whole minute's tokens, since requests may be large."""
     return Rate(tokens_per_minute, tokens_per_minute)
 
 
 class BucketCharge(NamedTuple):
-    """What is to be taken from one bucket; below zero, given back."""
+    """Units to charge to one bucket; below zero, to give back."""
 
-    # Named by its rate, too: with a changed limit a key begins anew, instead of paying off at one rate what it took at
-    # another.
+    # The name includes the rate: after a change of the limit a key starts with a full bucket, instead of paying off its
+    # debt at another rate.
     bucket: str
     rate: Rate
     units: int
@@ -63,11 +63,11 @@ class BucketCharge(NamedTuple):
 
 
 class RateCharge(NamedTuple):
-    """All parts, or none."""
+    """Charges that are made together, or not at all."""
 
-    # Of requests; and of tokens, where they are limited.
+    # The requests part; and the tokens part, if tokens are limited.
     parts: tuple[BucketCharge, ...]
-    # What has been used already is taken whether or not there is any left.
+    # False for usage that has already happened: it is charged even if nothing is left.
     is_refusable: bool
 
 
@@ -89,7 +89,7 @@ def _parts(key_id: str, limits: RateLimits, requests: int, tokens: int) -> tuple
 
 
 class RateAllowance(msgspec.Struct, frozen=True):
-    """What is left. All zero of tokens where they are not limited."""
+    """The remaining allowance. The token fields are zero if tokens are not limited."""
 
     limit_requests: int
     remaining_requests: int
@@ -101,14 +101,15 @@ class RateAllowance(msgspec.Struct, frozen=True):
 
 class Limiter(Protocol):
     def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
-        """Resolves to what `reply` makes of the allowance. Refuses, at once or later, with RATE_LIMITED."""
+        """Charges the buckets; the future resolves to `reply` of the allowance. Refuses, at once or later, with
+        RATE_LIMITED."""
         ...
 
 
 class LocalLimiter:
     def __init__(self, clock: Clock) -> None:
         self._buckets = Buckets(clock)
-        # Among how many the limits are divided.
+        # The number of replicas that share the limits.
         self.replicas = 1
 
     def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
@@ -128,14 +129,14 @@ class LocalLimiter:
         return allowance(parts, ahead_ns)
 
     def follow(self, parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
-        """Somebody else keeps the key's buckets: know them as well, in case they go away."""
+        """Copies bucket states from the shared limiter, as a fallback for its outage."""
         now_ns = self._buckets.now_ns()
         for part, each_ns in zip(parts, ahead_ns, strict=True):
             self._buckets.set_ahead(part.bucket, each_ns, now_ns)
 
 
 def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
-    """By the bucket that needs the longest wait."""
+    """Raises RATE_LIMITED if any bucket is used up, for the one with the longest wait."""
     longest_ns, hit = 0, 0
     for number, part in enumerate(parts):
         wait_ns = part.rate.wait_ns(ahead_ns[number], part.units)
@@ -147,7 +148,7 @@ def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) ->
         f"Too many {_NAMES[hit]} with this key: its limit is {parts[hit].rate.per_minute} a minute."
         " Please retry after a short wait."
     )
-    # In whole milliseconds, rounded up: who comes back then is let in.
+    # In whole milliseconds, rounded up, so that a retry then succeeds.
     retry_after_s = _to_ms(longest_ns) / 1000
     figures = asdict(allowance(parts, ahead_ns))
     raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)

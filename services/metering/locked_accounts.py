@@ -1,7 +1,7 @@
-"""Accounts whose rows somebody else keeps locked: what waits for them waits apart, so that nobody waits with it.
+"""Queues operations of accounts whose rows another session keeps locked, apart from all others.
 
-Another replica has an account's row for some milliseconds, and is waited for. Whoever has it for longer is a stranger:
-a person in a database shell, a backup tool, a session that was left open.
+Another replica locks an account's row for some milliseconds, and is waited for. A longer lock is held by an outsider: a
+person in a database shell, a backup tool, a session that was left open.
 """
 
 from collections import deque
@@ -13,12 +13,12 @@ from services.chassis.database.database import LockTimeout
 
 ItemT = TypeVar("ItemT")
 
-# An account for which nothing waits any more is remembered, so that whoever asks next does not make others wait again.
+# Accounts without waiting operations stay known, so that the next operation does not delay others again.
 KNOWN_MOST: Final = 10_000
 
 
 class AccountLocked(LockTimeout):
-    """Nothing of the operation was written: a reason to try again."""
+    """The account stayed locked and nothing was written: callers may retry."""
 
     def __init__(self) -> None:
         super().__init__("The account is locked right now. Please retry.")
@@ -26,9 +26,9 @@ class AccountLocked(LockTimeout):
 
 class LockedAccounts(Generic[ItemT]):
     def __init__(self, patience_s: float) -> None:
-        """`patience_s` is how long something waits for an account."""
+        """Keeps an item for at most `patience_s`."""
         self._patience_s = patience_s
-        # By account: what waits for it, and until when, in the order in which it came.
+        # By account: items and their deadlines, in order of arrival.
         self._queues: dict[str, deque[tuple[float, ItemT]]] = {}
         self.waiting = 0
 
@@ -37,11 +37,11 @@ class LockedAccounts(Generic[ItemT]):
 
     @property
     def count(self) -> int:
-        """Accounts that something waits for."""
+        """The number of accounts with waiting items."""
         return sum(bool(queue) for queue in self._queues.values())
 
     def add(self, account_id: str, item: ItemT, now_s: float, *, waits: bool = True) -> None:
-        """What does not wait is tried once if it is the first, and is late then."""
+        """Queues an item; with `waits` false it is due at once: it is tried once if it is the first."""
         queue = self._queues.get(account_id)
         if queue is None:
             self._forget_idle()
@@ -50,21 +50,21 @@ class LockedAccounts(Generic[ItemT]):
         self.waiting += 1
 
     def first_of_each(self, most: int) -> list[ItemT]:
-        """To be tried: if it can be written, so can what comes after it. It stays where it is."""
+        """Returns the first item of each account to retry; if it can be written, so can the rest. It stays queued."""
         return [queue[0][1] for _, queue in islice(self._busy(), most)]
 
     def keep(self, account_id: str) -> None:
-        """It is locked still. Others are tried before it is tried again."""
+        """Moves a still locked account behind the others."""
         self._queues[account_id] = self._queues.pop(account_id)
 
     def free(self, account_id: str) -> list[ItemT]:
-        """It is no longer locked: gives everything that waits for it."""
+        """Removes an unlocked account and returns its items."""
         queue = self._queues.pop(account_id)
         self.waiting -= len(queue)
         return [item for _, item in queue]
 
     def take_late(self, now_s: float) -> list[ItemT]:
-        """What has waited for long enough."""
+        """Removes and returns the items whose deadline has passed."""
         late: list[ItemT] = []
         for account_id, queue in self._busy():
             late += [item for until_s, item in queue if until_s <= now_s]

@@ -1,4 +1,4 @@
-"""What metering tells Prometheus of the books and of the limits; what the audit finds, `auditor.py` tells itself."""
+"""Metering's metrics of the ledger and the limits; `auditor.py` registers those of the audit."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What can be asked of the books, and the answers. `AnswerT` ties each operation to its own."""
+"""The operations on the ledger, and their answers. `AnswerT` ties each operation to its own."""
 
 from typing import Generic, TypeVar
 
@@ -37,7 +37,7 @@ class Reserved(msgspec.Struct, frozen=True):
 
 
 class IdempotencyClaim(msgspec.Struct, frozen=True):
-    """Keyed digests of the name that the client gave its request, and of what it asked."""
+    """Keyed digests of a request's Idempotency-Key and of its body."""
 
     key_digest: bytes
     body_digest: bytes
@@ -49,24 +49,24 @@ class Reserve(RequestOperation[Reserved], frozen=True):
     prompt_tokens: int
     output_tokens: int
     claim: IdempotencyClaim | None = None
-    # How many holds of the key may live at once; None: any number.
+    # How many live holds the key may have; None: unlimited.
     concurrent_requests: int | None = None
-    # All the output that there may be, where it would rather be held at once; 0: it is held as it grows.
+    # The maximum output, to be held at once if credit is ample; 0: the hold grows with the output.
     whole_output_tokens: int = 0
 
 
 class Extended(msgspec.Struct, frozen=True):
     extended: bool
-    # As asked, so that a late answer is not taken for another's.
+    # The requested total, so that a late answer is not taken for another's.
     total_nanos: int
     held_nanos: int
-    # The largest total that the account could hold now, and if none of its other requests were running.
+    # The largest total that the account could hold now; and if no other request of it were running.
     affordable_nanos: int
     balance_nanos: int
 
 
 class Extend(RequestOperation[Extended], frozen=True):
-    """`total_nanos` is absolute. A total that is held already makes this a checkpoint, and nothing else."""
+    """Raises a hold to `total_nanos`, an absolute amount. If that is held already, this is only a checkpoint."""
 
     total_nanos: int
     delivered: Usage
@@ -99,14 +99,14 @@ class Void(RequestOperation[Voided], frozen=True):
     end: End
     key_id: str
     class_id: str
-    # What may have been delivered, though nobody can be charged for it.
+    # Usage that may have been delivered, but cannot be charged.
     lost: Usage = Usage()
-    # What is charged though nothing was delivered: the prompt of a client that makes a habit of leaving.
+    # Usage that is charged though nothing was delivered: the prompt of a client that repeatedly disconnects.
     due: Usage = Usage()
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """`swept` is False where somebody else resolved the hold in time."""
+    """The outcome of a sweep; `swept` is False if the hold was resolved in time."""
 
     swept: bool
     charged_nanos: int = 0
@@ -118,8 +118,10 @@ class Sweep(RequestOperation[Swept], frozen=True):
 
 
 class Grant(CreditOperation, frozen=True):
-    pass
+    """A grant of credit."""
 
 
 class Adjust(CreditOperation, frozen=True):
+    """A correction of a balance."""
+
     reason: str

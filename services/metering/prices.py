@@ -1,4 +1,4 @@
-"""What tokens cost. Prices are nano-dollars per million tokens, so that no product is ever rounded but the last."""
+"""Computes what tokens cost. Prices are nano-dollars per million tokens, so that only the final sum is rounded."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ from services.metering.records import Usage
 CLASSES: Final = ("mezzo", "forte", "fortissimo")
 
 MILLION: Final = 1_000_000
-# A million dollars: beyond it, what a request costs might no longer fit the database's integers.
+# A million dollars: above it, a request's cost might overflow the database's integers.
 LARGEST_PRICE_NANOS: Final = 10**15
 
 _DOLLARS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -28,7 +28,7 @@ class Price(msgspec.Struct, frozen=True):
     output_nanos: int
 
     def cost_nanos(self, usage: Usage) -> int:
-        """Rounded once, up."""
+        """Returns the cost, rounded up once."""
         total = (
             (usage.prompt_tokens - usage.cached_tokens) * self.input_nanos
             + usage.cached_tokens * self.cached_input_nanos
@@ -38,7 +38,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Prices:
-    """Every version that may still be needed; new requests are reserved by the current one."""
+    """All price versions that may still be needed; new requests use the current one."""
 
     def __init__(self, current_version: int, versions: Mapping[int, Mapping[str, Price]]) -> None:
         self.current_version = current_version
@@ -52,7 +52,7 @@ class Prices:
 
     @property
     def least_input_nanos(self) -> int:
-        """Of all classes, by the current version."""
+        """The lowest input price of all classes, by the current version."""
         return min((price.input_nanos for price in self._versions[self.current_version].values()), default=0)
 
     def pinned(self, version: int, class_id: str) -> Price:
@@ -62,7 +62,7 @@ class Prices:
         return version in self._versions
 
     def add(self, version: int, prices: Mapping[str, Price]) -> None:
-        """A version that another replica made. Versions never change, so whoever reads meanwhile is not disturbed."""
+        """Adds a version that another replica made. Versions never change, so concurrent readers are safe."""
         self._versions[version] = prices
 
 
@@ -78,7 +78,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 def parse_prices(text: str) -> dict[str, Price]:
-    """Every mistake is named at once, by its key."""
+    """Parses the price file; all mistakes are reported at once, by key."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -111,7 +111,7 @@ def _parse_price(where: str, table: dict[str, Any], mistakes: list[str]) -> Pric
 
 
 def _parse_amount(where: str, given: object, mistakes: list[str]) -> int:
-    """Nano-dollars; 0 beside a mistake."""
+    """Returns nano-dollars; 0 if it reports a mistake."""
     if not isinstance(given, str) or not _DOLLARS.fullmatch(given):
         mistakes.append(f'{where}: must be dollars in a string, like "0.10", with at most nine decimals')
         return 0

@@ -1,4 +1,4 @@
-"""What the books hold: accounts, holds, claims, and the ledger's entries.
+"""Metering's records: accounts, holds, claims, and the ledger's entries.
 
 Money is in nano-dollars, time in microseconds.
 """
@@ -9,11 +9,11 @@ import msgspec
 
 State = Literal["held", "settled", "void", "swept"]
 Kind = Literal["grant", "adjustment", "charge", "late_charge", "loss"]
-# A checkpoint is what a running request had delivered when it was last heard of.
+# A checkpoint is what a running request had delivered by its last report.
 Basis = Literal["provider", "counted", "journal", "checkpoint"]
 End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refused", "crashed", "key_refused"]
 
-# The kinds of entry that usage counters add up.
+# The kinds of entry that usage counters sum up.
 CHARGES: Final[tuple[Kind, ...]] = ("charge", "late_charge")
 
 HOUR_US: Final = 3_600_000_000
@@ -21,7 +21,7 @@ DAY_US: Final = 24 * HOUR_US
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Cached tokens are part of the prompt's."""
+    """Token counts of a request; cached tokens are included in the prompt's."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -31,7 +31,7 @@ class Usage(msgspec.Struct, frozen=True):
 class AccountBalance(msgspec.Struct, frozen=True):
     account_id: str
     balance_nanos: int = 0
-    # Part of the balance, set aside for requests that run.
+    # Part of the balance, reserved for running requests.
     held_nanos: int = 0
 
     @property
@@ -40,7 +40,7 @@ class AccountBalance(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Credit set aside for one request, and afterwards what became of it. Fields are the table's columns."""
+    """Credit reserved for one request, and its outcome afterwards. Fields are the table's columns."""
 
     request_id: str
     account_id: str
@@ -48,21 +48,21 @@ class Hold(msgspec.Struct, frozen=True):
     class_id: str
     state: State
     amount_nanos: int = 0
-    # 0 for a request that was given up before it was ever reserved.
+    # 0 for a request that was voided before it was reserved.
     price_version: int = 0
     deadline_at_us: int | None = None
-    # While held: what was delivered at the last checkpoint. Afterwards: what was charged for.
+    # While held: what the last checkpoint had delivered. Afterwards: what was charged for.
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     charged_nanos: int = 0
-    # What was used and could not be charged.
+    # Usage that could not be charged.
     loss_nanos: int = 0
-    # Swept, and nobody knows what was used after the checkpoint: not more than this.
+    # If swept, the upper bound of the unknown usage after the last checkpoint.
     loss_bound_nanos: int = 0
     basis: Basis | None = None
     end: End | None = None
-    # The hour whose counters have this request; None while they do not.
+    # The hour whose counters include this request; None while none do.
     counted_hour_us: int | None = None
     reserved_at_us: int | None = None
     resolved_at_us: int | None = None
@@ -77,7 +77,7 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Which request has an Idempotency-Key of the account. Fields are the table's columns."""
+    """The request that owns an Idempotency-Key of the account. Fields are the table's columns."""
 
     account_id: str
     key_digest: bytes
@@ -87,11 +87,11 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One booking, never changed. Its four legs add up to zero: what the customer pays and what we lose is our revenue;
-    what comes from outside is the customer's. Fields are the table's columns."""
+    """One immutable booking. Its four legs sum to zero: what the customer pays and what we lose is our revenue; what
+    comes from outside is the customer's. Fields are the table's columns."""
 
     kind: Kind
-    # The request, the grant or the adjustment that this books.
+    # The id of the request, grant or adjustment that is booked.
     request_id: str
     account_id: str
     customer_nanos: int
@@ -99,7 +99,7 @@ class Entry(msgspec.Struct, frozen=True):
     revenue_nanos: int = 0
     loss_nanos: int = 0
     external_nanos: int = 0
-    # Of a charge: what it adds to the counters of this hour. All charges of a request are counted in one hour.
+    # For charges: what it adds to the counters of this hour. All charges of a request count in one hour.
     key_id: str = ""
     class_id: str = ""
     price_version: int = 0
@@ -110,5 +110,5 @@ class Entry(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     basis: Basis | None = None
     end: End | None = None
-    # Why: of an adjustment in the words of whoever made it, of a loss in one of the ledger's.
+    # The reason: free text for an adjustment, one of the ledger's constants for a loss.
     reason: str | None = None

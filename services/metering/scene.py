@@ -1,4 +1,4 @@
-"""What an operation on the books finds, and what it leaves."""
+"""The input and the output of a rule."""
 
 from typing import Generic, NamedTuple
 
@@ -8,25 +8,25 @@ from services.metering.records import AccountBalance, Claim, Entry, Hold
 
 
 class RuleContext(NamedTuple):
-    """What an operation finds."""
+    """The state that an operation is applied to."""
 
     account: AccountBalance
     hold: Hold | None
-    # The booking of an earlier grant or adjustment under the same id.
+    # The earlier grant or adjustment with the same id.
     booked: Entry | None
     prices: Prices
     now_us: int
     # How long a hold lives before it is swept.
     life_us: int
-    # Who has the Idempotency-Key that a Reserve claims, and that request's hold.
+    # The claim on a Reserve's Idempotency-Key, and the hold of the request that owns it.
     claim: Claim | None = None
     claimant: Hold | None = None
-    # How many holds of the key live; counted only where a Reserve says how many may.
+    # The key's live holds; counted only if the Reserve has a limit.
     live_holds: int = 0
 
 
 class Effect(NamedTuple, Generic[AnswerT]):
-    """None: as it was."""
+    """The answer, and the records to write; None: unchanged."""
 
     answer: AnswerT
     account: AccountBalance | None = None

@@ -1,4 +1,4 @@
-"""The RPCs. Those of a chat also travel on the exchange, through the very same functions."""
+"""Implements metering's RPCs. Those of a chat are also served on the exchange, by the same functions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,13 +43,13 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         tracer: Tracer | None = None,
         unpaid_prompts: UnpaidPrompts | None = None,
     ) -> None:
-        """Without `unpaid_prompts` nobody pays for what was not delivered."""
+        """Serves the RPCs; without `unpaid_prompts` undelivered requests are never charged."""
         self._database = database
         self._writer = writer
         self._limiter = limiter
         self._default_limits = default_limits
         self._unpaid_prompts = unpaid_prompts
-        # Nothing administrative travels here.
+        # No administrative methods here.
         self._exchange = ExchangeServer(
             SERVICE,
             {
@@ -71,12 +71,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Ask every edge to go elsewhere, then wait until nothing of theirs is under way. Callers who cannot be asked
-        may come until the delay is over."""
+        """Asks every edge to use other replicas, then waits until no call of theirs runs. Callers without an exchange
+        may call until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._exchange.close()
 
-    # Futures, not coroutines: on the exchange an operation costs no task of its own.
+    # Futures, not coroutines: on the exchange an operation needs no task of its own.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
         return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
@@ -107,7 +107,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return response
 
     def _is_due(self, request: pb.VoidRequest) -> bool:
-        """Whether a prompt is charged though nothing was delivered."""
+        """Returns whether a prompt is charged though nothing was delivered; if not, notes it as unpaid."""
         unpaid, is_accepted = self._unpaid_prompts, request.accepted_prompt_tokens > 0
         if unpaid is None or request.unpaid_prompt_tokens <= 0:
             return False
@@ -117,7 +117,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return False
 
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
-        """Answers when all are written. A delivery that names another account's request is passed over."""
+        """Responds when all are written. A delivery that names another account's request is skipped."""
         checkpoints = operations.to_checkpoints(request)
         writing = [self._writer.submit(checkpoint, lambda answer: answer) for checkpoint in checkpoints]
         for outcome in await asyncio.gather(*writing, return_exceptions=True):

@@ -1,4 +1,4 @@
-"""What can be set, each by `LEGATO_` and its name in capitals."""
+"""Metering's settings, each read from `LEGATO_` and its name in capitals."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
 _TokenRateOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])]
 _ConcurrencyOrNone = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["concurrent_requests"])]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-# As its client takes them.
+# The forms that the client accepts.
 _ValkeyAddress = Annotated[
     str,
     msgspec.Meta(
@@ -29,51 +29,51 @@ _ValkeyAddress = Annotated[
 
 class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
-    # Where the folder, the database and the shared limits lie; what they hold may not lie outside Canada.
+    # The regions of the folder, the database and the shared limits, which must be in Canada.
     data_region: str = ""
     database_region: str = ""
     valkey_region: str = ""
-    # PostgreSQL; without it, a SQLite file in `data`.
+    # PostgreSQL; empty: a SQLite file in `data`.
     database_url: PostgresAddress = ""
-    # Off where `legato migrate` does it, before services of a new version start.
+    # Off if `legato migrate` does it before a new version's services start.
     migrate_at_start: bool = True
-    # Without it, a socket in `data`.
+    # Empty: a socket in `data`.
     metering_listen: str = ""
-    # Where health alone is told, to those without a certificate.
+    # Address of health checks, for clients without a certificate.
     metering_health_listen: str = ""
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_tcp: bool = False
-    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    # How long a process still accepts calls during shutdown, until clients send it no more.
     drain_delay_s: SecondsOrZero = 0.0
-    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    # The collector of traces, http://HOST:PORT; empty: no tracing.
     otlp_endpoint: HttpAddress = ""
     debug: bool = False
-    # The file in the checkout, wherever the process was started.
+    # The file in the checkout, whatever the working directory.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
-    # Shared limits; without it, each replica keeps its own.
+    # Shared limits; empty: each replica keeps its own.
     valkey_url: _ValkeyAddress = ""
-    # How many replicas there are at least. The shared limits know how many there really are, but not at once.
+    # The least number of replicas. The shared limits count the actual one, but only after a while.
     metering_replicas: _Replicas = 1
     requests_per_minute: _RequestRate = 3_000
     request_burst: _Burst = 200
-    # 0: not limited.
+    # 0: unlimited.
     tokens_per_minute: _TokenRateOrNone = 0
     concurrent_requests: _ConcurrencyOrNone = 0
-    # So many prompts that clients of an account left unpaid, of so many tokens together, within so long: the next ones
-    # are charged. 0: never.
+    # Once clients of an account have left so many prompts unpaid, of so many tokens together, within this window, the
+    # next ones are charged. 0: never.
     unpaid_prompts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
     unpaid_prompt_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 30_000
     unpaid_prompts_window_s: Seconds = 600.0
-    # A stream lives this long at most: the edge ends it then, counted from before it reserved.
+    # Maximum duration of a stream, which the edge ends then, counted from before it reserved.
     stream_life_s: Seconds = 3_600.0
-    # What clocks that run unevenly and a stalled edge may need beyond that, before a hold is swept.
+    # Margin for clock drift and a stalled edge, before a hold is swept.
     hold_grace_s: Seconds = 60.0
     sweep_interval_s: Seconds = 1.0
     # 0: never.
     audit_interval_s: SecondsOrZero = 300.0
-    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    # Address of the metrics for Prometheus, over HTTP; empty: not served.
     metering_metrics_listen: HostAndPort = ""
 
     @property
@@ -92,7 +92,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
         return UnpaidLimit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
 
     def default_limits(self) -> RateLimits:
-        """Of a key that has none of its own, and whose account has none either."""
+        """Returns the limits of a key without its own, and whose account has none either."""
         return RateLimits(
             Rate(self.requests_per_minute, self.request_burst),
             token_rate(self.tokens_per_minute) if self.tokens_per_minute else None,

@@ -1,7 +1,7 @@
-"""Resolves holds that nobody came back for, and forgets old claims, on the database's clock.
+"""Resolves expired holds and deletes old claims, by the database's clock.
 
-Any number of sweepers may run: what one finds is only a candidate. The rule itself looks again, under the account's
-lock, and a settlement that comes later still counts.
+Any number of sweepers may run: what one finds is only a candidate. The rule checks again, under the account's lock, and
+a later settlement still counts.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from services.metering.store.old_claims import forget_claims
 from services.metering.store.reports import Overdue, find_overdue
 
 SWEEP_MOST: Final = 256
-# Little enough for the batches in between to wait for it unnoticed.
+# Small enough for batches in between not to be delayed noticeably.
 FORGET_MOST: Final = 256
 
 
@@ -27,11 +27,11 @@ class Sweeper:
         self._writer = writer
         self._interval_s = interval_s
         self._log = log
-        # Since the process began.
+        # Since the process started.
         self.swept = 0
 
     async def run(self) -> None:
-        """Until cancelled. A pass that fails is tried again at the next turn."""
+        """Sweeps periodically until cancelled. A pass that fails is retried at the next interval."""
         while True:
             try:
                 await self.sweep()
@@ -42,8 +42,8 @@ class Sweeper:
             await asyncio.sleep(self._interval_s)
 
     async def sweep(self) -> int:
-        """One pass over all that are overdue; says how many it swept. One that cannot be swept is passed over until the
-        next pass, so that it keeps no others from it."""
+        """Sweeps all overdue holds once; returns how many. One that cannot be swept is skipped until the next pass, so
+        that it does not block others."""
         swept = 0
         last: Overdue | None = None
         while True:
@@ -78,5 +78,5 @@ class Sweeper:
         return swept
 
     async def forget(self) -> int:
-        """Forgets some of the claims whose time is over; says how many."""
+        """Deletes some of the expired claims; returns how many."""
         return await self._database.write(lambda connection: forget_claims(connection, FORGET_MOST))

@@ -1,7 +1,7 @@
-"""Which accounts make a habit of leaving: of prompts that providers read, and that nobody paid for.
+"""Tracks accounts that repeatedly disconnect after providers read prompts, which are then not paid.
 
-Kept in memory, and forgotten with the process. Edges tell what concerns an account to the same replica of metering, so
-that one knows of all that its clients did, wherever they were connected.
+It is kept in memory, and lost with the process. Edges send an account's operations to the same replica of metering, so
+that one replica sees all its clients, wherever they were connected.
 """
 
 from collections import OrderedDict, deque
@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from services.chassis.timing.clock import Clock
 
-# Of an account: older ones are forgotten.
+# Per account: older ones are dropped.
 MOST_KEPT: Final = 256
-# The one that was noted longest ago is forgotten first.
+# The least recently noted account is evicted first.
 MOST_ACCOUNTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class UnpaidLimit:
-    """So many unpaid prompts, which together have so many tokens, within so long. None at all: nobody has it."""
+    """The threshold: so many unpaid prompts, with so many tokens together, within the window. 0 prompts: never."""
 
     prompts: int
     tokens: int
@@ -26,7 +26,7 @@ class UnpaidLimit:
 
 
 class _Left(NamedTuple):
-    """A prompt that nobody paid for."""
+    """An unpaid prompt."""
 
     at_s: float
     request_id: str
@@ -37,11 +37,11 @@ class UnpaidPrompts:
     def __init__(self, unpaid_limit: UnpaidLimit, clock: Clock) -> None:
         self._unpaid_limit = unpaid_limit
         self._clock = clock
-        # The oldest first.
+        # Least recently noted first.
         self._by_account: OrderedDict[str, deque[_Left]] = OrderedDict()
 
     def note(self, account_id: str, request_id: str, tokens: int) -> None:
-        """A client of the account has left before anything was delivered. That may be told more than once."""
+        """Notes that a client of the account left before anything was delivered. Repeats are ignored."""
         if not self._unpaid_limit.prompts:
             return
         left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._unpaid_limit.prompts)))

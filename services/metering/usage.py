@@ -1,4 +1,4 @@
-"""What an account used, by hour or by day, oldest first."""
+"""Reports an account's usage by hour or by day, oldest first."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.records import HOUR_US, Usage
 from services.metering.store.reports import read_usage
 
-# What fits into one answer, with room to spare.
+# Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000
 
 
 class UsageReportQuery(msgspec.Struct, frozen=True):
     account_id: str
     start_us: int
-    # Not part of it.
+    # Exclusive.
     end_us: int
     bucket_us: int
     group_by_key: bool
@@ -24,7 +24,7 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True):
-    """An empty key or class stands for all of them."""
+    """One row of the report. An empty key or class stands for all of them."""
 
     start_us: int
     key_id: str

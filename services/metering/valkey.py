@@ -1,7 +1,7 @@
-"""Limits that all replicas share, in Valkey or Redis.
+"""Rate limits that all replicas share, in Valkey or Redis.
 
-One script call takes for everybody who gathered while the last call was under way, on the server's own clock. When the
-server is away, each replica limits by itself, by its share of every limit: never unlimited, never down.
+Charges that arrive during a script call share the next one, on the server's own clock. If the server is unavailable,
+each replica falls back to its share of every limit: never unlimited, never down.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from services.chassis.telemetry.log import Log
 from services.metering.limits import LocalLimiter, RateAllowance, RateCharge, ReplyT, allowance, refuse_if_used_up
 from services.metering.valkey_client import in_time, make_client
 
-# How often a replica shows that it lives, and a server that is away is tried again.
+# Interval of a replica's heartbeats, and of retries when the server is unavailable.
 SIGN_EVERY_S: Final = 0.5
-# A replica that has shown nothing for so long is gone.
+# A replica without a heartbeat for so long is gone.
 SIGN_LIFE_S: Final = 5
 
 CALL_MOST: Final = 256
 
 _REPLICAS_KEY: Final = "legato:metering-replicas"
 
-# As `services/chassis/load/gcra.py`, for each taking: whether it can be refused, how many parts it has, and of each
-# part the interval, the burst and the units. Answers for each taking whether it was taken, and how far ahead each
-# bucket is. Lua has only doubles, in which a time of day in nanoseconds does not fit: so buckets are stored as seconds
-# and the rest.
+# The algorithm of `services/chassis/load/gcra.py`. Arguments of each charge: whether it can be refused, the number of
+# parts, and of each part the interval, the burst and the units. Results of each charge: whether it was taken, and how
+# far ahead each bucket is. Lua has only doubles, too small for a time in nanoseconds: so buckets are stored as seconds
+# and nanoseconds.
 _TAKE: Final = """
 local debt_most = tonumber(ARGV[1])
 local time = redis.call('TIME')
@@ -86,7 +86,7 @@ end
 return results
 """
 
-# Shows that a replica lives, and says how many do.
+# Records a replica's heartbeat, and returns how many replicas live.
 _SIGN: Final = """
 local now_s = tonumber(redis.call('TIME')[1])
 redis.call('ZADD', KEYS[1], now_s, ARGV[1])
@@ -104,7 +104,8 @@ class _Waiting(NamedTuple):
 
 class ValkeyLimiter:
     def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1) -> None:
-        """`fewest_replicas` is how many there are at least, also where the server has never said so."""
+        """Connects to `url`; `fewest_replicas` is the least number of replicas to assume, even if the server never
+        responded."""
         self._client = make_client(url)
         self._local = local
         self._log = log
@@ -118,17 +119,17 @@ class ValkeyLimiter:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the limits are kept for all replicas, or by each for itself while the server is away."""
+        """Tells whether all replicas share the limits; False while each falls back to its own."""
         return not self._is_away
 
     async def start(self) -> None:
-        """Returns when the server was asked once how many replicas there are."""
+        """Starts heartbeats; returns when the server was asked once how many replicas there are."""
         await self._sign()
         self._signing = asyncio.create_task(self._keep_signing())
 
     def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         if self._is_away:
-            # Nobody waits for a server that is away: it is tried beside the requests.
+            # Requests never wait for an unavailable server: heartbeats retry it.
             return self._local.charge(charge, reply)
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(charge, reply, future))
@@ -140,11 +141,11 @@ class ValkeyLimiter:
         if self._drain is not None:
             await self._drain
         if self._signing is not None:
-            # Not cancelled: a call that ends in that moment would swallow it.
+            # Not cancelled: a call that completes at that moment would swallow the cancellation.
             self._closing.set()
             await self._signing
             with contextlib.suppress(RedisError, OSError):
-                # The others' shares grow at once.
+                # The other replicas' shares grow at once.
                 await in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
         await self._client.aclose()
 
@@ -158,13 +159,13 @@ class ValkeyLimiter:
     async def _sign(self) -> None:
         try:
             if self._is_away:
-                # One that answers and takes no more writes was replaced: at its address there may be another by now.
+                # A server that answers but rejects writes was demoted: its address may lead to another by now.
                 await in_time(self._client.connection_pool.disconnect(inuse_connections=False))
             replicas = await in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
         except (RedisError, OSError) as error:
             self._go_away(error)
             return
-        # Kept while the server is away: the others are away from it as well, but they are there.
+        # Kept during an outage: the other replicas are cut off as well, but still running.
         self._local.replicas = max(self._fewest_replicas, int(replicas))
         if self._is_away:
             self._is_away = False

@@ -1,4 +1,4 @@
-"""A client of Valkey or Redis, and how long it waits for an answer."""
+"""Creates a client of Valkey or Redis, and limits its calls in time."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,7 @@ from redis.backoff import NoBackoff
 
 from services.chassis.settings import SettingsError
 
-# How long the server may be silent, in looks at whether it has answered: where this process stalls, or the machine, the
-# server had no time either, and one look alone is used up.
+# The timeout, as a number of short waits: if this process or the machine stalls, a stall consumes only one of them.
 LOOKS: Final = 5
 LOOK_S: Final = 0.05
 
@@ -21,17 +20,17 @@ def make_client(url: str) -> redis.asyncio.Redis:
     try:
         client = redis.asyncio.Redis.from_url(
             url,
-            # Timed by `in_time`, which does not take a stall of our own for silence.
+            # Timed out by `in_time`, which does not take our own stall for the server's silence.
             socket_timeout=None,
             socket_connect_timeout=None,
-            # A call that got no answer may have counted: trying it again could count it twice.
+            # A call without an answer may have counted: a retry could count it twice.
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )
-        # Options that do not exist are noticed only here. It connects to nobody.
+        # Unknown options are detected only here. It does not connect.
         client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError):
-        # Not quoted: a password may stand where the address has its mistake.
+        # Not quoted: the malformed part may be a password.
         raise SettingsError(
             "LEGATO_VALKEY_URL must be redis://…, rediss://… or unix://…, as Redis's clients read it"
         ) from None

@@ -1,4 +1,4 @@
-"""Alembic runs this; the connection, and the transaction around everything, are the database's own."""
+"""Alembic's entry point; the connection, and the transaction around everything, are the database's own."""
 
 from alembic import context
 

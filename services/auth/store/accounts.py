@@ -1,4 +1,4 @@
-"""Accounts as they are kept."""
+"""Stores accounts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def list_accounts(connection: sa.Connection, after: Position | None, limit: int)
 
 
 def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account | None:
-    """The account as it is now; None when there is none. `change` is given it as it was."""
+    """Applies `change` to the account and returns the result; None if there is no such account."""
     before = lock_account(connection, account_id)
     if before is None:
         return None
@@ -41,10 +41,10 @@ def change_account(connection: sa.Connection, account_id: str, change: Callable[
 
 
 def lock_account(connection: sa.Connection, account_id: str) -> Account | None:
-    """Until the commit nobody else changes the account or adds a key to it.
+    """Locks an account until the commit: nobody else can change it or add a key to it.
 
-    A key that were added while its account changes would be missing from the list of the change, and could stay cached
-    with what the account had decided before.
+    A key that is added while its account changes would be missing from the list of changed keys, and could stay cached
+    with the account's previous settings.
     """
     query = sa.select(accounts).where(accounts.c.account_id == account_id).with_for_update()
     row = connection.execute(query).one_or_none()
@@ -52,7 +52,7 @@ def lock_account(connection: sa.Connection, account_id: str) -> Account | None:
 
 
 def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position) -> sa.ColumnElement[bool]:
-    """What comes later in a list, in order of creation and then of id."""
+    """Builds the condition for what follows a position, in order of creation and then of id."""
     return sa.or_(
         created_at_us > position.created_at_us,
         sa.and_(created_at_us == position.created_at_us, id > position.id),
@@ -60,7 +60,7 @@ def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position
 
 
 def _to_values(account: Account) -> dict[str, Any]:
-    """Of all that may change."""
+    """Returns the columns that may change."""
     return {
         "preferred_class": account.preferred_class,
         "requests_per_minute": account.limits.requests_per_minute,

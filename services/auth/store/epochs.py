@@ -1,7 +1,7 @@
-"""The epoch, and which keys changed with it.
+"""Stores the epoch, and which keys changed with it.
 
-Every change that a caller's cache could miss raises the epoch in its own transaction. The epoch is a row, not a
-sequence: its lock is held until the commit, so epochs become visible in order and none is seen before its change.
+Every change that affects caches raises the epoch in its own transaction. The epoch is a row, not a sequence: its lock
+is held until the commit, so epochs become visible in order and none is seen before its change.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from services.auth.keys import Peppers
 from services.auth.records import Changes, MaintenanceNotice
 from services.auth.store.tables import accounts, epoch, key_changes, keys
 
-# How many epochs the list of changes reaches back. Callers ask five times a second: a thousand is minutes of silence
-# on the busiest day. Who was away for longer forgets everything and asks again.
+# How many epochs the list of changes covers. Callers ask five times a second: a thousand is minutes of silence on the
+# busiest day. A caller that was away for longer drops its cache.
 HISTORY_EPOCHS: Final = 1_000
-# A list longer than this costs more than forgetting everything.
+# A longer list costs more than dropping the cache.
 LISTED_KEYS_MOST: Final = 1_000
 
 MAINTENANCE: Final = (
@@ -29,7 +29,7 @@ _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspen
 
 
 def raise_epoch(connection: sa.Connection, key_ids: Sequence[str] | None) -> None:
-    """Those keys have changed; None: any may have. Where they are too many to be listed, whoever looks is told of a
+    """Raises the epoch because these keys changed; None: any may have. If they are too many to list, callers see a
     gap."""
     raised = epoch.update().values(value=epoch.c.value + 1).returning(epoch.c.value, epoch.c.forgotten)
     value, forgotten = connection.execute(raised).one()
@@ -44,8 +44,8 @@ def raise_epoch(connection: sa.Connection, key_ids: Sequence[str] | None) -> Non
 
 
 def note_peppers(connection: sa.Connection, noted: str) -> bool:
-    """A replica starts with these peppers. Where they are not those of the last one, what callers have learned may no
-    longer be so, and they are told to forget it; says whether that is so."""
+    """Records the peppers of a starting replica. If they differ from the last ones, callers are told to drop their
+    caches; returns whether they do."""
     if connection.execute(sa.select(epoch.c.peppers).with_for_update()).scalar_one() == noted:
         return False
     connection.execute(epoch.update().values(peppers=noted))
@@ -54,7 +54,7 @@ def note_peppers(connection: sa.Connection, noted: str) -> bool:
 
 
 def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
-    """Versions that other peppers were noted under, where keys that were made with those may still be used."""
+    """Returns the versions recorded with other peppers, if keys made with those are not revoked."""
     noted = str(connection.execute(sa.select(epoch.c.peppers)).scalar_one())
     contradicted = peppers.contradicted_by(noted)
     query = sa.select(keys.c.pepper_version).distinct()
@@ -63,7 +63,7 @@ def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
 
 
 def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
-    """What a caller who has acted on `since_epoch` has missed; call it on one snapshot."""
+    """Returns what changed after `since_epoch`; call it on one snapshot."""
     now = connection.execute(sa.select(epoch.c.value, epoch.c.forgotten, *MAINTENANCE)).one()
     maintenance = to_maintenance(now)
     if since_epoch >= now.value:
@@ -90,14 +90,14 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
 
 
 def to_maintenance(row: Any) -> MaintenanceNotice | None:
-    """Of a row that has the columns of MAINTENANCE."""
+    """Converts a row with the columns of MAINTENANCE."""
     if row.maintenance_message is None:
         return None
     return MaintenanceNotice(row.maintenance_message, row.maintenance_retry_after_s, row.maintenance_started_at_us)
 
 
 def find_refused_keys(connection: sa.Connection, key_ids: Sequence[str]) -> list[str]:
-    """Those that are revoked or unknown, or whose account is suspended."""
+    """Returns those that are revoked or unknown, or whose account is suspended."""
     query = (
         sa.select(keys.c.key_id)
         .join(accounts, accounts.c.account_id == keys.c.account_id)

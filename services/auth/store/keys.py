@@ -1,4 +1,4 @@
-"""Keys as they are kept: by their digests."""
+"""Stores keys, by their digests."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from services.auth.store.tables import accounts, epoch, keys
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest) -> bool:
-    """False when there is no such account. Nobody has cached a key that is new: the epoch stays."""
+    """Adds a key; False if there is no such account. Nobody can have cached a new key: the epoch stays."""
     if lock_account(connection, key.account_id) is None:
         return False
     connection.execute(
@@ -33,7 +33,7 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest) -> bool:
 
 
 def list_keys(connection: sa.Connection, account_id: str, after: Position | None, limit: int) -> list[Key] | None:
-    """None when there is no such account."""
+    """Lists an account's keys; None if there is no such account."""
     if find_account(connection, account_id) is None:
         return None
     query = (
@@ -48,7 +48,7 @@ def list_keys(connection: sa.Connection, account_id: str, after: Position | None
 
 
 def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], Key]) -> Key | None:
-    """The key as it is now; None when there is none. `change` is given it as it was."""
+    """Applies `change` to the key and returns the result; None if there is no such key."""
     query = sa.select(keys).where(keys.c.key_id == key_id).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -62,7 +62,7 @@ def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], K
 
 
 def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, int]:
-    """Who holds the key, and the epoch, read by one statement: neither is older than the other."""
+    """Returns the key's holder and the epoch, read by one statement: neither is older than the other."""
     query = (
         sa.select(
             epoch.c.value,
@@ -103,9 +103,9 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
 
 
 def note_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -> None:
-    """These keys were accepted within this hour. What is noted never goes back, whoever comes late."""
+    """Records that these keys were accepted in this hour. A later hour is never overwritten by an earlier one."""
     is_news = sa.or_(keys.c.last_used_hour_us.is_(None), keys.c.last_used_hour_us < hour_us)
-    # In one order, since replicas that note the same keys at once would otherwise wait for each other.
+    # Locked in a fixed order: replicas that record the same keys would otherwise deadlock.
     found = sa.select(keys.c.key_id).where(keys.c.key_id.in_(key_ids), is_news).order_by(keys.c.key_id)
     connection.execute(
         keys.update().where(keys.c.key_id.in_(found.with_for_update()), is_news).values(last_used_hour_us=hour_us)
@@ -113,7 +113,7 @@ def note_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -
 
 
 def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
-    """The oldest version first."""
+    """Counts the valid keys by pepper version, the oldest first."""
     query = (
         sa.select(
             keys.c.pepper_version, sa.func.count().label("keys"), sa.func.max(keys.c.last_used_hour_us).label("last")
@@ -126,7 +126,7 @@ def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
 
 
 def _to_values(key: Key) -> dict[str, Any]:
-    """Of all that may change, except for its use."""
+    """Returns the columns that may change, except for the last use."""
     return {
         "revoked_at_us": key.revoked_at_us,
         "requests_per_minute": key.limits.requests_per_minute,

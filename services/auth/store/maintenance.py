@@ -1,4 +1,4 @@
-"""Maintenance as it is kept: in the row of the epoch, which rises with each change."""
+"""Stores maintenance in the epoch's row; each change raises the epoch."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def read_maintenance(connection: sa.Connection) -> MaintenanceNotice | None:
 def change_maintenance(
     connection: sa.Connection, change: Callable[[MaintenanceNotice | None], MaintenanceNotice | None]
 ) -> MaintenanceNotice | None:
-    """The maintenance as it is now; `change` is given it as it was."""
+    """Applies `change` to the maintenance and returns the result."""
     before = to_maintenance(connection.execute(sa.select(*MAINTENANCE).with_for_update()).one())
     after = change(before)
     if after != before:
@@ -27,6 +27,6 @@ def change_maintenance(
                 maintenance_started_at_us=after.started_at_us if after else None,
             )
         )
-        # No key has changed.
+        # No keys changed.
         raise_epoch(connection, [])
     return after

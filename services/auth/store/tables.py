@@ -1,4 +1,4 @@
-"""The tables of auth, in SQLite and PostgreSQL alike. Times are microseconds since 1970."""
+"""The tables of auth, the same in SQLite and PostgreSQL. Times are microseconds since 1970."""
 
 import sqlalchemy as sa
 
@@ -27,7 +27,7 @@ keys = sa.Table(
     sa.Column("key_id", sa.Text, primary_key=True),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # Names with commas between them. None of them means all of them.
+    # Names separated by commas. Empty means all scopes.
     sa.Column("scopes", sa.Text, nullable=False),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("pepper_version", sa.Integer, nullable=False),
@@ -41,8 +41,8 @@ keys = sa.Table(
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
 )
 
-# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` tells which ones the
-# replica has that started last, and not what they are.
+# One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` has fingerprints of
+# the peppers of the replica that started last.
 epoch = sa.Table(
     "epoch",
     metadata,
@@ -50,7 +50,7 @@ epoch = sa.Table(
     sa.Column("value", sa.BigInteger, nullable=False),
     sa.Column("forgotten", sa.BigInteger, nullable=False),
     sa.Column("peppers", sa.Text, nullable=False, server_default=""),
-    # None: there is no maintenance.
+    # None: no maintenance.
     sa.Column("maintenance_message", sa.Text),
     sa.Column("maintenance_retry_after_s", sa.Integer),
     sa.Column("maintenance_started_at_us", sa.BigInteger),

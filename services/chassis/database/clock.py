@@ -1,4 +1,4 @@
-"""The database's own clock: replicas may differ about the time, but not about this one."""
+"""Reads the database's clock, which all replicas agree on."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ def read_now_us(connection: sa.Connection) -> int:
 
 
 class DatabaseClock:
-    """The database's time for whoever cannot wait for a read: asked for once a second, and counted on in between."""
+    """Estimates the database's time without a query: it is read once a second and extrapolated in between."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        # What the database's time is ahead of our elapsed seconds.
+        # Offset of the database's time from our elapsed seconds.
         self._ahead_s = clock.now().timestamp() - clock.elapsed_s()
 
     def now(self) -> datetime:
@@ -40,14 +40,14 @@ class DatabaseClock:
         return self._clock.elapsed_s()
 
     async def set(self) -> None:
-        """Ask for the time."""
+        """Reads the time."""
         asked_at_s = self._clock.elapsed_s()
         now_us = await self._database.read(read_now_us)
-        # It was read some time between the question and the answer.
+        # The read happened between request and response; the midpoint is assumed.
         self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2
 
     async def keep_right(self) -> None:
-        """Until cancelled. A database that is away does not stop the time."""
+        """Reads the time every second until cancelled. While the database is unavailable, the last offset is used."""
         while True:
             await asyncio.sleep(ASKED_EVERY_S)
             with contextlib.suppress(LegatoError):

@@ -1,7 +1,7 @@
 """A service's own database: one SQLite file, or one schema in PostgreSQL.
 
-Access is synchronous and happens in threads of the database's own, so that a caller who leaves can never reach into a
-transaction. One thread writes; reads have a few of their own.
+Access is synchronous and runs in the database's own threads, so that cancelling a caller never interrupts a
+transaction. One thread writes; a small pool of threads reads.
 """
 
 import asyncio
@@ -20,28 +20,28 @@ from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
 
-# PostgreSQL's words for it (SQLSTATE); of a transaction that it ended, because it stood still or took too long.
+# PostgreSQL's SQLSTATE codes; the last two are timeouts, of an idle transaction and of a long one.
 READ_ONLY = "25006"
 LOCKED = "55P03"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
-# SQLite's: SQLITE_CORRUPT and SQLITE_NOTADB.
+# SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
 SQLITE_DAMAGE = frozenset({11, 26})
 
 
 class DatabaseAway(LegatoError):
-    """It cannot be reached or written: a reason to try again, not a mistake of whoever asked."""
+    """The database cannot be reached or written: callers may retry."""
 
     def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
 
 
 class LockTimeout(DatabaseAway):
-    """Somebody else has locked a row, and has had it for longer than is waited for."""
+    """Another transaction has held a row lock for longer than the lock timeout."""
 
 
 class DatabaseDamaged(DatabaseAway):
-    """Its file holds no database, or not a whole one. Clients learn no more than that it is not available; its note is
-    for whoever starts the process."""
+    """The file is no database, or a damaged one. Clients only learn that it is unavailable; the exception's note is for
+    the operator."""
 
     def __init__(self, file: str | None, reason: str) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class DatabaseDamaged(DatabaseAway):
 
 @contextmanager
 def _told_to_the_operator() -> Iterator[None]:
-    """Whoever starts the process can do something about a database that is away, or that refuses what is needed."""
+    """Re-raises outages and missing permissions with the driver's reason, for the operator."""
     try:
         yield
     except DatabaseDamaged:
         raise
     except (DatabaseAway, sa.exc.ProgrammingError) as error:
         told = error.__cause__ if isinstance(error, DatabaseAway) else error
-        # In the driver's own words, which have no password in them; further lines are advice.
+        # The driver's message has no password in it; lines after the first are advice.
         reason = str(getattr(told, "orig", told)).partition("\n")[0]
         raise DatabaseAway(
             f"the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): {reason}"
@@ -69,25 +69,25 @@ def _told_to_the_operator() -> Iterator[None]:
 
 class Database:
     def __init__(self, url: str | sa.URL, schema: str) -> None:
-        """`url` is sqlite:///FILE or postgresql://…; `schema` is where a service's tables are in PostgreSQL."""
+        """Opens sqlite:///FILE or postgresql://… as `url`; `schema` holds the service's tables in PostgreSQL."""
         self.schema = schema
         self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
-        # The writer's own, from one write to the next: a pool's would be asked each time whether they still stand.
+        # The writer's own connection, kept between writes: a pooled one would be pinged before each.
         self._writing: sa.Connection | None = None
 
     async def write(
         self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
     ) -> ResultT:
-        """Run `change` in one transaction; writes happen one at a time, in the order they were asked for.
-        `lock_timeout_s` is how long each row that is locked is waited for in PostgreSQL; then LockTimeout is raised."""
+        """Runs `change` in one transaction; writes run one at a time, in the order of the calls. `lock_timeout_s`
+        limits the wait for each locked row in PostgreSQL; then LockTimeout is raised."""
         loop = asyncio.get_running_loop()
         return await asyncio.shield(loop.run_in_executor(self._writer, self._write, change, lock_timeout_s))
 
     async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        """Run `look` on one snapshot of the database."""
+        """Runs `look` on one snapshot of the database."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
 
     def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
@@ -104,7 +104,7 @@ class Database:
                 self._drop_write_connection()
                 raise
             if connection.in_transaction():
-                # SQLAlchemy has taken part, and does not know yet that it is over.
+                # SQLAlchemy was used as well, and does not know yet that the transaction is over.
                 connection.commit()
             return result
 
@@ -117,7 +117,7 @@ class Database:
                 self._drop_write_connection()
                 if self.is_sqlite:
                     raise
-                # The server was away meanwhile, and may be back.
+                # The connection was lost meanwhile; the server may be back.
         self._writing = self.engine.connect()
         self._begin(self._writing, writes=True, lock_timeout_s=lock_timeout_s)
         return self._writing
@@ -133,10 +133,10 @@ class Database:
             # A writer takes its lock before it reads, so that what it read stays true.
             begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
         elif writes:
-            # A writer looks rows up by their keys, but a plan made for an empty table reads all of a full one, too.
+            # Writers look rows up by key, but a plan cached while a table was empty would scan the full one.
             begin = "SELECT set_config('enable_seqscan', 'off', true)"
             if lock_timeout_s is not None:
-                # In milliseconds, and 0 would be for ever.
+                # In milliseconds; 0 would disable it.
                 begin += f", set_config('lock_timeout', '{max(1, round(lock_timeout_s * 1000))}', true)"
         else:
             begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -144,7 +144,7 @@ class Database:
 
     @contextmanager
     def _outages_told(self, *, writes: bool) -> Iterator[None]:
-        """Also those that the driver tells itself, where its own cursor is used."""
+        """Translates outages to `DatabaseAway`, including errors of the driver's own cursor."""
         driver: Any = self.engine.dialect.loaded_dbapi
         try:
             yield
@@ -158,7 +158,7 @@ class Database:
             raise DatabaseAway from error
         except (sa.exc.InternalError, driver.InternalError) as error:
             state = getattr(getattr(error, "orig", error), "sqlstate", None)
-            # A server that takes no writes is a standby, which has not been told yet that it is to stand in.
+            # A read-only server is a standby that has not been promoted yet.
             if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
                 raise DatabaseAway from error
             raise
@@ -170,7 +170,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
-        """For code that is in a thread of its own already: migrations, tests."""
+        """Opens a transaction for code that already runs in its own thread: migrations, tests."""
         with self.engine.connect() as connection:
             try:
                 self._begin(connection, writes=writes)
@@ -181,16 +181,16 @@ class Database:
                 raise
 
     def prepare(self, folder: Path, *, migrates: bool) -> None:
-        """As a service starts; it `migrates` where `legato migrate` has not done so before."""
+        """Prepares the schema at startup; it `migrates` unless `legato migrate` is used for that."""
         if migrates:
             self.migrate(folder)
         else:
             self.require_migrated(folder)
 
     def migrate(self, folder: Path) -> None:
-        """Bring the schema up to date with the Alembic scripts in `folder`; replicas that start at once take turns."""
+        """Migrates the schema with the Alembic scripts in `folder`; replicas that start at the same time take turns."""
         if not self._is_behind(folder):
-            # As at any start but a new version's first. Alembic would stay in memory, and take some 10 MB of it.
+            # The usual case: importing Alembic would keep some 10 MB in memory.
             return
         from alembic import command
         from alembic.config import Config
@@ -203,7 +203,7 @@ class Database:
             else:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
                 if not sa.inspect(connection).has_schema(self.schema):
-                    # Where it was prepared, we need not be allowed to.
+                    # An existing schema does not require the permission to create one.
                     connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
             if _is_behind(connection, folder):
                 config.attributes["connection"] = connection
@@ -211,7 +211,7 @@ class Database:
             connection.commit()
 
     def require_migrated(self, folder: Path) -> None:
-        """Raises while the database is behind the scripts in `folder`: where `legato migrate` brings it up to date."""
+        """Raises if the schema is behind the scripts in `folder`, where `legato migrate` runs them."""
         if self._is_behind(folder):
             raise DatabaseAway(f"the schema {self.schema} is not up to date: run legato migrate")
 
@@ -220,7 +220,7 @@ class Database:
             return _is_behind(connection, folder)
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Closes all connections, after running transactions have ended."""
         self._writer.shutdown()
         self._drop_write_connection()
         self._readers.shutdown()
@@ -228,32 +228,32 @@ class Database:
 
 
 def _give_up(connection: sa.Connection) -> None:
-    """Whatever is still open (on a full disk, the transaction) ends with it, and nobody gets it again."""
+    """Rolls back and discards a connection, so that no open transaction (as on a full disk) is reused."""
     with contextlib.suppress(Exception):
-        # SQLite keeps its lock for as long as anybody knows a cursor that was stopped half-way.
+        # SQLite keeps its lock while an unfinished cursor exists.
         connection.connection.rollback()
     connection.invalidate()
 
 
 def _is_behind(connection: sa.Connection, folder: Path) -> bool:
-    """Whether there are scripts that have not been run."""
+    """Returns whether there are scripts that have not been run."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return True
     revision = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    # One that the scripts do not know is of a later version, which keeps what this one needs while both run.
+    # An unknown revision is of a later version, which stays compatible while both run.
     return revision in (None, *_revisions(folder)[:-1])
 
 
 def _revisions(folder: Path) -> list[str]:
-    """Of all scripts, in their order. Their names begin with them: Alembic would have to run the scripts to know."""
+    """Returns all revisions in order, read from file names: Alembic would have to run the scripts to know."""
     return sorted(script.name.lstrip("v").partition("_")[0] for script in folder.glob("versions/*[0-9]_*.py"))
 
 
 def open_database(service: str, url: str, data: Path) -> Database:
-    """PostgreSQL at `url`, in the service's own schema; without one, the service's own SQLite file in `data`."""
+    """Opens PostgreSQL at `url`, in the service's own schema; without one, the service's SQLite file in `data`."""
     if not url:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A path is not a URL: it may hold what means something there.
+        # Not a URL string: the path may contain characters that are special in one.
         return Database(sa.URL.create("sqlite", database=str(data / f"{service}.db")), service)
     if not url.startswith("postgres"):
         raise SettingsError("LEGATO_DATABASE_URL must be a PostgreSQL address: SQLite files are kept in LEGATO_DATA")

@@ -1,4 +1,4 @@
-"""How a database is reached, and for how long nobody waits in vain: neither we for a server, nor it for us."""
+"""Creates SQLAlchemy engines, with timeouts on both sides of the connection."""
 
 import contextlib
 from typing import Any, Final
@@ -9,11 +9,11 @@ from services.chassis.settings import SettingsError
 
 READERS: Final = 4
 
-# How long the other side may be silent: a server that was asked something, or to it whoever has begun a transaction.
+# Timeout for connecting, for an unresponsive server, and for an idle transaction.
 SILENCE_S: Final = 5
 
-# SQLite's log of writes has some 4 MB. It grows for as long as a long read lasts, such as an audit, and is cut back to
-# this when that is over.
+# SQLite's write-ahead log has some 4 MB. It grows during a long read, such as an audit, and is truncated to this
+# afterwards.
 LOG_MOST_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -27,13 +27,12 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
         return sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             connect_args={
-                # What a replica has locked that is lost, or stands still, in mid-transaction is free for others again.
+                # Releases the locks of a replica that is lost, or stalls, in mid-transaction.
                 "options": f"-csearch_path={schema} -cidle_in_transaction_session_timeout={SILENCE_S * 1000}",
-                # In a database without an encoding of its own, text would come back as bytes.
+                # Without it, a database with encoding SQL_ASCII would return text as bytes.
                 "client_encoding": "utf8",
                 "connect_timeout": SILENCE_S,
-                # A server that vanished without a word is given up, whether or not it had heard what was asked, rather
-                # than waited for by every thread in turn.
+                # Gives up a server that vanished silently, rather than letting every thread in turn wait for it.
                 "tcp_user_timeout": SILENCE_S * 1000,
                 "keepalives_idle": SILENCE_S,
                 "keepalives_interval": 1,
@@ -45,7 +44,7 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
 
 
 def _parse(url: str | sa.URL) -> sa.URL:
-    # Not quoted, here or later: where a `@` in a password is not escaped, what follows it is taken for the host.
+    # The URL is never quoted: where a `@` in a password is not escaped, the rest of it is parsed as the host.
     with contextlib.suppress(sa.exc.ArgumentError, ValueError):
         parsed = sa.make_url(url)
         if "@" not in (parsed.host or ""):
@@ -54,7 +53,7 @@ def _parse(url: str | sa.URL) -> sa.URL:
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
-    # Transactions begin where we say (`Database`), not where the driver guesses.
+    # `Database` begins transactions explicitly; the driver must not.
     connection.isolation_level = None
     for pragma in (
         "journal_mode=WAL",

@@ -1,9 +1,9 @@
-"""Many calls on one long-lived stream between two processes.
+"""Multiplexes many calls on one long-lived gRPC stream between two processes.
 
-A gRPC call of its own costs close to a millisecond of processor time on both sides together; as one of many items in a
-message on a stream that is open anyway, the same question and answer costs some microseconds. Both sides keep an outbox
-that is emptied whenever the last write is done: alone, an item leaves at once; under load, batches form by themselves.
-While many calls are under way each side rests for some milliseconds after a message, so that they become larger.
+A gRPC call of its own costs close to a millisecond of CPU time on both sides together; as one of many items in a
+message on an open stream, the same call costs some microseconds. Both sides keep an outbox that is flushed whenever the
+last write is done: alone, an item is sent at once; under load, batches form by themselves. With many calls in flight
+each side pauses some milliseconds after a message, so that batches grow.
 """
 
 from services.chassis.exchange.calls import ClientCall

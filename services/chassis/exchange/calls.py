@@ -1,4 +1,4 @@
-"""What was asked by way of an exchange, and is not over yet."""
+"""The client's side of calls in flight on an exchange."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class UnaryCall(Generic[ResponseT]):
-    """Whoever asked may leave: the answer comes all the same, and nobody hears it."""
+    """A call with one response. If the caller leaves, the response still arrives and is discarded."""
 
     __slots__ = ("_deadline", "_response_type", "answer")
 
@@ -28,7 +28,7 @@ class UnaryCall(Generic[ResponseT]):
         self._deadline.set(deadlines.now_s() + within_s)
 
     def arrive(self, payload: bytes) -> None:
-        """A question has but one answer, and that is its end."""
+        """Ignores messages: a unary call's only response comes with its end."""
 
     def complete(self, payload: bytes) -> None:
         self._deadline.clear()
@@ -47,7 +47,7 @@ class UnaryCall(Generic[ResponseT]):
 
 
 class CallTransport(Protocol):
-    """The exchange, as a call sees it that runs there."""
+    """The interface of an exchange to its calls."""
 
     def send(self, call_id: int, payload: bytes) -> None: ...
 
@@ -57,7 +57,7 @@ class CallTransport(Protocol):
 
 
 class ClientCall(Generic[ResponseT]):
-    """A conversation on an exchange, for one reader."""
+    """A streaming call on an exchange, for one reader."""
 
     def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
         self.call_id = 0
@@ -70,7 +70,7 @@ class ClientCall(Generic[ResponseT]):
         self._taken_bytes = 0
 
     async def receive(self) -> ResponseT | None:
-        """The next response, or None at the end; raises what the other side raised, after all it had sent."""
+        """Returns the next response, or None at the end; raises the other side's error, after all that it had sent."""
         while not self._inbox:
             if self._error is not None:
                 raise self._error

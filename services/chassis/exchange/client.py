@@ -1,4 +1,4 @@
-"""The asking side of an exchange."""
+"""The client side of an exchange."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -23,22 +23,22 @@ from services.chassis.timing.deadlines import Deadlines
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-# Each side shows so often that it lives. One that was not heard of between so many of our signs is gone: signs are
-# counted and not time, so that a process or a machine that stalls does not take its own stall for the other's silence.
+# Interval of heartbeats, and how many of ours may go unanswered before the other side counts as lost. Heartbeats are
+# counted rather than time, so that our own stall is not taken for the other side's silence.
 ALIVE_EVERY_S = 0.5
 SILENT_SIGNS = 4
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class ExchangeBroken(LegatoError):
-    """The other side is gone, and with it the call; whether it acted on it is not known."""
+    """The connection was lost, and the call with it; whether the other side acted on it is unknown."""
 
     def __init__(self, service: str) -> None:
         super().__init__(Reason.UNAVAILABLE, unavailable(service).message, retry_after_s=1)
 
 
 class ExchangeClient:
-    """Keeps one exchange with one replica of a service open, and opens it again when it breaks."""
+    """Keeps one exchange with one replica of a service open, and reconnects when it breaks."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ExchangeClient:
         load: Callable[[], int] | None = None,
         delay: SendDelay = delay_send,
     ) -> None:
-        """`message_items` is told how many items each message has. `load` tells how many calls are under way, where
+        """Prepares an exchange; `message_items` counts the items per message. `load` returns the calls in flight, where
         that is not this exchange's alone."""
         self._service = service
         self._load = load or (lambda: self.load)
@@ -72,12 +72,12 @@ class ExchangeClient:
 
     @property
     def usable(self) -> bool:
-        """Whether new calls may be opened. A process that stands still can be connected to, so it must have spoken."""
+        """Tells whether new calls may be opened. A stalled process accepts connections, so it must have sent data."""
         return self._outbox is not None and self._has_spoken and not self._going_away
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the other side asks to be left, but answers still."""
+        """Tells whether the other side is shutting down, but still answers."""
         return self._outbox is not None and self._going_away
 
     @property
@@ -99,7 +99,7 @@ class ExchangeClient:
     def call(
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
-        """A question; its answer comes in time, or the future fails."""
+        """Starts a unary call; the future fails if no response comes in time."""
         question = UnaryCall(response_type)
         call_id = self._begin(method, request, question)
         question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
@@ -112,7 +112,7 @@ class ExchangeClient:
             question.fail(unavailable(self._service))
 
     def open(self, method: str, request: Message, response_type: type[ResponseT]) -> ClientCall[ResponseT]:
-        """A conversation. Whoever opens it reads it to its end, or cancels it."""
+        """Starts a streaming call. The caller reads it to its end, or cancels it."""
         call = ClientCall(self, response_type)
         call.call_id = self._begin(method, request, call)
         return call
@@ -128,17 +128,17 @@ class ExchangeClient:
         return self._last_call_id
 
     def send(self, call_id: int, payload: bytes) -> None:
-        """For a call that runs: one more message of it."""
+        """Sends one more message of a running call."""
         if self._outbox is not None and call_id in self._calls:
             self._outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload)
 
     def credit(self, call_id: int, credit_bytes: int) -> None:
-        """For a call that runs: it has room again for so much."""
+        """Grants a running call's sender more flow-control credit."""
         if self._outbox is not None and call_id in self._calls:
             self._outbox.put_control(Item(call_id=call_id, kind=pb.ITEM_KIND_CREDIT, credit_bytes=credit_bytes))
 
     def forget(self, call_id: int) -> None:
-        """The caller leaves a call; the other side is told, unless it never heard of it."""
+        """Cancels a call; the other side is told, unless the call was never sent."""
         self._parts.forget(call_id)
         if self._calls.pop(call_id, None) is None or self._outbox is None:
             return
@@ -149,15 +149,15 @@ class ExchangeClient:
         failures = 0
         while True:
             stream, outbox = self._open_stream(), Outbox(self._request_type, self._message_items)
-            # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
+            # Separate tasks: cancelling a stream cancels its reader, which must not be this task.
             reader = asyncio.create_task(self._read(stream, outbox))
             writer = asyncio.create_task(self._write(stream, outbox))
             watch = asyncio.create_task(self._watch(outbox))
             try:
-                # Not the writer: it fails as soon as the other side has ended, whose last words may not be read yet.
+                # Not the writer: it fails as soon as the other side ends, when its last messages may still be unread.
                 await asyncio.wait((reader, watch), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                # Without it the other side would never learn that we left.
+                # Otherwise the other side would never learn that we left.
                 stream.cancel()
                 for part in (reader, writer, watch):
                     part.cancel()
@@ -173,7 +173,7 @@ class ExchangeClient:
         self._going_away = self._has_spoken = self._is_dismissed = False
         self._unheard_signs = 0
         self._connected.set()
-        # By the iterator: `stream.read()` gives nothing more once a write has failed, though all is there.
+        # Read by the iterator: after a failed write, `stream.read()` returns nothing, even if messages have arrived.
         async for response in stream:
             self._unheard_signs = 0
             self._has_spoken = True
@@ -188,7 +188,7 @@ class ExchangeClient:
             await self._delay(self._load())
 
     async def _watch(self, outbox: Outbox) -> None:
-        """An end that is cut off without a word is found by its silence."""
+        """Sends heartbeats; returns when the other side has been silent for too long."""
         await self._connected.wait()
         while self._unheard_signs < SILENT_SIGNS:
             self._unheard_signs += 1
@@ -197,7 +197,7 @@ class ExchangeClient:
         self._log.warning("exchange.silent", name=self._service)
 
     def _tell_faults(self, outcomes: Iterable[BaseException | None]) -> None:
-        """A connection that breaks is nothing to speak of; anything else is a mistake of ours."""
+        """Logs unexpected exceptions; broken connections are normal."""
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError | asyncio.InvalidStateError):
                 self._log.failure("exchange.failed", outcome, name=self._service)
@@ -215,7 +215,7 @@ class ExchangeClient:
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True
             if self._outbox is not None:
-                # From here on calls are opened here only for want of another place.
+                # Acknowledged: from here on calls are opened here only if no other replica is usable.
                 self._outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
             return
         if kind == pb.ITEM_KIND_FAREWELL:

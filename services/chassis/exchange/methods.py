@@ -1,4 +1,4 @@
-"""What a service offers, and how its handlers see a call."""
+"""The methods of a service, and a call's interface to its handler."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ ResponseT_contra = TypeVar("ResponseT_contra", bound=Message, contravariant=True
 
 
 class CallStream(Protocol[RequestT_co, ResponseT_contra]):
-    """One call as its handler sees it, whichever way it came. When the caller leaves, the handler is cancelled."""
+    """One call as its handler sees it, on either transport. If the caller leaves, the handler is cancelled."""
 
     async def receive(self) -> RequestT_co:
-        """The first request, then later ones. A caller who has nothing more to say is waited for until it leaves."""
+        """Returns the first request, then later ones. After the last it waits until the caller leaves."""
         ...
 
     async def send(self, response: ResponseT_contra) -> None:
-        """Waits while the caller is too far behind."""
+        """Sends a response; waits while the caller is too far behind (backpressure)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UnaryMethod(Generic[RequestT, ResponseT]):
-    """A question and its answer. Whoever asks may leave; the answer is worked out all the same."""
+    """A unary method. If the caller leaves, the answer is computed all the same."""
 
     request_type: type[RequestT]
     answer: Callable[[RequestT], Awaitable[ResponseT]]

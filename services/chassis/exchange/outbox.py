@@ -1,4 +1,4 @@
-"""What waits to be written to an exchange."""
+"""The queue of items to be written to an exchange."""
 
 import asyncio
 from collections import deque
@@ -11,11 +11,11 @@ from protos.type.v1.exchange_pb2 import Item
 from services.chassis.telemetry.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024
-# An item that is larger is sent in parts of this size: gRPC refuses messages of some megabytes, and what breaks an
-# exchange breaks the calls of everybody.
+# Larger payloads are sent in parts of this size: gRPC rejects messages of some megabytes, and a broken exchange breaks
+# everybody's calls.
 PART_BYTES = 1024 * 1024
-# How far a call may run ahead of its reader, and what each message counts beside its payload: while it waits it is an
-# object of its own, and most are so small that they are little else.
+# Flow-control window of a call, and each message's overhead in it: queued messages are objects, and most payloads are
+# tiny.
 WINDOW_BYTES = 64 * 1024
 MESSAGE_OVERHEAD_BYTES = 64
 
@@ -23,26 +23,26 @@ _ITEM_OVERHEAD_BYTES = 32
 
 
 class Opening(NamedTuple):
-    """What an item that opens a call says beside its payload."""
+    """The fields of an item that opens a call, beside its payload."""
 
     method: str
     traceparent: str
 
 
-# Call, kind, payload. An item is made of it only in its message: to make it before would copy it once more.
+# Call, kind, payload. The item is created inside its message: creating it earlier would copy the payload again.
 _Waiting = tuple[int, "pb.ItemKind.ValueType", bytes, Opening | None]
 
 
 class Outbox:
-    """Calls take turns, one item each, so that a long answer does not hold up the short ones. Control items go first:
-    they are small, and a reader who is to be stopped should not have to wait."""
+    """A fair queue: calls take turns, one item each, so that a long answer does not delay short ones. Control items go
+    first: they are small, and a cancellation should not wait."""
 
     def __init__(self, message_type: Callable[[], Any], message_items: Histogram) -> None:
-        """`message_items` is told how many items each message has."""
+        """Creates an empty queue; `message_items` counts the items per message."""
         self._message_type = message_type
         self._message_items = message_items
         self._control: list[Item] = []
-        # Of each call that has something to send, the first; in the order of their turns. Then what follows it.
+        # The next item of each call that has any, in the order of turns; then the items that follow it.
         self._turns: dict[int, _Waiting] = {}
         self._later: dict[int, deque[_Waiting]] = {}
         self._wake: asyncio.Future[None] | None = None
@@ -64,14 +64,14 @@ class Outbox:
             self._notify()
 
     def _put_parts(self, call_id: int, payload: bytes) -> bytes:
-        """All but the last, which is given back."""
+        """Queues all parts but the last, which it returns."""
         last = (len(payload) - 1) // PART_BYTES * PART_BYTES
         for begin in range(0, last, PART_BYTES):
             self.put(call_id, pb.ITEM_KIND_PART, payload[begin : begin + PART_BYTES])
         return payload[last:]
 
     def put_end(self, call_id: int) -> None:
-        """The call is over. If its last message is still here, that says so."""
+        """Ends the call. If its last message is still queued, that one carries the end."""
         later = self._later.get(call_id)
         last = later[-1] if later else self._turns.get(call_id)
         if last is None or last[1] != pb.ITEM_KIND_MESSAGE or not last[2]:
@@ -88,18 +88,18 @@ class Outbox:
         self._notify()
 
     def drop(self, call_id: int) -> bool:
-        """Forget what a call still wanted to send. Whether that was all of it, from its opening on."""
+        """Drops a call's queued items. Returns whether that was all of it, including its opening."""
         first = self._turns.pop(call_id, None)
         self._later.pop(call_id, None)
         return first is not None and first[1] == pb.ITEM_KIND_OPEN
 
     def close(self) -> None:
-        """Nothing more will be put; `take` ends once all is taken."""
+        """Closes the queue; `next_message` returns None once it is empty."""
         self._closed = True
         self._notify()
 
     async def next_message(self) -> Any | None:
-        """Wait until there is something, then take a message's worth. None: closed."""
+        """Waits for items and returns the next message of them; None once closed and empty."""
         while not self._control and not self._turns:
             if self._closed:
                 return None
@@ -124,7 +124,7 @@ class Outbox:
         return message
 
     def _take_turns(self, *, is_first: bool) -> Iterator[_Waiting]:
-        """As many as fit; one, however large, if it is the first."""
+        """Yields items up to the message size; the first one whatever its size."""
         size_bytes = 0
         while self._turns:
             turns, self._turns = self._turns, {}

@@ -1,10 +1,10 @@
-"""Payloads that come in parts, until they are whole."""
+"""Reassembles payloads that arrive in parts."""
 
 from protos.type.v1.exchange_pb2 import Item
 
 
 class PartialPayloads:
-    """Those of one exchange, by the calls they belong to."""
+    """The incomplete payloads of one exchange, by call."""
 
     __slots__ = ("_by_call",)
 
@@ -18,7 +18,7 @@ class PartialPayloads:
         self._by_call.setdefault(item.call_id, []).append(item.payload)
 
     def whole(self, item: Item) -> bytes:
-        """The payload that the item ends; mostly that is its own."""
+        """Returns the payload that the item completes; mostly that is its own."""
         if not self._by_call or (parts := self._by_call.pop(item.call_id, None)) is None:
             return item.payload
         return b"".join((*parts, item.payload))

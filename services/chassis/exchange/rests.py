@@ -1,17 +1,17 @@
-"""Both sides of an exchange rest for a moment after a message, so that what comes meanwhile leaves together."""
+"""Delays the next message of an exchange a little, so that items batch up."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-# For so many calls.
+# Takes the number of calls in flight.
 SendDelay = Callable[[int], Awaitable[None]]
 
-# A message costs each side as much as twenty items do. So the rest is so long for every call that is under way; alone,
-# an item leaves at once.
+# A message costs each side as much as twenty items do. So the delay grows with the calls in flight; alone, an item is
+# sent at once.
 DELAY_PER_CALL_S: Final = 0.000025
 LONGEST_DELAY_S: Final = 0.005
-# One that is shorter is not worth its timer, which counts milliseconds.
+# A shorter one is not worth its timer, which has a resolution of milliseconds.
 SHORTEST_DELAY_S: Final = 0.001
 
 

@@ -1,6 +1,6 @@
-"""A conversation as an ordinary RPC of its own, seen from both of its ends.
+"""Streaming calls as separate RPCs, on the client and the server side.
 
-For what is too big to share a stream, and for callers who keep no exchange. HTTP/2 does the flow control."""
+They are for payloads too big to share a stream, and for callers without an exchange. HTTP/2 does the flow control."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -21,13 +21,13 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class RpcCall(Generic[ResponseT]):
-    """The asking end, for one reader."""
+    """The client side of such a call, for one reader."""
 
     def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
         self._service = service
         self._stream = stream
-        # By the iterator: `stream.read()` gives nothing more once a write has failed, as it does where the other side
-        # has ended, though all is there.
+        # Read by the iterator: after a failed write, as when the other side has ended, `stream.read()` returns nothing,
+        # even if messages have arrived.
         self._responses = cast("AsyncGenerator[ResponseT, None]", aiter(stream))
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._outbox.put_nowait(request)
@@ -50,17 +50,18 @@ class RpcCall(Generic[ResponseT]):
     def cancel(self) -> None:
         self._writer.cancel()
         self._stream.cancel()
-        # Left where it is, it would go round in a circle with the stream, and keep what it gave last.
+        # Unclosed, it would stay in a reference cycle with the stream, and keep the last response.
         self._closing = asyncio.ensure_future(self._responses.aclose())
 
 
 async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
-    """No method: when it is cancelled its task knows where it was, and must not know the call that knows the task."""
+    """Writes queued requests. A function and no method: the cancelled task's frame would refer to the call that refers
+    to the task."""
     try:
         while True:
             await stream.write(await outbox.get())
     except (grpc.RpcError, asyncio.InvalidStateError):
-        # The reader meets the same failure, and tells it.
+        # The reader gets the same failure, and reports it.
         pass
 
 
@@ -69,7 +70,7 @@ async def serve_stream(
     context: "grpc.aio.ServicerContext[RequestT, ResponseT]",
     span: Span | None = None,
 ) -> AsyncGenerator[ResponseT, None]:
-    """The answering end: the method's handler serves it as it would on an exchange."""
+    """Serves an RPC on the server side with the handler of the exchange's method."""
     conversation = _RpcCallStream(context)
     serve = method.serve(conversation)
     serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
@@ -91,13 +92,13 @@ class _RpcCallStream(Generic[RequestT, ResponseT]):
 
     def close(self, serving: "asyncio.Future[None]") -> None:
         if not serving.cancelled():
-            # Looked at here, because a caller who left never will.
+            # Retrieved here, because a caller who left never will.
             serving.exception()
         self.responses.put_nowait(None)
 
     async def receive(self) -> RequestT:
-        # Not by the iterator that a handler is given: it goes round in a circle with the last request that it gave,
-        # and so keeps a prompt of megabytes until the collector of garbage comes.
+        # Not by the handler's iterator: it forms a reference cycle with the last request, and so keeps a prompt of
+        # megabytes until the garbage collector runs.
         request = cast(Any, await self._context.read())
         if request is grpc.aio.EOF:
             await asyncio.get_running_loop().create_future()

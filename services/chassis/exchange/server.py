@@ -1,4 +1,4 @@
-"""The answering side of an exchange."""
+"""The server side of an exchange."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,7 @@ def _refuse(request: Empty) -> Awaitable[Empty]:
 
 _REFUSED = UnaryMethod(Empty, _refuse)
 
-# How soon a client should have heard that it is to go elsewhere, and later that this was all; one that does not show it
-# is not waited for.
+# Timeout for a client to acknowledge the shutdown, and later the last message.
 HEARD_WITHIN_S = 1.0
 POLL_S = 0.02
 
@@ -42,7 +41,7 @@ class ExchangeServer:
         tracer: Tracer | None = None,
         delay: SendDelay = delay_send,
     ) -> None:
-        """`service` is its full name, of which the methods are RPCs too."""
+        """Serves `methods` of `service`, a full name, of which they are RPCs too."""
         self._service = service
         self._methods = methods
         self._response_type = response_type
@@ -50,7 +49,7 @@ class ExchangeServer:
         self._tracer = tracer
         self._delay = delay
         self._sessions: set[Session] = set()
-        # How many items each message has, for whoever looks.
+        # Items per message, for metrics.
         self.message_items = Histogram(BATCH_BOUNDS)
         self._draining = False
 
@@ -75,16 +74,16 @@ class ExchangeServer:
             session.close()
 
     def _methods_for(self, context: Any) -> Methods:
-        """What is not the caller's to ask for is refused by a method of its own, so that nothing is looked up for each
-        item."""
+        """Returns the methods for a caller; those it may not call are replaced by one that refuses, so that permissions
+        are not looked up for each item."""
         return {
             name: method if may_call(context, f"/{self._service}/{name}") else _REFUSED
             for name, method in self._methods.items()
         }
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Ask every client to open no further calls here, then wait until all have heard it, the delay is over and no
-        call runs. A client that has nowhere else to go may still open some."""
+        """Asks every client to open no further calls here, then waits until all have acknowledged, the delay is over
+        and no call runs. A client without another replica may still open some."""
         self._draining = True
         for session in self._sessions:
             session.go_away()
@@ -97,8 +96,8 @@ class ExchangeServer:
             await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
-        """Let the clients go, who stay by themselves for as long as they can, and wait until they have heard all that
-        was said to them. Those who come back are not waited for: they would do so again."""
+        """Ends all sessions and waits until the clients have read everything. Clients that reconnect are not waited
+        for: they would do so again."""
         parting = set(self._sessions)
         for session in parting:
             session.outbox.close()

@@ -1,4 +1,4 @@
-"""One client's exchange, where it is answered."""
+"""The server side of one client's exchange."""
 
 import asyncio
 from collections import deque
@@ -19,28 +19,27 @@ from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span
 
-# A client that was not heard of for so many times the time between its signs is gone. More than a client allows us: it
-# can go elsewhere, and we cannot.
+# A client silent for so many heartbeat intervals is gone. Clients allow us fewer: they have other replicas to go to.
 SILENT_SIGNS: Final = 10
 
 
 class Session:
-    """One client's exchange."""
+    """The state of one client's exchange."""
 
     def __init__(self, methods: Methods, outbox: Outbox, log: Log, spans: CallSpans | None = None) -> None:
         self.outbox = outbox
         self._spans = spans
         self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
-        # That it should open no further calls.
+        # Whether the client has acknowledged the shutdown.
         self.has_heard = False
         self._methods = methods
         self._parts = PartialPayloads()
         self._log = log
-        # None: it never showed that it lives, and need not.
+        # None until the first heartbeat: a client need not send any.
         self._unheard_signs: int | None = None
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
-        """Never waits on a call, so that whatever controls one gets through."""
+        """Receives items. It never waits on a call, so that control items get through."""
         try:
             async for request in requests:
                 if self._unheard_signs is not None:
@@ -51,8 +50,7 @@ class Session:
             self.outbox.close()
 
     async def watch(self) -> None:
-        """A client that is cut off without a word is found by its silence. Its calls end: nobody is left to take what
-        they would bring."""
+        """Detects a client that vanished, by its silence, and cancels its calls: nobody is left to read the answers."""
         while self._unheard_signs is None or self._unheard_signs < SILENT_SIGNS:
             await asyncio.sleep(ALIVE_EVERY_S)
             if self._unheard_signs is not None:
@@ -83,14 +81,14 @@ class Session:
             self.has_heard = True
             return
         if kind == pb.ITEM_KIND_PART:
-            # It may be one of an opening: then there is no call yet.
+            # It may be part of an opening: then there is no call yet.
             self._parts.add(item)
             return
         if kind == pb.ITEM_KIND_CANCEL:
             self._parts.forget(item.call_id)
         call = self.calls.get(item.call_id)
         if not isinstance(call, _ServerCall):
-            # The call is over, and the caller does not know it yet.
+            # The call is over, which the caller does not know yet.
             self._parts.forget(item.call_id)
             return
         if kind == pb.ITEM_KIND_MESSAGE:
@@ -138,7 +136,7 @@ class Session:
         try:
             await (method.serve(call) if span is None else traced(span, method.serve(call)))
         except asyncio.CancelledError:
-            # The caller left, or the exchange broke: there is nobody to tell.
+            # The caller left, or the exchange broke: nobody is left to answer.
             return
         except Exception as error:
             if self.calls.pop(call.call_id, None) is call:

@@ -1,4 +1,4 @@
-"""The spans of calls that somebody sent a trace with, on the answering side."""
+"""Spans of calls that carry a trace, on the server side."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ from services.chassis.telemetry.tracing import Span, Tracer, work_on
 
 class CallSpans:
     def __init__(self, tracer: Tracer, service: str) -> None:
-        """`service` is its full name."""
+        """Creates spans for `service`, a full name."""
         self._tracer = tracer
         self._service = service
 
@@ -21,7 +21,7 @@ class CallSpans:
         return span
 
     def begin_rpc(self, method: str, context: Any) -> Span | None:
-        """Of an ordinary RPC; `context` is gRPC's."""
+        """Begins the span of an ordinary RPC; `context` is gRPC's."""
         found = next((value for name, value in context.invocation_metadata() if name == "traceparent"), "")
         return self.begin(method, found) if found else None
 

@@ -1,10 +1,10 @@
-"""How many may run at once: a constant, what whoever does the work says, or found out by how long they queue
-(`queueing.py`); and shared fairly between keys.
+"""Limits concurrency: by a constant, by the backend's own limit, or adaptively from queueing (`queueing.py`); fair
+between keys.
 
-A `Gate` lets somebody in or refuses at once; nobody waits at it, since whoever waits is a queue that nobody measures.
-Its limit is no guess. Until queueing was seen there is none but `most`; then it falls below what was running, and grows
-again while it is used up and nothing queues. A limit that no queue confirms is gone after seconds, whatever it was
-made for. Whoever is in stays in, whatever the limit does.
+A `Gate` admits or refuses at once; nothing waits at it, since that would be a queue that nobody measures. The measured
+limit starts at `most`. When queueing is detected it falls below what was running, and grows again while it is used up
+and nothing queues. A limit that no queueing confirms expires within seconds. Admitted requests stay admitted, whatever
+the limit does.
 
 Pure but for the clock: no task, no timer, no lock. One event loop uses it.
 """
@@ -19,25 +19,25 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.queueing import QueueingSignal
 from services.chassis.timing.clock import Clock
 
-# Below this, what is slow is not slow because of us.
+# Below this, slowness is not due to our own load.
 LEAST: Final = 4
 NO_LIMIT: Final = 1_000_000
-# The limit may be passed this far by keys that run less than their share, while those above theirs end.
+# Keys below their fair share may exceed the limit by this factor, while requests of the others end.
 OVERCOMMITMENT: Final = 1.5
 
-# With each round in a row in which nothing queues, the limit grows by twice as much as with the one before.
+# Each further round in a row without queueing doubles the growth.
 GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
 HARDEST_CUT: Final = 0.5
-# How long a limit lasts that no queue confirms. Where it is those who were let in that queue: from when it is in force,
-# and so many times as long as a place takes to be free again, if that is longer.
+# How long a limit lasts that no queueing confirms. Where the admitted requests themselves queue, it counts from when
+# the limit is in force, and lasts at least so many turnovers of the running requests.
 LIFETIME_S: Final = 5.0
 TURNOVERS: Final = 1.5
 LONGEST_LIFETIME_S: Final = 30.0
 
 SOONEST_RETRY_S: Final = 1.0
 LATEST_RETRY_S: Final = 10.0
-# Over how long places given back and refusals are counted.
+# Time constant over which releases and refusals are averaged.
 _PACE_S: Final = 5.0
 
 
@@ -54,9 +54,9 @@ class Gate:
         count_waiting: Callable[[], int] = lambda: 0,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`what` is what the refused are told is saturated. `on_false_alarm` is called when a limit was lifted because
-        it has not helped, or queues even at the least; `count_waiting` says, where that can be seen, how many of those
-        who are in wait at this moment."""
+        """Creates a gate; `what` names the saturated resource in refusals. `on_false_alarm` is called when a limit is
+        lifted that has not helped, or that still queues at the least; `count_waiting` returns how many admitted
+        requests wait right now, where that is known."""
         self._what = what
         self._clock = clock
         self._least = min(least, most)
@@ -65,24 +65,24 @@ class Gate:
         self._on_false_alarm = on_false_alarm
         self._count_waiting = count_waiting
         self._dice = dice
-        # What whoever does the work says that it can bear.
+        # The limit that the backend itself announces.
         self.told_limit = math.inf
         self._measured = float(most)
-        # Where all the samples that brought a limit were of one key, it is the limit of that key alone.
+        # Set if all samples that led to the limit were of one key: it then applies to that key alone.
         self._limited_key_id: str | None = None
         self._expires_at_s = math.inf
         self._has_queue = False
-        # Whether anything was in time again since the limit was first cut.
+        # Whether any round was without queueing since the limit was first cut.
         self._has_helped = False
         self._calm_rounds = 0
         self.running = 0
-        # Of keys that run anything.
+        # Only keys with running requests.
         self.running_by_key: dict[str, int] = {}
         self._signals: list[QueueingSignal] = []
-        # Since the last verdict.
+        # Both since the last verdict.
         self._peak = 0
         self._used_up = False
-        # After a cut: how many must leave before samples say anything about the new limit; and since when they do.
+        # After a cut: how many must finish before samples reflect the new limit; and since when they do.
         self._unsettled = 0
         self._settled_at_s = -math.inf
         self._left = _Pace()
@@ -94,7 +94,7 @@ class Gate:
         return max(1.0, min(self._measured, self.told_limit))
 
     def acquire(self, key_id: str) -> "Permit":
-        """Raises SATURATED."""
+        """Admits a request, or raises SATURATED."""
         refusal = self.refusal(key_id)
         if refusal is not None:
             raise refusal
@@ -104,14 +104,14 @@ class Gate:
         return Permit(self, key_id, self._clock.elapsed_s())
 
     def refusal(self, key_id: str) -> LegatoError | None:
-        """What one who comes now is told, and counts as such; None where there is room."""
+        """Returns and counts the refusal for a request that comes now; None where there is room."""
         if self._has_room_for(key_id):
             return None
         self._used_up = True
         return self.refuse()
 
     def refuse(self, retry_after_s: float | None = None, latest_s: float = LATEST_RETRY_S) -> LegatoError:
-        """What one is told for whom there is no room, whoever said so."""
+        """Builds and counts a refusal, whoever decided it."""
         now_s = self._clock.elapsed_s()
         self._refused.add(now_s)
         if retry_after_s is None:
@@ -120,11 +120,11 @@ class Gate:
         return LegatoError(Reason.SATURATED, message, retry_after_s=retry_after_s)
 
     def counts_from(self, began_s: float) -> bool:
-        """Whether what was measured since then is due to the limit as it is now."""
+        """Returns whether samples of work that began then reflect the current limit."""
         return not self._unsettled and began_s >= self._settled_at_s
 
     def release(self, key_id: str) -> None:
-        """For places alone, which know whether they were given back."""
+        """Frees a permit's place; only permits call it, once each."""
         now_s = self._clock.elapsed_s()
         self._left.add(now_s)
         self.running -= 1
@@ -145,7 +145,7 @@ class Gate:
         self._signals.append(signal)
 
     def judge(self, pressure: float, tolerated_s: float | None, only_key_id: str | None = None) -> None:
-        """By the verdict of one of the signals; none of the others may object to growth."""
+        """Adjusts the limit to one signal's verdict; it grows only if no other signal objects."""
         self._lift_if_expired()
         if pressure > 1 and self._unsettled:
             self._confirm()
@@ -161,13 +161,14 @@ class Gate:
         self._begin_round()
 
     def lift(self) -> None:
-        """What was taken for a queue is none."""
+        """Lifts the limit: what was taken for queueing was none."""
         if self._measured < self._most:
             self._has_helped = True
             self._lift()
 
     def _surplus(self, pressure: float, tolerated_s: float | None) -> float:
-        """How many too many are running. Where they are known to wait in a queue, Little's law says how long it is."""
+        """Estimates how many requests run in excess. If they are known to queue, Little's law gives the queue's
+        length."""
         base = self._base()
         leave_per_s = self._left.per_s(self._clock.elapsed_s())
         if tolerated_s is None or not leave_per_s:
@@ -177,18 +178,20 @@ class Gate:
         return min(base * (1 - HARDEST_CUT), max(1.0, by_time, by_count))
 
     def _step(self, tolerated_s: float | None) -> float:
-        """By how much the limit may grow before it is measured again; at first not by more than may wait."""
+        """Returns by how much the limit may grow before the next verdict; in the first round at most by what may
+        wait."""
         step = self._measured * (GROWTH - 1)
         if tolerated_s is not None:
             step = min(step, self._left.per_s(self._clock.elapsed_s()) * tolerated_s)
         return step * 2.0**self._calm_rounds
 
     def _base(self) -> float:
-        """What the samples of this round are due to."""
+        """Returns the concurrency that this round's samples were measured at."""
         return min(self._measured, self._peak)
 
     def _has_room_for(self, key_id: str) -> bool:
-        """Where a constant says how many there may be at most, what lies below it is kept for the small ones."""
+        """Returns whether a request of the key is admitted; below a constant limit, some places are reserved for keys
+        under their fair share."""
         limit, own = self.limit, self.running_by_key.get(key_id, 0)
         if self._limited_key_id == key_id and own >= limit:
             return False
@@ -203,7 +206,7 @@ class Gate:
         return own < max(1.0, limit / keys)
 
     def _cut(self, surplus: float, *, has_queue: bool) -> None:
-        """Below what was running. One verdict is due to one limit: the next waits until this one is in force."""
+        """Cuts the limit below what was running. Samples count again once the new limit is in force."""
         if self._measured <= self._least:
             self._has_helped = False
             if self._on_false_alarm is None:
@@ -218,7 +221,7 @@ class Gate:
             self._has_helped = False
         self._measured = max(self._least, self._base() - surplus)
         self._settled_at_s = now_s
-        # All who run now, where it never comes to be fewer than the limit: small keys may be let in beyond it.
+        # All that run now, in case the number never falls below the limit: small keys may exceed it.
         self._unsettled = self.running if self.running > self._measured else 0
         self._has_queue = has_queue
         self._expires_at_s = now_s + (LONGEST_LIFETIME_S if self._unsettled and has_queue else self._life_s(now_s))
@@ -232,7 +235,7 @@ class Gate:
         return min(LONGEST_LIFETIME_S, max(self._lifetime_s, TURNOVERS * self.running / left_per_s))
 
     def _confirm(self) -> None:
-        """The queue for which the limit was cut is still there."""
+        """Extends the limit's lifetime, because the queueing that caused it persists."""
         self._expires_at_s = max(self._expires_at_s, self._clock.elapsed_s() + self._lifetime_s)
 
     def _lift_if_expired(self) -> None:
@@ -257,8 +260,8 @@ class Gate:
         self._used_up = False
 
     def _until_places_are_free_s(self, now_s: float) -> float:
-        """About as long as it takes until there are places for all who are sent away now; not the same for each of
-        them, or they would all come back together."""
+        """Returns about how long it takes until all who are refused now would find a place, with jitter, or they would
+        all retry at the same time."""
         left_per_s = self._left.per_s(now_s)
         wait_s = self._refused.per_s(now_s) / left_per_s if left_per_s else LATEST_RETRY_S
         latest_s = min(LATEST_RETRY_S, 2 * max(SOONEST_RETRY_S, wait_s))
@@ -266,7 +269,7 @@ class Gate:
 
 
 class Permit:
-    """That of one who was let in. It is given back once, however often that is said."""
+    """The place of one admitted request. Releasing it more than once has no effect."""
 
     __slots__ = ("_gate", "entered_s", "key_id")
 
@@ -288,7 +291,7 @@ class Permit:
 
 
 class _Pace:
-    """How often something happened in the last seconds: older events count less and less."""
+    """An exponentially decaying event rate."""
 
     def __init__(self) -> None:
         self._events = 0.0

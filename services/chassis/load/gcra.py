@@ -1,8 +1,8 @@
-"""How much of a rate is left: GCRA, the generic cell rate algorithm, as arithmetic on one number.
+"""Implements rate limits by GCRA, the generic cell rate algorithm, as arithmetic on one number.
 
-A bucket is the moment at which it is whole again. Whatever is taken from it moves that moment on by an interval for
-each unit, and is refused if the moment would be further ahead than the burst allows. What is refused moves nothing. A
-`Rate` is told how far ahead of now that moment is, so it depends on no clock.
+A bucket is the moment at which it is full again. Taking units moves that moment ahead by an interval each, and is
+refused if it would lie further ahead than the burst allows. A refusal changes nothing. A `Rate` is given how far ahead
+of now that moment is, so it depends on no clock.
 """
 
 from collections.abc import Hashable
@@ -13,9 +13,9 @@ import msgspec
 from services.chassis.timing.clock import Clock
 
 MINUTE_NS: Final = 60_000_000_000
-# Beyond it intervals of whole nanoseconds would be too coarse.
+# Above this, intervals of whole nanoseconds would be too coarse.
 LARGEST_RATE: Final = 1_000_000_000
-# However much was taken beyond the rate, the bucket is whole again this much later than a bucket that is just empty.
+# Bounds the debt: a bucket is full again at most this much later than an empty one.
 LONGEST_DEBT_NS: Final = 60 * MINUTE_NS
 
 _FEWEST_KEPT: Final = 1024
@@ -23,18 +23,18 @@ _FEWEST_KEPT: Final = 1024
 
 class Rate(msgspec.Struct, frozen=True):
     per_minute: int
-    # How much of it may be taken at once.
+    # How many units may be taken at once.
     burst: int
-    # Of one unit; it follows from the rate.
+    # Time per unit; computed from the rate.
     interval_ns: int = 0
 
     def __post_init__(self) -> None:
-        # Rounded up: never more than the limit.
+        # Rounded up, so that the limit is never exceeded.
         msgspec.structs.force_setattr(self, "interval_ns", -(-MINUTE_NS // self.per_minute))
 
     def wait_ns(self, ahead_ns: int, units: int) -> int:
-        """How long until so many units can be taken; 0: now. A whole bucket gives more than the burst, too, or that
-        could never be taken. What takes nothing never waits."""
+        """Returns how long until so many units can be taken; 0: now. A full bucket also allows more than the burst,
+        which could never be taken otherwise. Taking nothing never waits."""
         if not units:
             return 0
         left_over = self.burst - units if units < self.burst else 0
@@ -42,7 +42,7 @@ class Rate(msgspec.Struct, frozen=True):
         return max(0, wait_ns)
 
     def ahead_after_ns(self, ahead_ns: int, units: int) -> int:
-        """Where taking so many units leaves the bucket, or, below zero, giving them back."""
+        """Returns where taking so many units leaves the bucket, or, below zero, giving them back."""
         after_ns = ahead_ns + units * self.interval_ns
         if after_ns < 0:
             return 0
@@ -53,13 +53,13 @@ class Rate(msgspec.Struct, frozen=True):
         return max(0, self.burst - -(-ahead_ns // self.interval_ns))
 
     def divided_by(self, parts: int) -> "Rate":
-        """Rounded down, but never to nothing."""
+        """Returns an equal share of the rate, rounded down, but at least 1."""
         return Rate(max(1, self.per_minute // parts), max(1, self.burst // parts))
 
 
 class Buckets:
-    """Buckets by name. Those that are whole again are forgotten, so that it holds no more than those that are in use,
-    and never more than `most`."""
+    """Buckets by name. Full ones are evicted, so that it holds no more than those in use, and never more than
+    `most`."""
 
     def __init__(self, clock: Clock, most: int = 1_000_000) -> None:
         self._clock = clock
@@ -68,7 +68,7 @@ class Buckets:
         self._forget_at = min(_FEWEST_KEPT, most)
 
     def charge(self, name: Hashable, rate: Rate, units: int = 1) -> int:
-        """How long to wait, in nanoseconds; 0: it was taken."""
+        """Takes the units if possible; returns the nanoseconds to wait, 0 if they were taken."""
         now_ns = self.now_ns()
         ahead_ns = self.ahead_ns(name, now_ns)
         wait_ns = rate.wait_ns(ahead_ns, units)
@@ -94,9 +94,9 @@ class Buckets:
     def _forget(self, now_ns: int) -> None:
         kept = {name: at_ns for name, at_ns in self._whole_at_ns.items() if at_ns > now_ns}
         if len(kept) > self._most // 2:
-            # Those that are nearly whole lose the least.
+            # Buckets that are nearly full lose the least.
             fullest_last = sorted(kept.items(), key=lambda bucket: bucket[1])
             kept = dict(fullest_last[-(self._most // 2) :])
         self._whole_at_ns = kept
-        # Twice what is in use: going through all of them costs next to nothing a request.
+        # Twice the buckets in use, so that eviction costs next to nothing per request.
         self._forget_at = min(max(_FEWEST_KEPT, 2 * len(kept)), self._most)

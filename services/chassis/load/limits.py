@@ -1,11 +1,11 @@
-"""The largest limits there are. Auth refuses more where a limit is set; whoever applies one that is larger all the same
-takes it for this, so that no client pays for it."""
+"""The largest limits. Auth rejects larger ones; a larger one that was stored earlier is clamped to these where it is
+applied, so that the client is still served."""
 
 from typing import Final
 
 from services.chassis.load.gcra import LARGEST_RATE
 
-# By the names that the messages give them.
+# Keyed by the protobuf field names.
 LARGEST_LIMITS: Final = {
     "requests_per_minute": 1_000_000,
     "tokens_per_minute": LARGEST_RATE,

@@ -1,4 +1,4 @@
-"""Whether there is a queue: measured by samples, and told to whoever decides how many may run at once."""
+"""Detects queueing from latency samples and reports it to the gate."""
 
 import math
 from collections.abc import Sequence
@@ -6,31 +6,31 @@ from typing import Final, Protocol
 
 from services.chassis.timing.clock import Clock
 
-# A verdict needs so many samples, and so much time. What is older than a stale round says nothing about now.
+# A verdict needs so many samples over so much time. Samples of a stale round are discarded.
 LEAST_SAMPLES: Final = 8
 ROUND_S: Final = 0.25
 STALE_S: Final = 60.0
-# For so long nothing grows after another signal has said that it queues.
+# After a signal reported queueing, limits do not grow for this long.
 NO_GROWTH_S: Final = 1.0
-# A quarter of the samples of a round is lower than the one that counts.
+# The sample that counts is the lower quartile of a round.
 LOWEST_QUARTER: Final = 0.25
 
 
 class QueueingListener(Protocol):
-    """The gate, as a signal sees it."""
+    """The gate's interface to a signal."""
 
     def add(self, signal: "QueueingSignal") -> None: ...
 
     def counts_from(self, began_s: float) -> bool:
-        """Whether what was let in then was so under the limit as it is now."""
+        """Returns whether work that began then was admitted under the current limit."""
         ...
 
     def judge(self, pressure: float, tolerated_s: float | None, only_key_id: str | None = None) -> None: ...
 
 
 class QueueingSignal:
-    """One way to measure queueing. Of a round of samples a low one counts: in a queue everybody waits, so neither one
-    slow piece of work nor a few of them are taken for one."""
+    """One measure of queueing. A low sample of each round counts: in a queue everybody waits, so a few slow requests
+    are not taken for one."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class QueueingSignal:
         least_samples: int = LEAST_SAMPLES,
         round_s: float = ROUND_S,
     ) -> None:
-        """`tolerated_s` is given where it is the very ones who were let in that wait for so long in a queue. `share` is
-        how many of a round's samples may be low although there is a queue."""
+        """Measures for `gate`; `tolerated_s` is the tolerated wait, given where the admitted requests themselves queue.
+        `share` is the share of a round's samples that may be low although there is a queue."""
         self._gate = gate
         self._clock = clock
         self._tolerated_s = tolerated_s
@@ -57,8 +57,8 @@ class QueueingSignal:
         gate.add(self)
 
     def note(self, pressure: float, began_s: float, key_id: str = "") -> None:
-        """Of something that began then: the time that it queued, as a multiple of what is tolerated; and whose it was,
-        where that may be the reason."""
+        """Adds a sample of work that began then: its queueing time as a multiple of the tolerated one, and the key it
+        belongs to, where that may be the cause."""
         if self._tolerated_s is not None and not self._gate.counts_from(began_s):
             return
         now_s = self._clock.elapsed_s()
@@ -75,12 +75,12 @@ class QueueingSignal:
             self._gate.judge(pressure, self._tolerated_s, only_key_id or None)
 
     def withdraw(self, pressure: float) -> None:
-        """One that was noted with this says nothing of a queue after all."""
+        """Removes a sample with this pressure, which turned out not to be due to a queue."""
         if pressure in self._samples:
             self._samples.remove(pressure)
 
     def objects(self) -> bool:
-        """To growth: its last verdict was that there is a queue. Without samples it is not heard for ever."""
+        """Returns whether its last verdict, of the last second, was that there is a queue: then no limit grows."""
         return self._clock.elapsed_s() - self._objected_at_s < NO_GROWTH_S
 
     def forget(self) -> None:
@@ -89,5 +89,5 @@ class QueueingSignal:
 
 
 def low_sample(samples: Sequence[float], share: float = LOWEST_QUARTER) -> float:
-    """Such a share of them is lower."""
+    """Returns the sample above this share of them."""
     return sorted(samples)[int(len(samples) * share)]

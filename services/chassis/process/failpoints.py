@@ -1,8 +1,8 @@
-"""Named places at which a process can be made to die, so that it can be shown that it may die there.
+"""Named failpoints at which tests can kill a process, to show that it recovers.
 
-`LEGATO_FAILPOINTS` names a folder. Whoever tests writes a file `NAME` into it with a number in it; the process that
-comes to the place of that name for that many-th time takes the file away and ends itself with SIGKILL. Without the
-variable a place costs next to nothing.
+`LEGATO_FAILPOINTS` names a folder. A test writes a file `NAME` into it that holds a number; the process that reaches
+the failpoint of that name for that many-th time removes the file and ends itself with SIGKILL. Without the variable a
+failpoint costs next to nothing.
 """
 
 import os
@@ -13,25 +13,25 @@ from typing import Final
 
 VARIABLE: Final = "LEGATO_FAILPOINTS"
 
-# Whether anybody could want this process to die at all.
+# Whether failpoints are enabled.
 watched = False
 _folder = Path()
 
 
 def watch(folder: str | None) -> None:
-    """Call it once, when the process starts."""
+    """Enables failpoints, once, when the process starts."""
     global watched, _folder  # noqa: PLW0603 - one process has one set of places
     watched = bool(folder)
     _folder = Path(folder or "")
 
 
 def are_watched() -> bool:
-    """For whoever would have to work to know the name of a place."""
+    """Returns whether failpoints are enabled, for callers to whom computing a name is work."""
     return watched
 
 
 def hit(name: str, last_deed: Callable[[], object] | None = None) -> None:
-    """Die here, if somebody wants it; `last_deed` is done just before, to leave something half done."""
+    """Kills the process if a test asks for it; `last_deed` runs just before, to leave something half done."""
     if watched and _is_wanted(_folder / name):
         if last_deed is not None:
             last_deed()

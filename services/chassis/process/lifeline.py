@@ -1,7 +1,7 @@
 """Ends a process when the supervisor that started it is gone, however that died.
 
-The supervisor keeps the only write end of a pipe and gives the read end to its children. Nothing is ever written; when
-the last writer is gone, even by SIGKILL, the kernel says so to every reader.
+The supervisor keeps the only write end of a pipe and passes the read end to its children. Nothing is ever written; when
+the last writer is gone, even by SIGKILL, every reader gets end of file.
 """
 
 import os
@@ -11,14 +11,14 @@ import time
 
 VARIABLE = "LEGATO_LIFELINE_FD"
 
-# How long a process may take for an orderly end before it is asked again, not to wait any longer for what runs.
+# How long a graceful shutdown may take before a second SIGTERM asks not to wait for running requests.
 GRACE_S = 4.0
-# How long it may then take to tell those whom it still serves, before it is ended where it stands.
+# How long it may then take to notify its clients, before it exits at once.
 FAREWELL_S = 1.0
 
 
 def hold() -> None:
-    """Call it first. Does nothing in a process that was started by hand."""
+    """Starts watching the pipe; call it first. Does nothing in a process that was started by hand."""
     given = os.environ.pop(VARIABLE, None)
     if given is None:
         return

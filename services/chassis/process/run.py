@@ -1,4 +1,4 @@
-"""The beginning and the end of a process."""
+"""Runs a process from start to exit."""
 
 import os
 import resource
@@ -12,12 +12,12 @@ from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints, lifeline, memory
 from services.chassis.settings import SettingsError
 
-# A connection of a client takes one, and so does one to a provider.
+# Each connection of a client takes one, and so does each one to a provider.
 MOST_DESCRIPTORS: Final = 65536
 
 
 def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Exits with 2 if the settings are wrong, every mistake on a line; with 1 if it cannot start for another reason."""
+    """Runs `main`; exits with 2 if the settings are wrong, one mistake per line, and with 1 if it cannot start."""
     memory.keep_from_disk()
     lifeline.hold()
     allow_many_connections()
@@ -28,12 +28,12 @@ def run(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except LegatoError as error:
-        # What is for whoever starts the process, and for no client, is in the notes.
+        # Notes are for the operator, and never reach a client.
         sys.exit(f"{name}: {' '.join(getattr(error, '__notes__', [])) or error.message}")
 
 
 def allow_many_connections() -> None:
-    """Systems begin with 1,024, for programs that can count no further; a process that can may ask for more."""
+    """Raises the limit of open files, of which systems allow 1,024 by default for the sake of select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft < wanted:

@@ -1,7 +1,7 @@
-"""Who calls, and what it may ask for.
+"""Defines which caller may call which RPC.
 
-On TCP a caller is who its certificate says: the URI `spiffe://legato/NAME` among its alternative names. On a unix
-socket it is whoever the file system lets in, and that is the owner, who may do everything.
+On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
+socket, file permissions admit the owner alone, who may call everything.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ CALLER_PREFIX: Final = "caller/"
 
 class Role(Enum):
     EDGE = "edge"
-    # Programs of the house that use the services without HTTP; each has a name of its own.
+    # Internal programs that use the services without HTTP; each has its own name.
     CALLER = "caller"
     ADMIN = "admin"
-    # They are called, and call nobody.
+    # Servers only: they call nobody.
     AUTH = "auth"
     ROUTER = "router"
     METERING = "metering"
@@ -41,9 +41,9 @@ _CHATTING: Final = {
 _HEALTH: Final = _methods("grpc.health.v1.Health", "Check List Watch")
 _REFLECTION: Final = _methods("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo")
 
-# Each method by its full name. A method that travels as an item of an exchange has the same name there.
+# Methods by full name. A method has the same name as an item of an exchange.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
-    # Rates are taken from at the public door alone.
+    # Only the edge charges rate limits.
     Role.EDGE: frozenset(_CHATTING | _methods(f"{_METERING}.MeteringService", "Admit Correct") | _HEALTH),
     Role.CALLER: frozenset(_CHATTING | _HEALTH | _REFLECTION),
     Role.ADMIN: frozenset(
@@ -71,12 +71,12 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
 
 
 def uri_of(name: str) -> str:
-    """`name` is a role, or `caller/NAME`."""
+    """Returns the URI of `name`, a role or `caller/NAME`."""
     return TRUST_DOMAIN + name
 
 
 def role_of(names: Iterable[str]) -> Role | None:
-    """Of a certificate, by its alternative names. None if it names nobody whom we know, or more than one."""
+    """Returns the role of a certificate's alternative names; None if they name no known caller, or several."""
     ours = [name.removeprefix(TRUST_DOMAIN) for name in names if name.startswith(TRUST_DOMAIN)]
     if len(ours) != 1:
         return None
@@ -86,7 +86,7 @@ def role_of(names: Iterable[str]) -> Role | None:
 
 
 def may_call(context: Any, method: str) -> bool:
-    """Whether the caller of an RPC may ask for a method, which need not be that RPC. `context` is gRPC's."""
+    """Returns whether the caller of an RPC may call a method, which need not be that RPC. `context` is gRPC's."""
     if context.auth_context().get("transport_security_type") != [b"ssl"]:
         return True
     role = role_of(names_of(context))
@@ -94,7 +94,7 @@ def may_call(context: Any, method: str) -> bool:
 
 
 def names_of(context: Any) -> list[str]:
-    """What the caller's certificate calls it."""
+    """Returns the alternative names of the caller's certificate."""
     names = context.auth_context().get("x509_subject_alternative_name", ())
     return [name.decode("utf-8", "replace") for name in names]
 

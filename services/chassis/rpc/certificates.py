@@ -1,4 +1,4 @@
-"""The certificates by which processes know each other on TCP: read from files, and again when these are replaced."""
+"""Loads the TLS certificates for TCP between processes, and reloads them when the files change."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from services.chassis.telemetry.log import Log
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """Whom to believe, and how to prove who we are."""
+    """The trusted authority, and the process's own certificate and key."""
 
     authority: bytes
     certificate: bytes
@@ -28,7 +28,8 @@ class Certificates:
             raise SettingsError(f"the certificates of {certificate} cannot be used: {_reason(error)}") from None
 
     def current(self) -> Pem:
-        """As the files are now. While they do not belong together (one is written, the other not yet), as they were."""
+        """Returns the current files' content. While they do not match (one is replaced, the other not yet), the
+        previous one."""
         try:
             stamps = self._stamps()
             if stamps != self._seen:
@@ -40,21 +41,21 @@ class Certificates:
         return self._pem
 
     def expires_at_s(self) -> float:
-        """In seconds since 1970."""
-        # Needed only where there are certificates, and then not often.
+        """Returns the expiry, in seconds since 1970."""
+        # A heavy import, needed only where there are certificates.
         from cryptography.x509 import load_pem_x509_certificate
 
         return load_pem_x509_certificate(self.current().certificate).not_valid_after_utc.timestamp()
 
     def _stamps(self) -> list[tuple[int, int, int]]:
-        # A mounted secret is replaced by another file under the same name, more often than not of the same size.
+        # A mounted secret is replaced by a new file of the same name, mostly of the same size.
         return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, self._paths)]
 
     def _read(self) -> Pem:
         authority, certificate, key = (path.read_bytes() for path in self._paths)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_verify_locations(cadata=authority.decode("ascii"))
-        # It takes paths alone; so what it has checked is what was read only if that has not changed since.
+        # It accepts only paths; so it has checked what was read only if the files have not changed since.
         context.load_cert_chain(self._paths[1], self._paths[2], password="")
         if (certificate, key) != (self._paths[1].read_bytes(), self._paths[2].read_bytes()):
             raise ValueError("they are being replaced")
@@ -64,7 +65,7 @@ class Certificates:
 def open_certificates(
     authority: Path | None, certificate: Path | None, key: Path | None, log: Log
 ) -> Certificates | None:
-    """None where no files are named: then there is no TCP between processes but where that is asked for."""
+    """Opens the certificates; None where no files are named: then TCP needs LEGATO_INSECURE_TCP."""
     if authority is None and certificate is None and key is None:
         return None
     if authority is None or certificate is None or key is None:

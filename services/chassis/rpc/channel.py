@@ -1,4 +1,4 @@
-"""Channels to services, and their failures as `LegatoError`."""
+"""Opens gRPC channels to services, and translates their failures to `LegatoError`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from services.chassis.rpc.certificates import Pem
 
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
-# A prompt of a million tokens as JSON, and what surrounds it.
+# Fits a prompt of a million tokens as JSON.
 LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
@@ -21,20 +21,20 @@ def channel_options() -> list[tuple[str, Any]]:
     return [
         ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
         ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
-        # Come back quickly when a service was restarted.
+        # Reconnects quickly when a service was restarted.
         ("grpc.initial_reconnect_backoff_ms", 50),
-        # In spite of its name: how long one attempt to connect may take.
+        # Despite its name: the timeout of one connection attempt.
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        # Two channels to one address are two connections: nobody queues behind a big prompt.
+        # Two channels to one address get two connections: nothing queues behind a big prompt.
         ("grpc.use_local_subchannel_pool", 1),
-        # gRPC reads proxies from the environment; services are never behind one.
+        # gRPC reads proxy settings from the environment; services are never behind a proxy.
         ("grpc.enable_http_proxy", 0),
     ]
 
 
 def open_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.aio.Channel:
-    """With `tls` and on TCP, whoever answers there must prove that it is `server_name`."""
+    """Opens a channel; with `tls`, a TCP server must prove that it is `server_name`."""
     if tls is None or address.startswith("unix:"):
         return grpc.aio.insecure_channel(address, options=channel_options())
     return grpc.aio.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
@@ -51,13 +51,13 @@ def _credentials(tls: Pem) -> grpc.ChannelCredentials:
 
 
 def _secure_options(server_name: str) -> list[tuple[str, Any]]:
-    # Replicas are found under many addresses; what counts is whose certificate it is.
+    # Replicas have many addresses; the certificate is verified against the service's name.
     return [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
 
 
 @contextmanager
 def errors_of(service: str) -> Iterator[None]:
-    """Around a call to a service: whatever gRPC raises leaves as a `LegatoError`."""
+    """Translates gRPC errors of a call in its block to `LegatoError`."""
     try:
         yield
     except grpc.RpcError as error:
@@ -72,13 +72,13 @@ def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
 
 
 def was_lost(error: grpc.RpcError) -> bool:
-    """Whether there was no answer, rather than a refusal."""
+    """Returns whether the call failed without an answer, rather than by a refusal."""
     call: Any = error
     lost_codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
     return _status_details(error) is None and call.code() in lost_codes
 
 
 def _status_details(error: grpc.RpcError) -> bytes | None:
-    # grpc.RpcError declares nothing; both the synchronous and the aio errors are calls with these methods.
+    # grpc.RpcError declares nothing; both synchronous and aio errors have the methods of calls.
     call: Any = error
     return next((value for key, value in call.trailing_metadata() or () if key == STATUS_DETAILS_KEY), None)

@@ -1,4 +1,4 @@
-"""A connection to one process of a service, which outlives the certificates it was opened with."""
+"""A channel to one replica, which is replaced when its certificate is."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,8 +12,8 @@ StubT = TypeVar("StubT")
 
 
 class ChannelHolder(Generic[StubT]):
-    """A channel connects again by itself, but always with the certificate it was given. So when that was replaced, the
-    next call goes over a new channel; calls on the old one go on."""
+    """Holds a channel and its stub. A channel reconnects by itself, but always with the certificate it was opened with.
+    So after a replacement the next call uses a new channel; calls on the old one continue."""
 
     def __init__(
         self,
@@ -26,20 +26,20 @@ class ChannelHolder(Generic[StubT]):
         self._server_name = server_name
         self._make_stub = make_stub
         self._certificates = certificates
-        # Certificates are replaced a few times a year, and a channel on which nobody calls costs next to nothing.
+        # Kept open: certificates are replaced a few times a year, and an idle channel costs next to nothing.
         self._left: list[grpc.aio.Channel] = []
         self._open()
 
     @property
     def stub(self) -> StubT:
-        """For one call; ask again for the next."""
+        """Returns the stub for one call; get it again for the next."""
         if self._certificates is not None and self._certificates.current() is not self._tls:
             self._left.append(self._channel)
             self._open()
         return self._stub
 
     async def reopen(self) -> None:
-        """A connection on which nothing comes through may never say that it is broken."""
+        """Replaces the channel: a broken connection may never report that it is."""
         broken = self._channel
         self._open()
         await broken.close()

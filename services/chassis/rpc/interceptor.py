@@ -1,4 +1,4 @@
-"""Stands before every RPC of a server."""
+"""Intercepts every RPC of a server."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from services.chassis.telemetry.log import Log
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Lets nobody ask for what is not theirs, and no exception out but as a status that says its reason."""
+    """Rejects callers without permission, and turns every exception into a status with its reason."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -29,7 +29,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if handler is not None and handler.unary_unary is not None:
             return handler._replace(unary_unary=self._guard_call(handler.unary_unary, method))
         if handler is not None and handler.unary_stream is not None:
-            # Health alone has one, which writes to its context and so looks like a call.
+            # Only the health service has one; it writes to its context, and so looks like a unary call.
             return handler._replace(unary_stream=self._guard_call(handler.unary_stream, method))
         if handler is not None and handler.stream_stream is not None:
             return handler._replace(stream_stream=self._guard_stream(handler.stream_stream, method))
@@ -69,16 +69,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             raise not_allowed()
 
     def _told(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
-        """What to abort a call with, once nothing is being handled any more and nothing of the call is at hand: gRPC
-        keeps what it raises then in a circle with the call, and all that it knows would wait for the collector of
-        garbage."""
+        """Returns what to abort a call with. The abort must follow outside of the handler and without references to the
+        call: gRPC keeps the exception in a reference cycle with the call, which would wait for the garbage
+        collector."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
         if not isinstance(error, LegatoError | asyncio.CancelledError):
             self._log.failure("rpc.failed", error)
         forget_origin(error)
         if isinstance(error, asyncio.CancelledError):
-            # Let out, it would leave the client waiting for ever.
+            # Re-raised, it would leave the client waiting forever.
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
         status = rpc_status.to_status(to_status(error if isinstance(error, LegatoError) else internal_error()))
         return status.code, status.details, status.trailing_metadata

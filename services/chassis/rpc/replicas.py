@@ -1,4 +1,4 @@
-"""The replicas of a service: found by name again and again, each with an exchange of its own."""
+"""Tracks the replicas of a service by resolving its name repeatedly; each has its own exchange."""
 
 import asyncio
 import hashlib
@@ -11,7 +11,7 @@ from services.chassis.errors import unavailable
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-# Where one is away every second: in a rollout another has taken its place, and the next may be about to leave.
+# Every second while a replica is unavailable: in a rollout another has replaced it, and the next may be about to stop.
 RESOLVE_SOON_S = 1.0
 RESOLVE_EVERY_TURNS = 5
 
@@ -22,7 +22,7 @@ class Replica(Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """Not usable, but there for those who have nowhere else to go."""
+        """Tells whether it is shutting down: it is used only if no other replica is usable."""
         ...
 
     @property
@@ -36,7 +36,7 @@ ReplicaT = TypeVar("ReplicaT", bound=Replica)
 
 class Replicas(Generic[ReplicaT]):
     def __init__(self, service: str, addresses: str, connect: Callable[[str], ReplicaT], log: Log) -> None:
-        """`addresses` are unix:PATH or HOST:PORT, with commas between; a host may stand for many machines."""
+        """Takes `addresses` as unix:PATH or HOST:PORT, comma-separated; a host may resolve to many machines."""
         self._service = service
         self._addresses = [_checked(address.strip()) for address in addresses.split(",") if address.strip()]
         self._connect = connect
@@ -69,12 +69,12 @@ class Replicas(Generic[ReplicaT]):
         return sum(replica.usable for replica in self._replicas.values())
 
     def in_order(self) -> list[ReplicaT]:
-        """All of them: the usable ones first, and of those the least loaded."""
+        """Returns all replicas: the usable ones first, the least loaded before the others."""
         return sorted(self._replicas.values(), key=lambda replica: (not replica.usable, replica.load))
 
     def for_account(self, account_id: str) -> ReplicaT:
-        """The same replica from every edge, so that what one account does meets in one batch. When replicas come or
-        go, only the accounts of those move."""
+        """Returns the account's replica, the same on every edge, so that its operations share a batch. It uses
+        rendezvous hashing: when replicas come or go, only their accounts move."""
         usable = [address for address, replica in self._replicas.items() if replica.usable]
         if not usable:
             usable = list(self._leaving())
@@ -86,7 +86,7 @@ class Replicas(Generic[ReplicaT]):
         return self._replicas[address]
 
     def _leaving(self) -> dict[str, ReplicaT]:
-        """In a rollout, where those that take their places are not found yet."""
+        """Returns replicas that are shutting down, for rollouts in which their successors are not found yet."""
         return {address: replica for address, replica in self._replicas.items() if replica.is_leaving}
 
     @property
@@ -105,7 +105,7 @@ class Replicas(Generic[ReplicaT]):
             try:
                 found |= await _resolve(address)
             except OSError:
-                # A name server that is away for a moment must not cost us the replicas we have.
+                # A DNS outage must not cost us the known replicas.
                 self._log.warning("replicas.unresolved", name=self._service, address=address)
                 found |= self._replicas.keys()
         for address in found - self._replicas.keys():
@@ -113,7 +113,7 @@ class Replicas(Generic[ReplicaT]):
         for address in self._replicas.keys() - found:
             replica = self._replicas[address]
             if not replica.usable and not replica.load:
-                # Its calls are over and nothing answers there: it is gone, not just unlisted.
+                # It has no calls and nothing answers there: it is gone, not just unlisted.
                 del self._replicas[address]
                 await replica.close()
 

@@ -1,4 +1,4 @@
-"""Runs a gRPC server: whom it listens to, health, reflection, and an orderly end."""
+"""Runs a gRPC server: listening, TLS, health, reflection, and graceful shutdown."""
 
 import asyncio
 import signal
@@ -18,7 +18,7 @@ from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-# Registers one servicer and gives the full name of its service.
+# Registers one servicer and returns the full name of its service.
 Registration = Callable[[grpc.aio.Server], str]
 
 
@@ -33,7 +33,7 @@ class RpcServer:
         health_listen: str = "",
         insecure_tcp: bool = False,
     ) -> None:
-        """With certificates, TCP is for those alone who show one of the same authority."""
+        """Prepares a server; with certificates, TCP clients must present one of the same authority."""
         if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
                 f"{listen} is reachable by others and not protected: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
@@ -60,7 +60,7 @@ class RpcServer:
             self.health_port = self._health_server.port
 
     async def announce_shutdown(self) -> None:
-        """Say that nobody new should come. Whoever does is served until the stop."""
+        """Reports NOT_SERVING, so that no new clients come. Calls are still served until the stop."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_s: float) -> None:
@@ -71,8 +71,7 @@ class RpcServer:
 
 
 class HealthServer:
-    """Tells whether the process serves, and nothing else. So it may be asked without a certificate, also on TCP: a
-    kubelet has none."""
+    """Serves health checks alone. So it needs no client certificate, even on TCP: a kubelet has none."""
 
     def __init__(self, listen: str, health: HealthServicer | None = None) -> None:
         self._listen = listen
@@ -92,7 +91,7 @@ class HealthServer:
 
 
 def _options() -> list[tuple[str, Any]]:
-    # Left on, two processes that were given one port would each get some of its calls.
+    # If enabled, two processes with the same port would each get some of its calls.
     return [*channel_options(), ("grpc.so_reuseport", 0)]
 
 
@@ -110,11 +109,11 @@ async def _listen_on(server: grpc.aio.Server, listen: str, certificates: Certifi
 
 
 def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Whoever connects must prove who it is. The files are looked at again for each new connection."""
+    """Requires client certificates. The files are checked again for each new connection."""
     used = certificates.current()
 
     def replaced() -> Any:
-        """None: as they were."""
+        """Returns the new configuration; None if unchanged."""
         nonlocal used
         before, used = used, certificates.current()
         return None if used is before else _configuration(used)
@@ -127,22 +126,22 @@ def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
 
 
 def private_listen(data: Path, service: str) -> str:
-    """Where a service listens unless it is told otherwise: a socket that only its own user can reach."""
+    """Returns the default listen address: a socket that only its own user can reach."""
     folder = data.resolve() / "run"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"unix:{folder / service}.sock"
 
 
 def stop_asked() -> asyncio.Event:
-    """Set when the process is asked to end. Called before the process serves: who is served must be let go in order,
-    also when the end is asked for at once."""
+    """Returns an event that SIGTERM or SIGINT sets. Call it before the process serves, so that an early signal leads to
+    a graceful shutdown too."""
     asked = asyncio.Event()
     _on_signal(asked.set)
     return asked
 
 
 def on_second_signal(hurry: Callable[[], None]) -> None:
-    """Called once the end was asked for: whoever asks again does not want to wait."""
+    """Calls `hurry` on a further signal, after shutdown was requested: the operator does not want to wait."""
     _on_signal(hurry)
 
 

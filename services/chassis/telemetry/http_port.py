@@ -1,7 +1,7 @@
-"""The port for those who look after a process: `/healthz`, `/readyz` and `/metrics` over HTTP, and nothing for clients.
+"""Serves `/healthz`, `/readyz` and `/metrics` over HTTP, on a port for operators only.
 
-It is answered by the event loop that serves the clients too. So whoever gets an answer knows that the loop turns, and
-what is read for it is read between two steps of that loop, never in the middle of one.
+The event loop that serves the clients answers here too. So an answer proves that the loop runs, and metrics are read
+between two of its steps, never in the middle of one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ LARGEST_REQUEST_BYTES: Final = 16 * 1024
 PLAIN: Final = "text/plain; charset=utf-8"
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-# What keeps a process from serving, if anything does; told to whoever asks.
+# Returns what keeps the process from being ready, for `/readyz`.
 Missing = Callable[[], Sequence[str]]
 
 
@@ -27,7 +27,7 @@ Missing = Callable[[], Sequence[str]]
 async def serve_operations(
     listen: str, registry: Registry, log: Log, missing: Missing = lambda: ()
 ) -> AsyncIterator[str]:
-    """At HOST:PORT; nowhere, if that is empty. Gives the address, for port 0 asks for any that is free."""
+    """Listens at HOST:PORT, unless that is empty, and yields the address: port 0 means any free port."""
     if not listen:
         yield ""
         return
@@ -54,7 +54,7 @@ class _Connections:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request a connection: they come every few seconds."""
+        """Answers one request per connection: they come every few seconds."""
         self._open.add(writer)
         try:
             async with asyncio.timeout(REQUEST_WITHIN_S):
@@ -62,7 +62,7 @@ class _Connections:
                 writer.write(self._response(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Whoever it was, it was none of those whom this port is for.
+            # Not a valid HTTP request in time: the connection is closed.
             pass
         finally:
             self._open.discard(writer)

@@ -1,9 +1,9 @@
-"""Structured logs that cannot hold what people say to the model.
+"""Structured logs that cannot contain message content.
 
 A line is an event's name and fields from the list below, and nothing else: a field that is not listed is an error in
-the code, not a line in the log. Libraries log by way of `logging`; of theirs we keep the logger's name, the level and
-the kind of an exception, never the text, since it may quote a message. So it is with warnings, and with exceptions that
-nobody catches, in a thread or where an object ends, which Python would write with all they say.
+the code. Records of libraries that use `logging` keep the logger's name, the level and the exception's type, never the
+text, since it may quote a message. The same holds for warnings, and for uncaught exceptions in threads and finalizers,
+which Python would print in full.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ ALLOWED_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
-# How long a line may wait for others. To write each by itself would cost more than to make it.
+# How long a line may be buffered. Writing each one by itself would cost more than making it.
 GATHERED_FOR_S: Final = 0.1
 
 
@@ -39,14 +39,14 @@ class Log:
     def __init__(
         self, service: str, stream: IO[str] | None = None, *, debug: bool = False, gathers: bool = False
     ) -> None:
-        """`gathers`: what an event loop has to say without haste is written some of it at a time. Warnings and failures
-        never wait."""
+        """Logs to `stream`; with `gathers`, debug and info lines are buffered for a moment on the event loop. Warnings
+        and failures never are."""
         self._service = service
         self._stream = stream or sys.stderr
         self._debug = debug
         self._gathers = gathers
         self._gathered: list[str] = []
-        # A disk that is full has taken the beginning of a line only.
+        # A full disk took only the beginning of a line.
         self._is_cut = False
         self._second = 0
         self._second_text = ""
@@ -62,8 +62,7 @@ class Log:
         self._write("warning", event, fields)
 
     def failure(self, event: str, error: BaseException, **fields: Value) -> None:
-        """Something broke that should not have. The exception's text is left out; what it came from, and where it was
-        raised, is not."""
+        """Logs an unexpected exception: its type, its causes and where it was raised, but not its text."""
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
@@ -75,7 +74,7 @@ class Log:
         self._write("error", event, {**fields, "error": " from ".join(kinds) + at})
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Writes the buffered lines."""
         lines, self._gathered = self._gathered, []
         if self._is_cut:
             lines.insert(0, "\n")
@@ -84,7 +83,7 @@ class Log:
             self._is_cut = not self._put("".join(lines))
 
     def _put(self, text: str) -> bool:
-        """Whether all of it was taken. A stream of text does not say; what lies below it does."""
+        """Returns whether all was written. A text stream does not report that; its buffer does."""
         below = getattr(self._stream, "buffer", None)
         if below is None:
             self._stream.write(text)
@@ -110,7 +109,7 @@ class Log:
         try:
             asyncio.get_running_loop().call_later(GATHERED_FOR_S, self.flush)
         except RuntimeError:
-            # There is no loop yet, or no longer.
+            # No event loop is running.
             self.flush()
 
     def _line(self, level: str, event: str, fields: dict[str, Value]) -> str:
@@ -120,7 +119,7 @@ class Log:
         return msgspec.json.encode(described).decode() + "\n"
 
     def _time(self) -> str:
-        """To the millisecond. What a second's lines have in common is made once."""
+        """Formats the time to the millisecond. The part that a second's lines share is formatted once."""
         seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
         if seconds != self._second:
             self._second = seconds
@@ -139,7 +138,7 @@ class _LibraryHandler(logging.Handler):
 
 
 def open_log(service: str, *, debug: bool = False) -> Log:
-    """The process's log, on stderr; what libraries log goes there too, without its text."""
+    """Opens the process's log on stderr; what libraries log goes there too, without its text."""
     log = Log(service, debug=debug, gathers=True)
     atexit.register(log.flush)
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)

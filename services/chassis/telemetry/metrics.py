@@ -1,10 +1,10 @@
-"""What a process counts of its own doings, for Prometheus to read.
+"""Counters, gauges and histograms of a process, for Prometheus.
 
-Counting is on the way of every chat, so it is next to nothing: a `Count` is a number that is added to, a `Histogram`
-two of them. Names and text come in only when somebody reads. Labels have few values, all of them ours: classes,
-outcomes, reasons, the models of the routes; never an account, a key or a request.
+Every chat updates them, so that must be cheap: a `Count` is a number that is added to, a `Histogram` two of them. Names
+and text are produced when Prometheus reads. Labels have few values, all defined by us: classes, outcomes, reasons, the
+models of the routes; never an account, a key or a request.
 
-Each process has one registry, made where it is put together, and served by `operations.py`.
+Each process has one registry, created at startup and served by `http_port.py`.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from typing import Final, Generic, Literal, TypeVar
 
 from services.chassis.rpc.certificates import Certificates
 
-# Of steps that take from some microseconds to some seconds.
+# For steps that take from microseconds to seconds.
 STEP_BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
-# As OpenTelemetry's conventions for generative AI want them.
+# Buckets from OpenTelemetry's conventions for generative AI.
 REQUEST_BOUNDS_S: Final = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 )  # fmt: skip
@@ -45,7 +45,7 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        # How many lay in each bucket; the last one has no upper bound.
+        # Observations in each bucket; the last one has no upper bound.
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
@@ -54,7 +54,7 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """Each upper bound, and how many lie below it, as Prometheus wants them."""
+        """Yields each upper bound and the number of observations up to it, cumulated as Prometheus expects."""
         cumulated = 0
         for bound, count in zip((*self._bounds, float("inf")), self.counts, strict=True):
             cumulated += count
@@ -65,8 +65,8 @@ MemberT = TypeVar("MemberT", bound=Count | Histogram)
 
 
 class Family(dict[tuple[str, ...], MemberT], Generic[MemberT]):
-    """By the values of its labels; a member comes into being when it is first asked for. `family["forte", "complete"]`,
-    and with one label `family["forte",]`."""
+    """A metric's members by label values, created on first access: `family["forte", "complete"]`, and with one label
+    `family["forte",]`."""
 
     def __init__(self, make: Callable[[], MemberT]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Family(dict[tuple[str, ...], MemberT], Generic[MemberT]):
         return member
 
 
-# The values of the labels, and what was read.
+# Label values, and the value read.
 Readings = Callable[[], Iterable[tuple[Sequence[str], float]]]
 HistogramReadings = Callable[[], Iterable[tuple[Sequence[str], Histogram]]]
 
@@ -91,7 +91,7 @@ class _Metric:
 
 
 class Registry:
-    """All that a process tells."""
+    """All metrics of a process."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, _Metric] = {}
@@ -102,7 +102,7 @@ class Registry:
         self._metrics[metric.name] = metric
 
     def text(self) -> bytes:
-        """In Prometheus' own format."""
+        """Renders Prometheus' text format."""
         lines = []
         for metric in self._metrics.values():
             lines += [f"# HELP {metric.name} {metric.meaning}", f"# TYPE {metric.name} {metric.kind}"]
@@ -110,7 +110,7 @@ class Registry:
         return "\n".join([*lines, ""]).encode()
 
     def value(self, name: str, labels: Mapping[str, str] | None = None) -> float | None:
-        """Of one line of it; None if there is no such line."""
+        """Returns the value of one sample; None if there is no such sample."""
         for metric in self._metrics.values():
             for found, its_labels, value in metric.samples():
                 if found == name and its_labels == (labels or {}):
@@ -145,7 +145,7 @@ def histograms(
     return family
 
 
-# What is counted elsewhere is read when somebody looks, on the event loop.
+# The metrics below are read from elsewhere when scraped, on the event loop.
 
 
 def gauge(registry: Registry, name: str, meaning: str, read: Callable[[], float]) -> None:
@@ -161,7 +161,7 @@ def gauges(registry: Registry, name: str, meaning: str, labels: Sequence[str], r
 
 
 def counters_of(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: Readings) -> None:
-    """What only grows. `name` is without `_total`, which is put to it."""
+    """Registers counters; `name` is without `_total`, which is appended."""
     told = f"{name}_total"
 
     def samples() -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -184,7 +184,7 @@ def histograms_of(registry: Registry, name: str, meaning: str, labels: Sequence[
 
 
 def new_registry() -> Registry:
-    """With what the operating system knows about the process."""
+    """Creates a registry with the process metrics of the operating system."""
     registry = Registry()
     counters_of(registry, "process_cpu_seconds", "Processor time.", (), lambda: [((), _processor_time_s())])
     gauge(registry, "process_resident_memory_bytes", "Memory, pages that are shared included.", _resident_bytes)
@@ -207,7 +207,7 @@ def _open_files() -> float:
 
 
 def _tasks() -> float:
-    """Of the event loop on which this is read; without one there are none."""
+    """Counts the tasks of the running event loop; 0 without one."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:
@@ -215,7 +215,7 @@ def _tasks() -> float:
 
 
 def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
-    """Where there is one."""
+    """Registers the expiry of the certificate, if there is one."""
     if certificates is not None:
         gauge(
             registry,
@@ -226,7 +226,7 @@ def show_certificate(registry: Registry, certificates: Certificates | None) -> N
 
 
 def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -> None:
-    """By whom they are kept with."""
+    """Registers the message sizes of exchanges, by the name of the other side."""
     histograms_of(
         registry,
         "legato_exchange_message_items",

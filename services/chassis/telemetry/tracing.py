@@ -1,11 +1,11 @@
-"""What became of one request, step by step and through every process: spans, as OpenTelemetry names and counts them.
+"""Traces a request through every process, as OpenTelemetry spans.
 
-A trace begins at the edge, which takes over the trace id that a client sends, and decides by the ratio whether anything
-is recorded. The other processes go by that decision: whoever is sent a `traceparent` records. Where nothing is recorded
-there is no span at all, so a request that is not traced pays for one look at a variable.
+A trace begins at the edge, which adopts the trace id that a client sends, and samples by the ratio. The other processes
+follow that decision: a call with a `traceparent` is recorded. An unsampled request has no span at all, so it costs one
+look at a variable.
 
-Nothing that anybody said can be in a span: its attributes have names from the list below, all of them for numbers or
-for words of ours. `otlp.py` takes the spans away.
+No message content can be in a span: its attributes have names from the list below, all of them for numbers or for our
+own constants. `otlp.py` exports the spans.
 """
 
 import os
@@ -34,12 +34,12 @@ ALLOWED_ATTRIBUTES: Final = frozenset(
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.ASCII)
 _NO_TRACE: Final = "0" * 32
 _NO_SPAN: Final = "0" * 16
-# The last 56 bits of a trace id are random, whoever made it, and decide whether it is recorded.
+# The last 56 bits of any trace id are random, and decide whether it is sampled.
 _RANDOM_DIGITS: Final = 14
 
 
 class SpanKind(IntEnum):
-    """By OpenTelemetry's numbers."""
+    """OpenTelemetry's span kinds."""
 
     INTERNAL = 1
     SERVER = 2
@@ -54,13 +54,13 @@ class Span:
     def __init__(
         self, tracer: "Tracer", name: str, kind: SpanKind, trace_id: str, parent_id: str, began_s: float, epoch_ns: int
     ) -> None:
-        """`epoch_ns` is when the clock that counts `began_s` was at zero, in nanoseconds since 1970."""
+        """A span; `epoch_ns` is when the clock that counts `began_s` was at zero, in nanoseconds since 1970."""
         self._tracer = tracer
         self.name = name
         self.kind = kind
         self.trace_id = trace_id
         self.span_id = os.urandom(8).hex()
-        # Empty: it is the first of its trace.
+        # Empty for the root span.
         self.parent_id = parent_id
         self.began_s = began_s
         self.ended_s: float | None = None
@@ -69,16 +69,16 @@ class Span:
 
     @property
     def traceparent(self) -> str:
-        """For whoever is asked on behalf of it."""
+        """The header for calls made on its behalf."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     def child(self, name: str, kind: SpanKind = SpanKind.INTERNAL, began_s: float | None = None) -> "Span":
-        """Beginning now, unless it is told when it began."""
+        """Creates a child span that begins now, or at `began_s`."""
         began_s = self._tracer.clock.elapsed_s() if began_s is None else began_s
         return Span(self._tracer, name, kind, self.trace_id, self.span_id, began_s, self.epoch_ns)
 
     def end(self, ended_s: float | None = None) -> None:
-        """Now, unless it is told when. Once: what is said later does not count."""
+        """Ends the span now, or at `ended_s`. Further calls have no effect."""
         if self.ended_s is None:
             self.ended_s = self._tracer.clock.elapsed_s() if ended_s is None else ended_s
             if not self.attributes.keys() <= ALLOWED_ATTRIBUTES:
@@ -89,26 +89,26 @@ class Span:
 
 class Tracer:
     def __init__(self, clock: Clock, export: Callable[[Span], None], ratio: float = 1.0) -> None:
-        """`export` is given each span when it has ended."""
+        """A factory of spans; `export` receives each span when it has ended."""
         self.clock = clock
         self.export = export
         self._most = ratio * 16**_RANDOM_DIGITS
 
     def begin(self, name: str, traceparent: str = "") -> Span | None:
-        """For a request from outside, which may bring a trace of its own. None: it is not recorded."""
+        """Begins a span for a client's request, which may bring its own trace. None: it is not sampled."""
         trace_id, parent_id = read_traceparent(traceparent) or (os.urandom(16).hex(), "")
         if int(trace_id[-_RANDOM_DIGITS:], 16) >= self._most:
             return None
         return self._server_span(name, trace_id, parent_id)
 
     def resume(self, name: str, traceparent: str) -> Span | None:
-        """For a request of another process of ours, which has decided to record it."""
+        """Begins a span for a call of another process, which has decided to record it."""
         found = read_traceparent(traceparent)
         return None if found is None else self._server_span(name, *found)
 
     def _server_span(self, name: str, trace_id: str, parent_id: str) -> Span:
         elapsed_s = self.clock.elapsed_s()
-        # A float has room for the microseconds since 1970, and not for more.
+        # A float holds the time since 1970 to the microsecond only.
         epoch_ns = round(self.clock.now().timestamp() * 1e6) * 1000 - round(elapsed_s * 1e9)
         return Span(self, name, SpanKind.SERVER, trace_id, parent_id, elapsed_s, epoch_ns)
 
@@ -117,17 +117,17 @@ _current: ContextVar[Span | None] = ContextVar("current_span", default=None)
 
 
 def current_span() -> Span | None:
-    """Of the request that this task works on, if it is recorded."""
+    """Returns the span of the request that this task works on, if it is recorded."""
     return _current.get()
 
 
 def work_on(span: Span) -> None:
-    """From here on whatever this task does, and the tasks that it makes, is done for it."""
+    """Makes the span current for this task and the tasks that it creates."""
     _current.set(span)
 
 
 def read_traceparent(header: str) -> tuple[str, str] | None:
-    """The trace and the parent that a W3C `traceparent` names; None if it names none."""
+    """Returns the trace id and parent id of a W3C `traceparent`; None if it is invalid."""
     match = _TRACEPARENT.fullmatch(header) if header else None
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
         return None
@@ -138,11 +138,12 @@ def read_traceparent(header: str) -> tuple[str, str] | None:
 def tracing_to(
     endpoint: str, service: str, clock: Clock, log: Log, registry: Registry, ratio: float = 1.0
 ) -> Iterator[Tracer | None]:
-    """`endpoint` is the collector's address, without the path; where it is empty nothing is traced."""
+    """Starts exporting to the collector at `endpoint`, an address without the path; if it is empty nothing is
+    traced."""
     if not endpoint:
         yield None
         return
-    # What it takes to reach a collector is loaded only where there is one.
+    # The exporter is imported only if it is used.
     from services.chassis.telemetry.otlp import Exporter
 
     exporter = Exporter(endpoint, service, log)

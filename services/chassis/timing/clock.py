@@ -1,4 +1,4 @@
-"""The one place that asks what time it is."""
+"""The only source of time."""
 
 import time
 from datetime import UTC, datetime
@@ -7,11 +7,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Returns the time of day, in UTC."""
         ...
 
     def elapsed_s(self) -> float:
-        """Seconds since some moment; never goes back, and goes on while the machine is suspended."""
+        """Returns seconds since some moment; it never goes back, and counts while the machine is suspended."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Time limits that share one timer of the event loop.
+"""Timeouts that share one timer of the event loop.
 
-A timer of its own for every question and every read costs more than most of what it guards, and hardly ever goes off.
-Here a limit that is set is a number in a set; the loop has one timer, for the earliest of them.
+A timer for every call and every read costs more than most of what it guards, and hardly ever fires. Here a timeout that
+is set is an element of a set; the loop has one timer, for the earliest.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ from typing import cast
 
 
 class Deadlines:
-    """Of one event loop."""
+    """The deadlines of one event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # For deadlines alone, which are set and cleared too often for a call each.
+        # Accessed by deadlines directly: they are set and cleared too often for a method call each.
         self.running: set[_Timed] = set()
         self.timer_at_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def new(self, on_passed: Callable[[], None]) -> "Deadline":
-        """One that is not set yet; it may be set and cleared any number of times."""
+        """Creates a deadline that is not set yet; it may be set and cleared any number of times."""
         return Deadline(self, on_passed)
 
     def limit(self, limit_s: float, error: Exception) -> "Limit":
-        """For what the current task does inside of it: it is cancelled when the time is over, and leaves as `error`."""
+        """Limits a `with` block of the current task: on timeout the task is cancelled, and the block raises `error`."""
         return Limit(self, limit_s, error)
 
     def now_s(self) -> float:
@@ -60,7 +60,7 @@ class _Timed:
         raise NotImplementedError
 
     def set(self, at_s: float) -> None:
-        """To a moment of `Deadlines.now_s`; in place of the one before."""
+        """Sets it to a time of `Deadlines.now_s`, replacing the previous one."""
         self.at_s = at_s
         deadlines = self._deadlines
         deadlines.running.add(self)
@@ -71,7 +71,7 @@ class _Timed:
         self.set(self._deadlines.now_s() + limit_s)
 
     def clear(self) -> None:
-        # The timer stays as it is: it is moved less often than limits are set and cleared.
+        # The timer is left alone: moving it each time would cost more than an early wakeup.
         self._deadlines.running.discard(self)
 
 
@@ -86,7 +86,7 @@ class Deadline(_Timed):
         self._on_time()
 
     def close(self) -> None:
-        """It is never set again, and lets go of whoever it would tell: they mostly know it as well."""
+        """Clears it for good and drops the callback, which mostly refers back to it."""
         self.clear()
         self._on_time = _do_nothing
 
@@ -96,7 +96,8 @@ def _do_nothing() -> None:
 
 
 class Limit(_Timed):
-    """There is one for every chat, so it has no deadline that knows it: such a circle would wait for the collector."""
+    """A timeout for a block. It is no `Deadline` with a callback: that reference cycle, one per chat, would wait for
+    the garbage collector."""
 
     __slots__ = ("_cancelled_before", "_error", "_has_passed", "_limit_s", "_task")
 
@@ -107,7 +108,7 @@ class Limit(_Timed):
         self._has_passed = False
 
     def __enter__(self) -> None:
-        # Only a task can wait, and so take too long.
+        # Only tasks can be cancelled.
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
         self._cancelled_before = self._task.cancelling()
         self.set_within(self._limit_s)
@@ -115,9 +116,9 @@ class Limit(_Timed):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.clear()
         task = self._task
-        # One that was cancelled knows where it was, and with it this limit.
+        # A cancelled task refers to its frames, and through them to this limit.
         del self._task
-        # Somebody else may have cancelled the task as well: that counts for more.
+        # If somebody else cancelled the task as well, that takes precedence.
         if self._has_passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise self._error from None
 

@@ -1,20 +1,20 @@
-"""Long work on an event loop, in slices: between two of them, others have their turn."""
+"""Splits long work on an event loop into slices, with a pause after each."""
 
 import asyncio
 
-# Longer than a moment, because what others do takes several rounds of the loop, each of which would meet a slice; and
-# because a system that is busy gives a process that never rests its processor late.
+# More than sleep(0): other work takes several rounds of the loop, each of which would meet a slice; and a busy system
+# schedules a process late that never sleeps.
 PAUSE_S = 0.002
 
 
 class Yielder:
-    """Adds up work, in whatever unit, and says whenever it comes to a slice:
+    """Adds up work, in any unit, and tells when a slice is full:
 
         if yielder.is_due(len(piece)):
             await yielder.pause()
 
-    By amount and not by time, so that the same work always yields at the same places; and who has little to do never
-    yields, and pays for no more than a sum."""
+    Slices are measured by amount and not by time, so that the same work always yields at the same places. Small work
+    never yields, and costs no more than an addition."""
 
     __slots__ = ("_done", "_slice")
 

@@ -1,7 +1,7 @@
-"""One batch of operations in one transaction: lock, read, apply the rules in memory, write.
+"""Runs one batch of operations in one transaction: lock, read, apply the rules in memory, write.
 
-Whoever changes a hold has locked its account first, and reads the hold only then: what was read stays true until the
-commit. Every update names the state it was computed from all the same, and must find it.
+A hold is read and changed only under its account's lock: what was read stays true until the commit. Still, every update
+is conditional on the state it was computed from, and must find it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from services.metering.store.tables import accounts, claims, holds, ledger, usag
 
 Outcome = Any | LegatoError
 
-# Locked in one order by everybody: two batches never wait for each other.
+# Everybody locks in the same order, so that two batches never deadlock.
 _LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock="FOR UPDATE")
 _LOCK_FREE_ACCOUNTS: Final = Lookup(
     "SELECT account_id FROM accounts", "account_id", "ORDER BY account_id", lock="FOR UPDATE SKIP LOCKED"
@@ -39,11 +39,11 @@ _READ_CLAIMS: Final = sa.select(claims).where(
     claims.c.account_id.in_(sa.bindparam("account_ids", expanding=True)),
     claims.c.key_digest.in_(sa.bindparam("digests", expanding=True)),
 )
-# The state is no parameter, so that the index of live holds is found whatever plan is made.
+# The state is a literal, so that every plan can use the partial index of live holds.
 _COUNT_LIVE: Final = Lookup(
     "SELECT account_id, key_id, count(*) FROM holds", "key_id", "AND state = 'held' GROUP BY account_id, key_id"
 )
-# A claim that was found may meanwhile have been forgotten, but no other request may have got it.
+# The claim that was read may have been deleted meanwhile, but not taken by another request.
 _PUT_CLAIM: Final = sa.text(
     "INSERT INTO claims AS claim (account_id, key_digest, body_digest, request_id, claimed_at_us)"
     " VALUES (:account_id, :key_digest, :body_digest, :request_id, :claimed_at_us)"
@@ -56,7 +56,7 @@ _UPDATE_ACCOUNTS: Final = update_rows(
     accounts, "account_id", ["balance_nanos", "held_nanos"], found=["balance_nanos", "held_nanos"]
 )
 _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
-# What a hold was made for never changes.
+# The other columns of a hold never change.
 _HOLD_CHANGES: Final = (
     "state", "amount_nanos", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_nanos", "loss_nanos",
     "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us",
@@ -76,7 +76,7 @@ _ADD_TO_COUNTERS: Final = insert_rows(
 
 
 class BooksMoved(Exception):
-    """A row was not as it had been read, though its account was locked: nothing of the batch may be written."""
+    """A row had changed since it was read, though its account was locked: the batch must not be written."""
 
 
 def keep_books(
@@ -87,8 +87,8 @@ def keep_books(
     *,
     skips_locked: bool = False,
 ) -> list[Outcome]:
-    """The answer to each operation, or the error that refuses it. Where it `skips_locked` accounts rather than wait for
-    them, their operations are refused with AccountLocked."""
+    """Returns the answer to each operation, or the error that refuses it. With `skips_locked` it does not wait for
+    locked accounts: their operations are refused with AccountLocked."""
     locked_ids = _locked_by_others(connection, operations) if skips_locked else frozenset()
     written = [operation for operation in operations if operation.account_id not in locked_ids]
     books = _read(connection, written, prices, life_us)
@@ -108,10 +108,10 @@ def keep_books(
 
 
 def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> frozenset[str]:
-    """Accounts that somebody else has locked. All others are locked by us now."""
+    """Returns the accounts that another session has locked, and locks all others."""
     account_ids = {operation.account_id for operation in operations}
     missing_ids = account_ids.difference(row[0] for row in _LOCK_FREE_ACCOUNTS.run(connection, account_ids))
-    # Those that are not there at all are new.
+    # Missing rows are new accounts.
     return frozenset(row[0] for row in _FIND_ACCOUNTS.run(connection, missing_ids))
 
 
@@ -132,18 +132,18 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
         found_credits = [Entry(*row) for row in _READ_CREDITS.run(connection, credit_ids)]
         missing_ids = set(account_ids) - {account.account_id for account in found_accounts}
         if any(entry.account_id in missing_ids for entry in found_credits):
-            # An account that was not there to be locked has been made in the meantime.
+            # The account did not exist to be locked, and was created meanwhile.
             raise BooksMoved
     for hold in found_holds:
         if hold.price_version and not prices.has(hold.price_version):
-            # A replica with another price file reserved it.
+            # Reserved by a replica with another price file.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
     found = found_accounts, found_holds, found_credits, found_claims
     return Books(*found, prices, read_now_us(connection), life_us, _count_live(connection, operations))
 
 
 def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
-    """Of the keys whose reserves are limited. Their accounts are locked: none is added meanwhile."""
+    """Counts the live holds of keys with a limit. Their accounts are locked: none is added meanwhile."""
     counts = {
         LiveKey(operation.account_id, operation.key_id): 0
         for operation in operations

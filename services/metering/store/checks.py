@@ -1,7 +1,7 @@
-"""What the audit asks of the rows. Each check gives the rows that contradict another table, or themselves.
+"""The queries of the audit. Each returns the rows that contradict another table, or themselves.
 
-Two tables that must agree are added up together, one of them negated: whatever does not come to zero is a violation,
-and a row that is missing on either side is one too.
+Two tables that must agree are summed together, one of them negated: any sum other than zero is a violation, and so is a
+row that is missing on either side.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from services.metering.store.tables import accounts, claims, holds, ledger, pric
 _IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)
 _IS_BILLED: Final = ledger.c.kind.in_((*CHARGES, "loss"))
 _IS_ITS_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
-# With an eighth of it an audit takes longer; with four times as much, as is usual, no less long.
+# With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
@@ -48,9 +48,10 @@ def _counters_against_ledger() -> sa.Select[Any]:
 
 
 def _wrong_costs() -> sa.Select[Any]:
-    """Dollars and their fractions apart: their product with the tokens would not fit the database's integers."""
+    """Finds bookings that differ from the cost of their tokens. It splits prices at a million: the full product would
+    overflow the database's integers."""
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
-        # PostgreSQL adds integers up to decimals.
+        # PostgreSQL sums integers to decimals.
         sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger)
         for name in (*_TOKENS, "revenue_nanos")
     )
@@ -73,12 +74,12 @@ def _wrong_costs() -> sa.Select[Any]:
     )
 
 
-# Account, balance and held, where not 0 <= held <= balance.
+# Account, balance and held, unless 0 <= held <= balance.
 UNCOVERED_ACCOUNTS: Final = sa.select(accounts.c.account_id, accounts.c.balance_nanos, accounts.c.held_nanos).where(
     sa.or_(accounts.c.held_nanos < 0, accounts.c.held_nanos > accounts.c.balance_nanos)
 )
 
-# Account, and how much its balance is above the sum of its entries.
+# Account, and the excess of its balance over the sum of its entries.
 BALANCES_AGAINST_LEDGER: Final = _unequal(
     sa.union_all(
         sa.select(accounts.c.account_id, accounts.c.balance_nanos.label("nanos")),
@@ -87,7 +88,7 @@ BALANCES_AGAINST_LEDGER: Final = _unequal(
     "account_id",
 )
 
-# Account, and how much it holds above the sum of its live holds.
+# Account, and the excess of its held credit over the sum of its live holds.
 HELD_AGAINST_HOLDS: Final = _unequal(
     sa.union_all(
         sa.select(accounts.c.account_id, accounts.c.held_nanos.label("nanos")),
@@ -100,14 +101,14 @@ _LEGS: Final = ledger.c.customer_nanos + ledger.c.revenue_nanos + ledger.c.loss_
 # Kind and request of entries whose legs do not sum to zero, and the sum.
 UNBALANCED_ENTRIES: Final = sa.select(ledger.c.kind, ledger.c.request_id, _LEGS.label("nanos")).where(_LEGS != 0)
 
-# Kind and request of what was booked more than once, and how often.
+# Kind and request of repeated bookings, and how often.
 REPEATED_ENTRIES: Final = (
     sa.select(ledger.c.kind, ledger.c.request_id, sa.func.count())
     .group_by(ledger.c.kind, ledger.c.request_id)
     .having(sa.func.count() > 1)
 )
 
-# Request, and as how many requests its charges were counted, where that is not one.
+# Request, and how many requests its charges were counted as, unless one.
 REPEATED_COUNTS: Final = (
     sa.select(ledger.c.request_id, sa.func.sum(ledger.c.requests))
     .where(_IS_CHARGE)
@@ -115,7 +116,7 @@ REPEATED_COUNTS: Final = (
     .having(sa.func.sum(ledger.c.requests) != 1)
 )
 
-# Request, and how much its hold says was charged, and lost, above what its entries say.
+# Request, and the excess of its hold's charge, and loss, over its entries'.
 HOLDS_AGAINST_LEDGER: Final = _unequal(
     sa.union_all(
         sa.select(holds.c.request_id, holds.c.charged_nanos.label("nanos"), holds.c.loss_nanos.label("lost")),
@@ -125,7 +126,7 @@ HOLDS_AGAINST_LEDGER: Final = _unequal(
     ("nanos", "lost"),
 )
 
-# Kind and request of entries that were booked on other terms than those that their request began with.
+# Kind and request of entries whose terms differ from those of the request's hold.
 ENTRIES_ON_OTHER_TERMS: Final = (
     sa.select(ledger.c.kind, ledger.c.request_id)
     .join(holds, holds.c.request_id == ledger.c.request_id)
@@ -136,12 +137,12 @@ ENTRIES_ON_OTHER_TERMS: Final = (
     .order_by(ledger.c.request_id)
 )
 
-# Requests that were given back or still run, and charged all the same.
+# Requests that are voided or still run, and yet charged.
 CHARGED_VOIDS: Final = sa.select(holds.c.request_id, holds.c.state).where(
     holds.c.state.in_(("void", "held")), holds.c.charged_nanos != 0
 )
 
-# Requests that are said to be settled, and were never charged: not even nothing.
+# Settled requests without any charge entry, not even of zero.
 UNBOOKED_SETTLEMENTS: Final = (
     sa.select(holds.c.request_id)
     .where(
@@ -161,7 +162,7 @@ CLAIMS_WITHOUT_HOLDS: Final = (
     .order_by(claims.c.request_id)
 )  # fmt: skip
 
-# Account, key, class and hour whose counters are not what its charges say.
+# Account, key, class and hour whose counters differ from its charges.
 COUNTERS_AGAINST_LEDGER: Final = _counters_against_ledger()
 
 # Request, and how much more it was charged than it cost.
@@ -181,26 +182,26 @@ ENTRIES_WITHOUT_PRICE: Final = (
     .order_by(ledger.c.request_id)
 )
 
-# Request, what was booked for it, and what its tokens cost by the price of its version, where that is not the same.
+# Request, its booked amount, and the cost of its tokens by the price of its version, where they differ.
 WRONG_COSTS: Final = _wrong_costs()
 
 
 def expect_full_tables(connection: sa.Connection) -> None:
-    """PostgreSQL may know the tables as they were before most of their rows came. Then it looks for each row of one
-    through all of another, which took it 10 s for 20,000 chats, and less than a second otherwise."""
+    """Disables nested loops in PostgreSQL, whose statistics may predate most rows: with them an audit of 20,000 chats
+    took 10 s, and less than a second without."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL enable_nestloop = off")
 
 
 def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
-    """In portions: the ledger need not fit into memory."""
+    """Runs a check and streams its rows: the ledger need not fit into memory."""
     return iter(connection.execution_options(yield_per=1000).execute(check))
 
 
 @contextmanager
 def few_pages(connection: sa.Connection) -> Iterator[None]:
-    """SQLite keeps pages that it has read for the next who asks. An audit reads all of them, none sooner for those that
-    are kept, and nobody asks for as much again for minutes."""
+    """Shrinks SQLite's page cache for an audit, which reads all pages, is no faster with cached ones, and would leave
+    the cache full of pages that nobody needs for minutes."""
     if connection.dialect.name != "sqlite":
         yield
         return

@@ -1,4 +1,4 @@
-"""What changed an account's balance: grants and adjustments one by one, charges by day."""
+"""Reads what changed an account's balance: grants and adjustments one by one, charges by day."""
 
 from typing import Final, NamedTuple
 
@@ -7,14 +7,14 @@ import sqlalchemy as sa
 from services.metering.records import DAY_US, Entry
 from services.metering.store.tables import ledger, usage_hours
 
-# No parameter, so that the index of such entries is found whatever plan is made.
+# A literal, so that every plan can use the partial index of such entries.
 _IS_RARE: Final = ledger.c.kind != sa.literal_column("'charge'")
 _IS_CREDIT: Final = sa.and_(_IS_RARE, ledger.c.kind.in_(["grant", "adjustment"]))
 _ORDER: Final = (ledger.c.recorded_at_us, ledger.c.entry_id)
 
 
 class CreditPosition(NamedTuple):
-    """Where an entry stands in the list of an account."""
+    """The position of an entry in the list of an account."""
 
     at_us: int
     entry_id: int
@@ -28,10 +28,10 @@ class StoredCredit(NamedTuple):
 def read_credits(
     connection: sa.Connection, account_id: str, after: CreditPosition, most: int
 ) -> tuple[int, list[StoredCredit]]:
-    """Grants and adjustments: the sum of those up to a position, and the first after it, oldest first."""
+    """Returns grants and adjustments: the sum of those up to a position, and the first after it, oldest first."""
     is_its_own = sa.and_(_IS_CREDIT, ledger.c.account_id == account_id)
     is_after = sa.tuple_(*_ORDER) > sa.tuple_(*after)
-    # PostgreSQL adds integers up to decimals.
+    # PostgreSQL sums integers to decimals.
     total = sa.cast(sa.func.coalesce(sa.func.sum(ledger.c.customer_nanos), 0), sa.BigInteger)
     before_nanos: int = connection.execute(sa.select(total).where(is_its_own, sa.not_(is_after))).scalar_one()
     query = sa.select(ledger).where(is_its_own, is_after).order_by(*_ORDER).limit(most)
@@ -43,10 +43,10 @@ def read_credits(
 
 
 def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int, int]:
-    """What was charged on each day, by the beginning of the day, oldest first; the days on which it was recorded.
+    """Returns the charges by the start of the day on which they were recorded, oldest first.
 
-    The hours have the sums. A request that was charged again later is in the hour of its first charge there; such
-    charges are few, and moved to the day of their own."""
+    The hourly counters have the sums. They include a later charge of a request in the hour of its first one; such late
+    charges are few, and are moved to their own day."""
     hour_us = usage_hours.c.hour_us
     hours = (
         sa.select((hour_us - hour_us % DAY_US).label("day_us"), _sum(usage_hours.c.cost_nanos))

@@ -1,4 +1,4 @@
-"""Claims whose time is over, and which nobody took over."""
+"""Deletes expired claims that no request took over."""
 
 from typing import Any, Final
 
@@ -13,15 +13,15 @@ _OLDEST: Final = (
     .where(claims.c.claimed_at_us < sa.bindparam("claimed_before_us"))
     .order_by(claims.c.claimed_at_us)
     .limit(sa.bindparam("most"))
-    # What a batch is about to take over is not waited for: the batch may wait for what is locked here.
+    # Rows that a batch is taking over are skipped: waiting for them might deadlock with it.
     .with_for_update(skip_locked=True)
 )
-# Made once: what SQLAlchemy makes of a tuple knows itself, and would wait for the collector, every second anew.
+# Built once: SQLAlchemy's tuple is a reference cycle, which would wait for the garbage collector, every second anew.
 _FORGET: Final = sa.delete(claims).where(sa.tuple_(claims.c.account_id, claims.c.key_digest).in_(_OLDEST))
 
 
 def forget_claims(connection: sa.Connection, most: int) -> int:
-    """The oldest first; says how many it forgot."""
+    """Deletes the oldest first; returns how many."""
     values = {"claimed_before_us": read_now_us(connection) - CLAIM_LIFE_US, "most": most}
     forgotten: sa.CursorResult[Any] = connection.execute(_FORGET, values)
     return forgotten.rowcount

@@ -1,4 +1,4 @@
-"""Versions of the price table: each is written once and kept for as long as the ledger."""
+"""Stores versions of the price table: each is written once and kept for as long as the ledger."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from services.metering.store.tables import price_versions, prices
 
 
 def adopt_prices(connection: sa.Connection, wanted: Mapping[str, Price]) -> Prices:
-    """The prices to reserve by from now on: a new version if they differ from the newest."""
+    """Returns the prices for new requests: a new version if they differ from the newest."""
     if connection.dialect.name != "sqlite":
-        # Replicas that start at once take turns, so that they agree on one new version.
+        # Replicas that start at the same time take turns, so that they agree on one new version.
         connection.exec_driver_sql("LOCK TABLE price_versions IN EXCLUSIVE MODE")
     newest: int = connection.execute(sa.select(sa.func.coalesce(sa.func.max(price_versions.c.version), 0))).scalar_one()
     version = newest

@@ -1,4 +1,4 @@
-"""Reading the books: balances, usage, single requests, and holds that are past their time."""
+"""Reads balances, usage, single requests, and overdue holds."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -9,15 +9,15 @@ from services.chassis.database.clock import read_now_us
 from services.metering.records import AccountBalance, Hold
 from services.metering.store.tables import accounts, holds, usage_hours
 
-# Below what either database takes as parameters of one statement.
+# Below either database's limit of parameters per statement.
 _IDS_AT_ONCE: Final = 10_000
 
-# Not a parameter, so that the index of live holds is found whatever plan is made.
+# A literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
 
 def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[AccountBalance]:
-    """In the order asked for. An account that was never given credit has none."""
+    """Returns balances in the order of the ids. An account without any grant has zero."""
     found: dict[str, AccountBalance] = {}
     for start in range(0, len(account_ids), _IDS_AT_ONCE):
         some = account_ids[start : start + _IDS_AT_ONCE]
@@ -37,7 +37,7 @@ def read_usage(
     by_class: bool,
     rows_most: int,
 ) -> list[tuple[Any, ...]]:
-    """Rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first."""
+    """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first."""
     hour_us = usage_hours.c.hour_us
     groups = [
         (hour_us - hour_us % bucket_us).label("start_us"),
@@ -45,7 +45,7 @@ def read_usage(
         usage_hours.c.class_id if by_class else sa.literal_column("''").label("class_id"),
     ]
     names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
-    # PostgreSQL adds integers up to decimals.
+    # PostgreSQL sums integers to decimals.
     sums = [sa.cast(sa.func.sum(usage_hours.c[name]), sa.BigInteger).label(name) for name in names]
     query = (
         sa.select(*groups, *sums)
@@ -58,7 +58,7 @@ def read_usage(
 
 
 def read_request(connection: sa.Connection, account_id: str, request_id: str) -> Hold | None:
-    """None also for a request of another account."""
+    """Returns a request; None if there is none, or it is of another account."""
     query = sa.select(holds).where(holds.c.request_id == request_id, holds.c.account_id == account_id)
     row = connection.execute(query).one_or_none()
     return None if row is None else Hold(*row)
@@ -71,7 +71,7 @@ class Overdue(NamedTuple):
 
 
 def find_overdue(connection: sa.Connection, most: int, after: Overdue | None = None) -> list[Overdue]:
-    """Holds that are past their deadline, the longest overdue first; `after` is where the last portion ended."""
+    """Returns holds past their deadline, the longest overdue first; `after` is the last of the previous portion."""
     order = (holds.c.deadline_at_us, holds.c.request_id)
     query = (
         sa.select(holds.c.request_id, holds.c.account_id, holds.c.deadline_at_us)

@@ -1,8 +1,8 @@
-"""Statements that take many rows at once, with the same text for any number of them, so that they are prepared once.
+"""Statements for many rows at once, with the same text for any number of them, so that they are prepared once.
 
-They run on the driver's own cursor: SQLAlchemy's way to it costs more than most of them do. PostgreSQL gets the rows as
-one JSON value: a statement for each of them costs the server and the driver twice as much. SQLite is in our own
-process, and gets them one by one.
+They run on the driver's own cursor: SQLAlchemy's overhead would exceed most of them. PostgreSQL gets the rows as one
+JSON value: a statement per row costs the server and the driver twice as much. SQLite runs in our own process, and gets
+them one by one.
 """
 
 # Names come from our own tables, values are always parameters:
@@ -18,16 +18,16 @@ Row = tuple[Any, ...]
 
 
 class RowsStatement:
-    """The same in both dialects. A row has a value for each of `names`, in their order."""
+    """A statement in both dialects. A row has a value for each of `names`, in their order."""
 
     def __init__(self, names: Iterable[str], sqlite: str, postgresql: str) -> None:
         self._sqlite = sqlite
         self._postgresql = postgresql
-        # What JSON is written from fastest.
+        # The type that encodes to JSON fastest.
         self._as_object: type[Any] = msgspec.defstruct("Row", map(str, names))
 
     def run(self, connection: sa.Connection, rows: Sequence[Row]) -> int:
-        """Says how many rows of the table it has put or changed."""
+        """Runs it; returns how many rows were inserted or changed."""
         cursor = connection.connection.cursor()
         if connection.dialect.name == "sqlite":
             cursor.executemany(self._sqlite, rows)
@@ -37,7 +37,7 @@ class RowsStatement:
 
 
 def insert_rows(table: sa.Table, names: Iterable[str], on_conflict: str = "") -> RowsStatement:
-    """`on_conflict` says `found` for the row that is there, and `excluded` for the one that was to be put."""
+    """Builds an INSERT; `on_conflict` calls the existing row `found`, and the new one `excluded`."""
     types = _types(table, names)
     into = f"INSERT INTO {table.name} AS found ({_quoted(types)})"
     return RowsStatement(
@@ -48,8 +48,8 @@ def insert_rows(table: sa.Table, names: Iterable[str], on_conflict: str = "") ->
 
 
 def update_rows(table: sa.Table, key: str, changes: Iterable[str], found: Iterable[str]) -> RowsStatement:
-    """Rows have the key, the changes, and then of each column in `found` what was found there: a row that is no longer
-    like that is not changed."""
+    """Builds an UPDATE. Rows have the key, the changes, and the expected value of each column in `found`: a row that
+    differs is not changed."""
     changed, guards = _types(table, changes), _types(table, found)
     given = _types(table, [key]) | changed | {f"found_{name}": kind for name, kind in guards.items()}
     number = {name: f"?{position}" for position, name in enumerate(given, start=1)}
@@ -63,17 +63,17 @@ def update_rows(table: sa.Table, key: str, changes: Iterable[str], found: Iterab
         f"{update} {own_changes} WHERE {key} = {number[key]}{own_guards}",
         f"WITH given AS (SELECT * FROM {_given(given)}) {update} {given_changes} FROM given"
         f" WHERE {table.name}.{key} = given.{key}{given_guards}"
-        # The keys once more, as an array: rows are looked up by them, however little PostgreSQL knows of the table yet.
+        # The keys again, as an array, so that PostgreSQL uses the index even without statistics.
         f" AND {table.name}.{key} = ANY (ARRAY(SELECT {key} FROM given))",
     )
 
 
 class Lookup:
-    """Rows whose column is one of some texts."""
+    """A query for rows whose column is one of the given texts."""
 
     def __init__(self, select: str, column: str, rest: str = "", *, lock: str = "") -> None:
-        """`select` ends before its WHERE; `rest` begins after the condition. `lock` is for PostgreSQL: in SQLite a
-        writer has locked everything."""
+        """Builds the query: `select` ends before its WHERE; `rest` follows the condition. `lock` is for PostgreSQL: in
+        SQLite a writer has locked everything."""
         self.sqlite = f"{select} WHERE {column} IN (SELECT value FROM json_each(?)) {rest}"
         self.postgresql = (
             f"{select} WHERE {column} = ANY (ARRAY(SELECT json_array_elements_text(CAST(%s AS json)))) {rest} {lock}"

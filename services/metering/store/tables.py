@@ -1,4 +1,4 @@
-"""The tables, as the migrations make them."""
+"""The tables, as the migrations create them."""
 
 import sqlalchemy as sa
 

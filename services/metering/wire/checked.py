@@ -1,4 +1,4 @@
-"""What comes in has these forms, or is refused."""
+"""Validates fields of incoming messages."""
 
 import re
 from typing import Final
@@ -31,7 +31,7 @@ def checked_tokens(given: int) -> int:
 
 
 def checked_limit(given: int, param: str) -> int:
-    """One that was stored when larger ones could be is taken for the largest."""
+    """Validates a limit; one above the largest, stored when that was allowed, is clamped."""
     if given < 1:
         raise invalid("A limit must be at least 1.", param)
     largest = LARGEST_LIMITS[param]

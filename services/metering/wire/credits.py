@@ -1,4 +1,4 @@
-"""Pages of what changed a balance, between the .proto's messages and the domain."""
+"""Converts pages of balance changes between the .proto's messages and the domain."""
 
 import base64
 import binascii
@@ -68,7 +68,7 @@ def _position(token: str) -> CreditPosition:
         position = CreditPosition(int(at_us), int(entry_id))
     except (binascii.Error, ValueError):
         raise _bad_token() from None
-    # What is not written the way we write it was not written by us.
+    # Only the exact encoding that we produce is accepted.
     if _token(position) != token or max(map(abs, position)) >= 2**63:
         raise _bad_token()
     return position

@@ -1,4 +1,4 @@
-"""Admissions and corrections, between the .proto's messages and the domain."""
+"""Converts admissions and corrections between the .proto's messages and the domain."""
 
 from protos.metering.v1 import metering_pb2 as pb
 from services.metering.limits import (
@@ -46,7 +46,7 @@ def from_correction(allowance: RateAllowance) -> pb.CorrectResponse:
 
 
 def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: RateLimits) -> RateLimits:
-    """The key's own, where the request names them."""
+    """Returns the key's own limits, where the request names them, or else the defaults."""
     if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
         return defaults
     requests, tokens = defaults.requests, defaults.tokens

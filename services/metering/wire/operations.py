@@ -1,4 +1,4 @@
-"""Between the .proto's messages and the domain: whatever comes in is checked here, once."""
+"""Converts and validates operations between the .proto's messages and the domain."""
 
 from typing import Final
 
@@ -23,9 +23,9 @@ from services.metering.operations import (
 from services.metering.records import AccountBalance, Basis, End, Usage
 from services.metering.wire.checked import checked_id, checked_limit, checked_request_id, checked_tokens, invalid
 
-# Of HMAC-SHA256.
+# The size of HMAC-SHA256.
 DIGEST_BYTES: Final = 32
-# Edges tell of a thousand at a time.
+# Edges send a thousand at a time.
 MOST_DELIVERIES: Final = 10_000
 LONGEST_REASON: Final = 200
 
@@ -125,7 +125,7 @@ def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
         request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
         end=_end(request.end),
-        # A mark for an unknown request may do without them.
+        # Optional: the tombstone of an unknown request works without them.
         key_id=checked_id(request.key_id, "key_id") if request.key_id else "",
         class_id=checked_id(request.class_id, "class_id") if request.class_id else "",
         lost=_usage(request.lost),
@@ -166,7 +166,7 @@ def from_account(account: AccountBalance) -> pb.Balance:
 
 
 def _concurrency(request: pb.ReserveRequest) -> int | None:
-    """The key's own limit, where the request names it."""
+    """Returns the key's own limit, where the request names it."""
     if not request.HasField("concurrent_requests"):
         return None
     return checked_limit(request.concurrent_requests, "concurrent_requests")
@@ -180,7 +180,7 @@ def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
 
 def _usage(given: usage_pb2.Usage) -> Usage:
     prompt_tokens = checked_tokens(given.prompt_tokens)
-    # Cached tokens are part of the prompt's, whatever a provider says. Refused, its settlement would come for ever.
+    # Clamped to the prompt's tokens, whatever a provider says. A refused settlement would be retried forever.
     cached_tokens = min(checked_tokens(given.cached_tokens), prompt_tokens)
     return Usage(prompt_tokens, cached_tokens, checked_tokens(given.completion_tokens))
 

@@ -1,4 +1,4 @@
-"""Usage and single requests, between the .proto's messages and the domain."""
+"""Converts usage and single requests between the .proto's messages and the domain."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
 }
 _BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
 _ENDS: Final = {word: number for number, word in ENDS.items()}
-# When the year 9999 is over.
+# The end of the year 9999.
 _LATEST_S: Final = 253_402_300_800
 _BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
 
@@ -86,7 +86,7 @@ def _timestamp(at_us: int | None) -> Timestamp | None:
 
 
 def _microseconds(given: Timestamp) -> int:
-    # Not `ToMicroseconds`: it would silently cut off what makes this no full hour.
+    # Not `ToMicroseconds`: it would silently truncate what makes this no full hour.
     if given.nanos % 1000:
         raise invalid("A time must be at a full hour.", "start_time")
     if abs(given.seconds) > _LATEST_S:

@@ -1,4 +1,4 @@
-"""Accounts, their keys, and the epoch that tells caches what changed."""
+"""Creates accounts, their keys, and the epoch that tells caches what changed."""
 
 import sqlalchemy as sa
 from alembic import op

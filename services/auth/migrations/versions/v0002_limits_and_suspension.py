@@ -1,4 +1,4 @@
-"""Limits of accounts and of single keys, suspension, and when a key was last used."""
+"""Adds limits of accounts and of single keys, suspension, and when a key was last used."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What an account lets its chats be grounded in: everything, unless it was switched off."""
+"""Adds the grounding that an account allows: everything, unless it was switched off."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Which peppers auth had when a replica last started, so that the next one notices if it has others."""
+"""Adds the peppers of the replica that started last, so that the next one notices a difference."""
 
 import sqlalchemy as sa
 from alembic import op

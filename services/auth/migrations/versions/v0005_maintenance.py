@@ -1,4 +1,4 @@
-"""Whether edges let new chats in, in the row of the epoch: whoever reads that has read this too."""
+"""Adds maintenance to the epoch's row, so that both are read together."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,7 @@
-"""Accounts, holds, the ledger, usage counters and prices.
+"""Creates accounts, holds, the ledger, usage counters and prices.
 
 Holds and the ledger have no foreign keys: PostgreSQL would lock one row of prices for every request. The audit checks
-what they would.
+the references instead.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""Which request has an Idempotency-Key. Only keyed digests are kept, and those for a day."""
+"""Creates the claims on Idempotency-Keys. Only keyed digests are stored, for a day."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How many requests of a key run at once is counted from its live holds."""
+"""Adds an index to count a key's concurrent requests by its live holds."""
 
 import sqlalchemy as sa
 from alembic import op

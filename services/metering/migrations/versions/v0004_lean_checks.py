@@ -1,9 +1,9 @@
-"""Checks and indexes that cost SQLite less for each row.
+"""Makes checks and indexes cheaper per row in SQLite.
 
-SQLite builds a table of the values of an IN for every row that is checked, which took as long as writing the row. Rows
-that have a key of their own were kept under a number, too. And one index of live holds serves both, to count those of a
-key and to find those past their deadline: there are never more than what runs. PostgreSQL has none of these faults, and
-leaves dead rows in an index, of which the fewest are met by deadline.
+SQLite builds a temporary table for the values of an IN in each checked row, which took as long as writing it. Tables
+with a primary key of their own also had a rowid. And one index of live holds now serves to count those of a key and to
+find those past their deadline: there are never more than running requests. PostgreSQL has none of these costs, and
+keeps its two indexes: dead entries matter least by deadline.
 """
 
 from alembic import op
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def _make_anew(table: str, *changes: tuple[str, str], options: str = "") -> None:
-    """With the same rows, indexes and triggers: SQLite cannot change a check."""
+    """Recreates a table with the same rows, indexes and triggers: SQLite cannot change a check."""
     connection = op.get_bind()
     made_by = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).scalar_one()
     of_it = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type <> 'table' AND sql IS NOT NULL"

@@ -1,6 +1,6 @@
-"""Finds what changed an account's balance beside its charges, which its hours have the sums of.
+"""Adds an index of balance changes other than charges, whose sums are in the hourly counters.
 
-Only entries that are few are in the index: a charge costs nothing more.
+Only rare kinds of entries are indexed: a charge costs nothing more.
 """
 
 import sqlalchemy as sa
