@@ -31,7 +31,7 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
 @click.command()
 @takes_invocation
 def migrate(invocation: Invocation) -> None:
-    """Bring every service's database up to date, once, before services of a new version start."""
+    """Migrate every service's database, once, before services of a new version start."""
     from services.chassis.database.database import open_database
 
     try:

@@ -25,6 +25,6 @@ def _plain_bytes(text_json: bytes) -> int:
     escapes = sample.count(b"\\u")
     if not escapes:
         return len(text_json)
-    # `\\u` after an escaped backslash only looks like an escape: there cannot be more of them than there is room for.
+    # `\\u` is an escaped backslash, and only looks like one: there cannot be more of them than there is room for.
     escapes = min(escapes, len(sample) // _ESCAPE_BYTES)
     return len(text_json) - escapes * (_ESCAPE_BYTES - _LETTER_BYTES) * len(text_json) // len(sample)

@@ -27,7 +27,7 @@ class Reply(Protocol):
     delivered: bool
 
     def record_start(self, started: router.Started) -> None:
-        """Adds them to the headers, unless those are sent."""
+        """Adds its figures to the headers, if not sent yet."""
         ...
 
     def deliver(self, response: router.ChatResponse) -> Awaitable[None]: ...

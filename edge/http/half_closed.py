@@ -36,7 +36,7 @@ class HalfClosed:
         return self._is_begun
 
     def begin(self, cycle: Cycle) -> bool:
-        """Starts probing for the request being answered. Returns whether its client can be detected."""
+        """Starts probing for the request being answered. Returns False if its client is gone or unknown."""
         if not cycle.can_probe or self._is_broken_off() is not False:
             return False
         self.follow(cycle)
