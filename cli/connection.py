@@ -58,8 +58,8 @@ class ServiceStubs:
         open_channel_to: Callable[[str], grpc.Channel],
         find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
     ) -> None:
-        """`open_channel_to` is called for "auth", "metering" and each of `find_routers`, once each and not before a
-        command needs it."""
+        """Calls `open_channel_to` for "auth", "metering" and each of `find_routers`, once each and not before a command
+        needs it."""
         self._open_channel_to = open_channel_to
         self._find_routers = find_routers
         self._channels: dict[str, grpc.Channel] = {}

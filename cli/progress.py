@@ -7,7 +7,7 @@ WIDTH = 30
 
 class Bar:
     def __init__(self, stream: TextIO | None) -> None:
-        """None is a stderr that was closed before the program began."""
+        """Takes a stream, or None for a stderr that is closed."""
         self._terminal = stream if stream is not None and stream.isatty() else None
         self._shown = ""
 

@@ -11,7 +11,7 @@ class StepTimer:
     __slots__ = ("_clock", "_step_began_s", "began_s", "span")
 
     def __init__(self, clock: Clock, span: Span | None = None) -> None:
-        """`span` is set if the chat is traced; then the steps are its children."""
+        """Takes the span of a traced chat; the steps are its children."""
         self._clock = clock
         self.began_s = self._step_began_s = clock.elapsed_s()
         self.span = span

@@ -1,4 +1,4 @@
-"""`legato migrate`: for deployments in which the services do not migrate as they start (LEGATO_MIGRATE_AT_START)."""
+"""`legato migrate`: for deployments whose services do not migrate at start (LEGATO_MIGRATE_AT_START)."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ class RunningKeys:
     """The keys of all running answers; others are not kept."""
 
     def __init__(self, find_refused: Callable[[Sequence[str]], Awaitable[Iterable[str]]]) -> None:
-        """`find_refused` asks auth which of some keys are no longer valid."""
+        """Takes `find_refused`, which asks auth which keys are no longer valid."""
         self._find_refused = find_refused
         self._by_key_id: dict[str, set[RunningKey]] = {}
         self._doubted: set[str] = set()

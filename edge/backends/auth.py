@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "Authentication"
 # A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/principal_cache.py`).
 ASK_TIMEOUT_S = 0.8
-# After this, another replica is called as well (a hedged request): a connection that stalls gives no error.
+# Delay of a hedged request to another replica: a connection that stalls gives no error.
 ASK_ANOTHER_AFTER_S = 0.1
 # A replica whose watch was silent for longer is called last: it is pinged five times a second.
 SILENT_AFTER_S = 0.5

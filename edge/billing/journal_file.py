@@ -39,7 +39,7 @@ class JournalFile:
     """A locked file, owned by one process until that ends."""
 
     def __init__(self, path: Path, wanted_slots: int) -> None:
-        """Raises JournalTaken or JournalSetAside."""
+        """Locks and checks the file; raises JournalTaken or JournalSetAside."""
         self._path = path
         # True if the machine has rebooted since: the file was unreliable and has been emptied.
         self.is_of_another_boot = False

@@ -5,7 +5,7 @@ The edge counts no tokens. It estimates, and the router, which counts, asks for 
 
 from edge.wire.body_reader import BYTES_PER_TOKEN
 
-# What the router adds: its system prompt, and the format of messages.
+# Tokens that the router adds: its system prompt, and the format of messages.
 UNSEEN_PROMPT_TOKENS = 128
 # Escapes are counted in a sample: scanning megabytes would block the event loop.
 SAMPLE_BYTES = 64 * 1024

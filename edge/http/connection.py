@@ -71,7 +71,7 @@ class EdgeProtocol(HeadProtocol):
         self._is_garbled = False
         self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
         self._pace = BodyPacer(self.owing)
-        # Of the current request: pieces since the last pause, and bytes with and without chunk framing.
+        # Counters of the current request: pieces since the last pause, and bytes with and without chunk framing.
         self._pieces = 0
         self._wire_bytes = 0
         self._body_bytes = 0
@@ -193,7 +193,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self._headers_begun = False
         if self.transport.is_closing():
-            # It came after the connection's last request.
+            # This request came after the connection's last one.
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0
@@ -315,7 +315,7 @@ class EdgeProtocol(HeadProtocol):
         if not self._is_pipelined():
             self._refuse_garbage()
             return
-        # It is refused in its turn, and so is a request whose body it is.
+        # The garbage is refused in its turn, and so is a request whose body it is part of.
         self._is_garbled = True
         if self.cycle is not self._started and self.cycle.more_body and self.pipeline:
             self.pipeline.popleft()

@@ -25,7 +25,7 @@ class BodyPacer:
     __slots__ = ("_free_pieces", "_owed_s", "_owing")
 
     def __init__(self, owing: "set[BodyPacer]") -> None:
-        """`owing` is the set of all connections' pacers that have used up their free pieces."""
+        """Takes `owing`, the set of all connections' pacers whose free pieces are used up."""
         self._owing = owing
         self._free_pieces = 0
         self._owed_s = 0.0

@@ -1,4 +1,4 @@
-"""A client that does not read its answer."""
+"""A timeout for clients that stop reading."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ class UnreadBody:
     def __init__(
         self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
     ) -> None:
-        """`passed_over` is the set of all connections that drain a body."""
+        """Takes `passed_over`, the set of all connections that drain a body."""
         self._transport = transport
         self._loop = loop
         self._passed_over = passed_over

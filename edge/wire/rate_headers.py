@@ -17,7 +17,7 @@ class Admission:
     def __init__(
         self, asked: pb.AdmitRequest, rate: pb.AdmitResponse, correct: Callable[[pb.CorrectRequest], None]
     ) -> None:
-        """`correct` sends a correction without waiting."""
+        """Takes `correct`, which sends without waiting."""
         self._asked = asked
         self._rate = rate
         self._correct = correct

@@ -1,4 +1,4 @@
-"""Makes the ids of requests."""
+"""Generates request ids."""
 
 import os
 import time
