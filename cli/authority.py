@@ -1,7 +1,7 @@
-"""An authority of our own, in a folder: its certificate and key, and those that it has issued.
+"""A certificate authority in a folder: its certificate and key, and those that it has issued.
 
-Each certificate says who its holder is among processes (`spiffe://legato/NAME`), and of services under which host
-names they may be found.
+Each certificate names the identity of its holder (`spiffe://legato/NAME`), and for services the host names under which
+they can be reached.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ from services.chassis.rpc.allowed_methods import Role, role_of, uri_of
 AUTHORITY = "ca"
 SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING)
 
-# Clocks of machines differ by a little.
+# Allows for clock skew between machines.
 _EARLIER = timedelta(minutes=5)
 
 
@@ -40,7 +40,7 @@ class Issued:
 
 
 def check_name(name: str) -> str:
-    """`edge`, `auth`, `router`, `metering`, `admin`, or `caller/NAME`; raises ValueError."""
+    """Accepts `edge`, `auth`, `router`, `metering`, `admin` or `caller/NAME`; raises ValueError."""
     if role_of([uri_of(name)]) is None or not re.fullmatch(r"[a-z]+(/[a-z0-9][a-z0-9.-]*)?", name):
         known = ", ".join(role.value for role in Role if role is not Role.CALLER)
         raise ValueError(f"{name} is none of {known}, and not caller/NAME")
@@ -48,7 +48,7 @@ def check_name(name: str) -> str:
 
 
 def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path:
-    """Its certificate. One that is there already is believed further on, but issues nothing more."""
+    """Creates it and returns its certificate. An earlier one stays trusted, but issues nothing more."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate_path = folder / f"{AUTHORITY}.pem"
     before = certificate_path.read_bytes() if certificate_path.exists() else b""
@@ -67,7 +67,7 @@ def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path
 
 
 def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetime | None = None) -> Path:
-    """A certificate and its key, in place of those that were there; the path of the certificate."""
+    """Issues a certificate and its key, replacing earlier ones; returns the certificate's path."""
     try:
         [authority, *_] = x509.load_pem_x509_certificates((folder / f"{AUTHORITY}.pem").read_bytes())
         key_pem = (folder / f"{AUTHORITY}.key").read_bytes()
@@ -107,7 +107,7 @@ def _read(path: Path) -> Issued:
         [name] = names.get_values_for_type(x509.UniformResourceIdentifier)
         hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
     except (x509.ExtensionNotFound, ValueError):
-        # The authority is nobody among processes.
+        # The authority itself has no identity.
         name, hosts = "", []
     return Issued(name, hosts, certificate.not_valid_after_utc, path)
 
@@ -154,7 +154,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """All at once: whoever reads it finds the old file or the new one."""
+    """Writes atomically: a reader finds the old file or the new one."""
     beside = path.with_suffix(f"{path.suffix}.new")
     beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -1,4 +1,4 @@
-"""The running services, as the commands reach them: synchronous gRPC over private sockets."""
+"""Connects commands to the running services: synchronous gRPC over private sockets."""
 
 import os
 import socket
@@ -32,11 +32,11 @@ ROUTER = "router"
 THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
-# A service that does not answer is asked again for so long, unless there is more at stake.
+# Default time for which calls to an unavailable service are retried.
 PATIENCE_S = 1.0
 PAUSE_S = 0.3
 
-# A process that died is back within this, unless it cannot start.
+# A crashed process is back within this, unless it cannot start.
 RESTART_PATIENCE_S = 6.0
 
 
@@ -58,8 +58,8 @@ class ServiceStubs:
         open_channel_to: Callable[[str], grpc.Channel],
         find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
     ) -> None:
-        """`open_channel_to` is asked for "auth", "metering" and each that `find_routers` finds, once each and not
-        before a command needs it."""
+        """Calls `open_channel_to` for "auth", "metering" and each of `find_routers`, once each and not before a command
+        needs it."""
         self._open_channel_to = open_channel_to
         self._find_routers = find_routers
         self._channels: dict[str, grpc.Channel] = {}
@@ -86,12 +86,12 @@ class ServiceStubs:
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
-        """Every replica, by its address: each has routes and figures of its own."""
+        """The stubs of all replicas by address: each has its own routes and figures."""
         return {router: RouteAdminServiceStub(self._channel(router)) for router in self._find_routers()}
 
     @property
     def grounding(self) -> GroundingAdminServiceStub:
-        """Of any replica: what accounts keep is in one database."""
+        """The stub of any replica: all share one database."""
         return GroundingAdminServiceStub(self._channel(self._find_routers()[0]))
 
     def _channel(self, service: str) -> grpc.Channel:
@@ -112,8 +112,8 @@ def call_service(
     timeout_s: float = TIMEOUT_S,
     patience_s: float = PATIENCE_S,
 ) -> ResponseT:
-    """One call. `repeatable` says that the request counts once however often it arrives: then it is tried again, for
-    as long as `patience_s`."""
+    """Makes one call. `repeatable` says that the request is idempotent: then it is retried while the service is
+    unavailable, for `patience_s`."""
     began_at_s = time.monotonic()
     bar = Bar(sys.stderr)
     try:
@@ -126,7 +126,7 @@ def call_service(
             if refusal.reason is not Reason.UNAVAILABLE:
                 raise _refused(refusal)
             if not repeatable:
-                # It may have been done all the same, and done twice it would be there twice.
+                # It may have been done nevertheless, and a retry would do it twice.
                 raise CallRefused(f"{_outage(refusal)}: see whether it was done before you repeat it.", refusal.reason)
             if waited_s >= patience_s:
                 raise _refused(refusal)
@@ -137,7 +137,7 @@ def call_service(
 
 
 def _outage(error: LegatoError) -> str:
-    """As the service tells it, where it is there to tell: of a database that is away, of a disk that is full."""
+    """Describes an outage in the service's words, if it gave any: a database that is down, a full disk."""
     if error.message == unavailable(THE_SERVICE).message:
         return f"{THE_SERVICE} gave no answer"
     return error.message.removesuffix(" Please retry.").rstrip(".")
@@ -148,9 +148,9 @@ def _refused(error: LegatoError) -> CallRefused:
 
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> ServiceStubs:
-    """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
-    at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`. On TCP with the certificate that
-    `LEGATO_TLS_CERT` names."""
+    """Returns stubs for the sockets of `data`, or for `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS`: of several
+    addresses, the first that answers. Uses all routers in `LEGATO_ROUTER_ADDRESS`, and on TCP the certificate in
+    `LEGATO_TLS_CERT`."""
     settings = read_settings(CommandSettings, environ)
 
     def find_routers() -> list[str]:
@@ -191,12 +191,12 @@ def _require_socket(path: Path, data: Path) -> None:
 
 
 def _first_that_answers(addresses: list[str]) -> str:
-    """Where none does, the last: why not is told by whoever needs it."""
+    """Returns the last if none answers: its caller reports why."""
     return next((address for address in addresses[:-1] if _answers(address)), addresses[-1])
 
 
 def _every_address(addresses: str) -> list[str]:
-    """A host name stands for all its machines."""
+    """Resolves host names to all their addresses."""
     found: list[str] = []
     for address in (address.strip() for address in addresses.split(",")):
         host, _, port = address.rpartition(":")

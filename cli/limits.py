@@ -1,4 +1,4 @@
-"""The limits that accounts and single keys can have, as options and as fields."""
+"""The limits of accounts and single keys, as options and as fields."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,7 @@ LIMITS = {
 
 
 def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
-    """An option for each limit; the command gets them by name, None where one was not given."""
+    """Adds an option for each limit; the command gets them by name, None if not given."""
 
     def add(command: CommandT) -> CommandT:
         for name, what in reversed(LIMITS.items()):
@@ -33,5 +33,5 @@ def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
 
 
 def own_limits(owner: "Account | Key") -> dict[str, int | None]:
-    """None where something else decides."""
+    """Returns own limits; None is the default."""
     return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]

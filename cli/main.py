@@ -1,4 +1,4 @@
-"""`legato`: the commands by name. What a command needs is imported when it is called, so that help comes at once."""
+"""`legato`: the commands by name. Each command's imports are lazy, so that help comes at once."""
 
 import importlib
 import sys
@@ -53,7 +53,7 @@ class LazyCommands(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """An error is one line on stderr and an exit code: 1 refused, 2 misuse, 3 not running."""
+        """Reports an error as one line on stderr and an exit code: 1 refused, 2 misuse, 3 not running."""
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -61,7 +61,7 @@ class LazyCommands(click.Group):
             sys.exit(MISUSE)
         except click.ClickException as error:
             message = error.format_message()
-            # Click's own messages may be wrapped; of ours only those that name several mistakes have several lines.
+            # Click's own messages may be wrapped; ours have several lines only for several mistakes.
             _say_error(" ".join(message.split()) if isinstance(error, click.UsageError) else message)
             sys.exit(error.exit_code)
         except click.Abort:

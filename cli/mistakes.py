@@ -1,4 +1,4 @@
-"""What is wrong with what the processes will be told: all of it, before any of them is started."""
+"""Finds all mistakes in the settings of the processes before any of them is started."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,16 @@ from cli.supervision.processes import SECRETS
 from services.chassis.process import failpoints, lifeline
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
 
-# Stands for a secret that is made, and kept, when the processes are started.
+# A placeholder for a secret that is generated when the processes are started.
 MADE_LATER = "1:" + "00" * 32
-# Told by whoever starts the process, whatever stands there.
+# Set by the supervisor, whatever the environment says.
 DECIDED_LATER = ("LEGATO_EDGE_FD",)
-# Of no use to whoever runs the service.
+# Internal variables.
 OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
 
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
-    """Of all processes, and of the commands that find them."""
+    """Returns those of all processes, and of the commands."""
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
@@ -40,7 +40,7 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
 
 
 def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] = os.environ) -> Iterable[str]:
-    """Each once. `own` are the settings of whoever starts the processes."""
+    """Returns each mistake once. `own` are the supervisor's settings."""
     try:
         in_file = read_settings_file(environ)
     except SettingsError as error:
@@ -59,8 +59,8 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
 
 
 def strange_names(own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ) -> Iterable[str]:
-    """Of a name that is mistyped the default would stand in the place, and nobody would notice. No mistake for certain:
-    people keep their own variables under our name, `routes` may name some, and a later version knows more of them."""
+    """Warns of unknown names, since a mistyped setting would silently have its default. They are not errors: people
+    have own variables with our prefix, `routes` may name some, and a later version knows more."""
     kinds = (own, *kinds_of_settings())
     known = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
     strange = [name for name in environ if name.startswith(PREFIX) and name not in OUR_OWN]

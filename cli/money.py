@@ -1,4 +1,4 @@
-"""An amount of dollars on the command line."""
+"""A click type for an amount of dollars."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""What every command takes: --data and --json, before its arguments or after them, or before the command itself."""
+"""The options of every command: --data and --json, before its arguments or after them, or before the command."""
 
 import functools
 import os
@@ -25,7 +25,7 @@ class Invocation:
     def __init__(self, context: click.Context) -> None:
         self._context = context
         self.json = bool(context.meta.get(_JSON))
-        # By --data, wherever it stood.
+        # The value of --data, wherever it was given.
         self.given_data: str | None = context.meta.get(_DATA)
 
     @functools.cached_property
@@ -40,20 +40,20 @@ class Invocation:
     def services(self) -> "ServiceStubs":
         from cli.connection import running_services
 
-        # A test hands its own services to the command as the context's object.
+        # A test passes its own services as the context's object.
         services: ServiceStubs | None = self._context.obj
         if services is None:
-            # A folder that is given is meant, also where the settings say that services are elsewhere.
+            # --data wins over addresses in the settings.
             services = running_services(self.data, {} if self.given_data else os.environ)
         self._context.call_on_close(services.close)
         return services
 
     def show(self, thing: dict[str, Any]) -> None:
-        """A single thing."""
+        """Prints one thing."""
         show_json(thing) if self.json else show_fields({name: _for_people(value) for name, value in thing.items()})
 
     def show_list(self, things: list[dict[str, Any]], columns: list[str]) -> None:
-        """A list of things; people see the columns alone."""
+        """Prints a list; without --json only its columns."""
         if self.json:
             show_json(things)
         else:
@@ -65,7 +65,7 @@ def _for_people(value: Any) -> Any:
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    # Inner contexts share their outer one's meta and are read later: what stands nearest to the command wins.
+    # Inner contexts share the outer one's meta and are parsed later: the option nearest to the command wins.
     if value == "":
         raise click.BadParameter("name a folder.")
     if value:
@@ -87,8 +87,8 @@ def shared_options(command: CommandT) -> CommandT:
 
 
 def _require_text(given: Iterable[object]) -> None:
-    """What is text travels as UTF-8; of a shell's other bytes Python makes characters that cannot. Paths may have
-    them."""
+    """Raises for text that is not UTF-8: Python decodes a shell's other bytes to surrogates, which cannot be sent.
+    Paths may have them."""
     try:
         "".join(value for value in given if isinstance(value, str)).encode()
     except UnicodeEncodeError:

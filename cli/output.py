@@ -1,4 +1,4 @@
-"""What commands print: one JSON value, or a table for people."""
+"""The output of commands: one JSON value, or a table for people."""
 
 import json
 import unicodedata
@@ -17,7 +17,7 @@ def show_json(value: Any) -> None:
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns that hold numbers only stand on the right."""
+    """Prints a table, with numeric columns right-aligned."""
     cells = [[_printable(value) for value in row] for row in rows]
     widths = [max(_width(text) for text in column) for column in zip(headers, *cells, strict=True)]
     numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(headers))]
@@ -29,7 +29,7 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def show_fields(fields: dict[str, object]) -> None:
-    """One thing, a line for each of its fields."""
+    """Prints one thing, a line for each field."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         click.echo(f"{name.ljust(width)}  {_printable(value)}".rstrip())
@@ -41,7 +41,7 @@ def _pad(text: str, width: int, *, on_the_left: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """In columns of a terminal: some letters take two, and what is put onto another letter none."""
+    """Returns the columns on a terminal: wide letters take two, combining characters none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
@@ -50,7 +50,7 @@ def _width(text: str) -> int:
 
 def _printable(value: object) -> str:
     text = "-" if value is None else str(value)
-    # A name must not be able to move a terminal's cursor.
+    # Control characters in a name must not reach the terminal.
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""A bar for whoever waits at a terminal. Says nothing where nobody looks."""
+"""A progress bar on a terminal. Prints nothing elsewhere."""
 
 from typing import TextIO
 
@@ -7,7 +7,7 @@ WIDTH = 30
 
 class Bar:
     def __init__(self, stream: TextIO | None) -> None:
-        """None stands for a stderr that was closed before the program began."""
+        """Takes a stream, or None for a stderr that is closed."""
         self._terminal = stream if stream is not None and stream.isatty() else None
         self._shown = ""
 
@@ -25,7 +25,7 @@ class Bar:
             self._write("")
 
     def _write(self, text: str) -> None:
-        """In place of what stands there."""
+        """Replaces the line."""
         if self._terminal is not None:
             self._terminal.write(f"\r\x1b[K{text}")
             self._terminal.flush()

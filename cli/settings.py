@@ -1,4 +1,4 @@
-"""What commands read of the settings. What is given on the command line wins over all of them."""
+"""The settings that commands read. Options on the command line override them."""
 
 import os
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of every command; those that need more have settings of their own."""
+    """Settings of every command; some have further settings of their own."""
 
     data: Path = Path(".legato")
-    # Where the services are; without it, on the sockets of `data`.
+    # Addresses of the services; default: the sockets of `data`.
     auth_address: str = ""
     metering_address: str = ""
     router_address: str = ""
-    # What the command proves itself with on TCP, and whom it believes.
+    # Client certificate for services on TCP, and the authority that theirs must have.
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
     def address(self, service: str) -> str:
-        """Empty: in the folder, and then none is on another machine. Half of the services here and half of them
-        elsewhere would book one's credit in the books of another."""
+        """Returns an address; empty if the service is in the folder, and then none may be on another machine. With only
+        half of them elsewhere, credit would be booked in another installation's ledger."""
         given: str = getattr(self, f"{service}_address")
         if not given and self._is_elsewhere:
             raise SettingsWrong(f"LEGATO_{service.upper()}_ADDRESS: missing, though another service is on TCP")
@@ -41,7 +41,7 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingsWrong(click.ClickException):
-    """Every mistake on a line of its own: the one message that may have several."""
+    """Lists every mistake on its own line: the one message that may have several."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr of a process that runs for long, whoever else has closed them."""
+"""Protects stdin, stdout and stderr of a long-running process from being closed by others."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 def open_closed_ones() -> None:
-    """A number that is free is given to the next file, and whoever is started has its input or its output there."""
+    """Opens closed standard streams on /dev/null, since the next opened file would take their descriptors."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -15,12 +15,12 @@ def open_closed_ones() -> None:
 
 @contextmanager
 def heard_or_not(stream: TextIO | None) -> Iterator[None]:
-    """What is written to somebody who has left is lost, and ends nothing."""
+    """Ignores write errors on a stream whose reader is gone."""
     try:
         yield
     except OSError:
         if stream is not None:
-            # Else it would be tried once more, as the process ends, and be a failure then.
+            # Otherwise the buffer would be flushed again at exit, and fail then.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)

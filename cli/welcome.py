@@ -1,4 +1,4 @@
-"""What a newcomer sees once the service runs: an account with credit, a key, and a line to try."""
+"""The first-start message: an account with credit, a key, and a command to try."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
 
 
 def welcome(services: ServiceStubs, base_url: str) -> dict[str, Any]:
-    """Makes the first account and its key, if there is no account yet."""
+    """Creates the first account and its key, if there is no account yet."""
     first = next(every_account(services), None)
     if first is not None:
         return {"base_url": base_url, "account_id": first.account_id}
@@ -44,13 +44,13 @@ def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
 
 
 def this_command() -> str:
-    """How to call us again: from a checkout without an active environment that is by the path that was used."""
+    """Returns how this command is called: without an active environment, by the path that was used."""
     return "legato" if shutil.which("legato") else shlex.quote(sys.argv[0])
 
 
 def curl_line(base_url: str, api_key: str) -> str:
     body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 32})
-    # A listener on every address is reached here by its own.
+    # A wildcard address is reached on loopback.
     address = base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return (
         f"curl -sS {address}/chat/completions -H 'Authorization: Bearer {api_key}' "

@@ -1,4 +1,4 @@
-"""settings -> services -> application -> serve."""
+"""Runs the edge: settings -> services -> application -> serve."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ async def main() -> None:
 
 
 async def _done_before(stop: "asyncio.Task[Literal[True]]", work: Coroutine[Any, Any, None]) -> bool:
-    """Whether the work was done before the process was asked to end; else it is broken off."""
+    """Returns whether the work was done before shutdown was asked for; else cancels it."""
     task = asyncio.create_task(work)
     await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():

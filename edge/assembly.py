@@ -1,4 +1,4 @@
-"""Puts the edge together from its parts, and takes it apart again."""
+"""Builds the edge from its parts, and closes them again."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from services.chassis.telemetry.metrics import Registry, show_certificate, show_
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import Clock
 
-# Longer than services that live take to answer, and shorter than a client waits to be let in.
+# Longer than healthy services take to answer, and shorter than a client waits for a connection.
 COMPANY_PATIENCE_S: Final = 5.0
 
 
@@ -44,15 +44,15 @@ class Assembly:
     _principals: Principals
 
     async def prepare(self) -> None:
-        """Returns when what an edge before this one left behind is settled, and nobody has to be refused because the
-        others are not known yet. Where one is away, its callers are refused sooner than kept waiting."""
+        """Settles what earlier edges left behind, and waits for the other services, so that no request is refused while
+        they start. The wait has a timeout: while a service is down, requests to it are refused."""
         await self._journals.recover(self._metering)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(COMPANY_PATIENCE_S):
                 await self.complete()
 
     async def complete(self) -> None:
-        """Returns when router and auth have answered for the first time. Metering is waited for by each request."""
+        """Waits until router and auth have answered once. Each request waits for metering by itself."""
         await self._models.known()
         await self._principals.known()
 
@@ -102,7 +102,7 @@ async def assembled(
         show_exchanges(registry, services.message_items)
         show_edge(registry, readiness, saturation, journals.own, metering)
         yield Assembly(app, readiness, journals, metering, models, principals)
-        # Answers have ended; what they used may still be on its way to the ledger.
+        # Answers have ended; their settlements may still be pending.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):
                 await metering.settled()

@@ -1,6 +1,6 @@
-"""What the edge tells Prometheus of its chats, and of itself.
+"""The edge's Prometheus metrics, of its chats and of itself.
 
-To its clients the edge is the model server, so what OpenTelemetry has a name for (`gen_ai_server_…`) is told by class.
+To its clients the edge is the model server, so OpenTelemetry's server metrics (`gen_ai_server_…`) are kept by class.
 """
 
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ SERVER_LABELS: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai
 OPERATION: Final = "chat"
 PROVIDER: Final = "legato"
 
-# As a chat may end, by the words of the log.
+# The ways in which a chat may end, as they are logged.
 OUTCOMES: Final = {
     number: name.removeprefix("END_").lower()
     for name, number in metering_pb.End.items()
@@ -43,7 +43,7 @@ SERVED: Final = (metering_pb.END_COMPLETE, metering_pb.END_CREDIT_SPENT)
 
 
 class Step(NamedTuple):
-    """Of a chat: its name, and how long it took each time."""
+    """A step of a chat: its name, and a histogram of its durations."""
 
     name: str
     durations_s: Histogram
@@ -111,7 +111,7 @@ class ChatMetrics:
         first_token_s: float | None,
         charged: Usage,
     ) -> None:
-        """`first_token_s`, too, is counted from the arrival; None if it never came."""
+        """Records a chat. `first_token_s` counts from the arrival; None if it never came."""
         self._chats[class_id, OUTCOMES[end]].value += 1
         if first_token_s is None:
             return

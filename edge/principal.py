@@ -12,17 +12,17 @@ Scope = pb.Scope
 class Principal:
     account_id: str
     key_id: str
-    # None of them means all of them.
+    # Empty means all scopes.
     scopes: frozenset["pb.Scope.ValueType"]
-    # Seconds since 1970, by auth's time; None: never.
+    # Seconds since 1970, by auth's clock; None if it never expires.
     expires_at_s: float | None
     preferred_class: str
     requests_per_minute: int | None
-    # For digests of what the account says and nobody may keep.
+    # The key of the account's digests, of content that may not be stored.
     digest_key: bytes = field(repr=False)
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
-    # What the account lets its plain chats be grounded in.
+    # The grounding sources that the account allows for chats without tools.
     search: bool = False
     memory: bool = False
     attachments: bool = False

@@ -1,4 +1,4 @@
-"""Whether clients should be sent to this edge."""
+"""The readiness of this edge for traffic."""
 
 from edge.backends.exchanges import Backends
 
@@ -6,13 +6,13 @@ from edge.backends.exchanges import Backends
 class Readiness:
     def __init__(self, services: Backends) -> None:
         self._services = services
-        # What an edge before this one left is settled, and every service has answered once.
+        # Recovery is done, and every service has answered once.
         self.is_complete = False
-        # The process was asked to end.
+        # The process is shutting down.
         self.is_leaving = False
 
     def missing(self) -> list[str]:
-        """What keeps it from serving; nothing, if it is ready."""
+        """Returns what keeps it from serving; empty if ready."""
         reasons = []
         if self.is_leaving:
             reasons.append("leaving")
@@ -21,7 +21,7 @@ class Readiness:
         return [*reasons, *(name for name, usable in self.usable_replicas().items() if not usable)]
 
     def usable_replicas(self) -> dict[str, int]:
-        """Of each service, how many would be asked now."""
+        """Returns the number of usable replicas by service."""
         services = self._services
         return {
             "auth": services.auths.count_usable(),

@@ -15,48 +15,48 @@ from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, S
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
-    # Where the folder lies: the journal's counters may not lie outside Canada.
+    # The region of the data folder: the journal's counters must stay in Canada.
     data_region: str = ""
     edge_host: str = "127.0.0.1"
     edge_port: Port = 8080
-    # A listening socket that the process inherits; then host and port are not looked at.
+    # The descriptor of an inherited listening socket; then host and port are ignored.
     edge_fd: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    # Never more than three quarters of the descriptors that the process may have.
+    # Capped at three quarters of the process's descriptor limit.
     edge_connections: Annotated[int, msgspec.Meta(ge=1)] = MOST_CONNECTIONS
-    # Where gRPC health is told.
+    # Address of the gRPC health service.
     edge_health_listen: str = ""
-    # Where those who look after the process find its health and its metrics over HTTP; without it, nowhere.
+    # HOST:PORT of health and metrics over HTTP; empty disables them.
     edge_operations_listen: HostAndPort = ""
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
-    # Where each edge keeps what it has not settled yet; without it, a folder in `data`. It must outlive the process.
+    # The folder of the journals of unsettled requests; default: in `data`. It must outlive the process.
     journals: Path | None = None
-    # No answer goes on for longer; metering gives up a hold a little later.
+    # Time limit of an answer; metering releases a hold a little later.
     stream_life_s: Seconds = 3600.0
-    # How long a stream may be silent before its first token, and between the signs of life that it gets then.
+    # Longest silence of a stream before its first token, and between keepalive comments.
     keepalive_s: Seconds = 10.0
-    # A client that takes nothing for so long, while there is something for it, has left without a word.
+    # Timeout of a client that reads nothing while there is data for it.
     stalled_reader_s: Seconds = 60.0
-    # How long an edge that is asked to end takes new requests all the same, until nobody sends it any.
+    # On shutdown, how long new requests are still accepted, until load balancers have noticed.
     drain_delay_s: SecondsOrZero = 0.0
-    # How long running answers may go on then.
+    # How long running answers may go on after that.
     drain_s: SecondsOrZero = 30.0
-    # How late the event loop may run before new chats are refused; 0: they never are.
+    # How late the event loop may run before new chats are refused; 0 disables this.
     edge_queueing_s: SecondsOrZero = LATENESS_TOLERATED_S
-    # Whose pages may call from a browser: origins with commas between, or all of them.
+    # Origins whose pages may call from a browser, comma-separated, or `*` for all.
     cors_origins: str = "*"
-    # Addresses and networks of proxies, with commas between, whose X-Forwarded-For is believed.
+    # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""
-    # From one address; 0: any number.
+    # Limit for one address; 0 is no limit.
     wrong_keys_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_RATE)] = 600
-    # What the edge proves itself with to services on TCP, and whom it believes.
+    # Client certificate for services on TCP, and the authority that theirs must have.
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    # The OTLP collector of traces, http://HOST:PORT; empty disables tracing.
     otlp_endpoint: HttpAddress = ""
-    # Which part of the chats is traced.
+    # The share of chats that is traced.
     trace_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     debug: bool = False
 

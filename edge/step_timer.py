@@ -1,4 +1,4 @@
-"""The steps of one chat, one after the other: each begins where the last one ended."""
+"""Times the steps of one chat: each begins when the last one ended."""
 
 from edge.metrics import OPERATION, PROVIDER, Step
 from edge.wire.asgi import Headers
@@ -11,13 +11,13 @@ class StepTimer:
     __slots__ = ("_clock", "_step_began_s", "began_s", "span")
 
     def __init__(self, clock: Clock, span: Span | None = None) -> None:
-        """`span` is there if the chat is traced; then the steps are its children."""
+        """Takes the span of a traced chat; the steps are its children."""
         self._clock = clock
         self.began_s = self._step_began_s = clock.elapsed_s()
         self.span = span
 
     def end_step(self, step: Step) -> float:
-        """Says when that was."""
+        """Returns the time."""
         now_s = self._clock.elapsed_s()
         step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:
@@ -36,7 +36,7 @@ class StepTimer:
 
 
 def traced_step_timer(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> StepTimer:
-    """Of a chat that may be traced, as part of the trace that its client has begun."""
+    """Returns the timer of a chat that may be traced, as part of its client's trace."""
     traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
     span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
     if span is not None:

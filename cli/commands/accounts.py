@@ -28,13 +28,13 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_CLASS = "forte"
 PAGE_SIZE = 200
-# What plain chats may be grounded in, each of which an account may switch off.
+# The grounding sources of chats without tools, each of which an account may switch off.
 GROUNDINGS = {"search": "web search", "memory": "its notes", "attachments": "its documents"}
 COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "grounding", "suspended_at", "created_at"]
 
 
 def grounding_options(command: CommandT) -> CommandT:
-    """A switch for each."""
+    """Adds an option for each."""
     for name, what in reversed(GROUNDINGS.items()):
         help_text = f"Whether its chats may use {what}, where the service is configured for it."
         command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
@@ -52,7 +52,7 @@ def accounts() -> None:
 @click.option("--credits", "credits_nanos", type=USD, default="0", help="Dollars to grant at once, for instance 5.00.")
 @takes_invocation
 def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
-    """Make an account."""
+    """Create an account."""
     if credits_nanos < 0:
         raise click.BadParameter("a grant cannot be negative.", param_hint="'--credits'")
     account, balance = create_account(invocation.services, name, credits_nanos)
@@ -62,7 +62,7 @@ def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
 @accounts.command("list")
 @takes_invocation
 def list_(invocation: Invocation) -> None:
-    """List the accounts."""
+    """List all accounts."""
     found = list(every_account(invocation.services))
     balances = balances_of(invocation.services, [account.account_id for account in found])
     things = [describe(account, balances[account.account_id]) for account in found]
@@ -93,7 +93,7 @@ def set_(
     attachments: str | None,
     **limits: int | None,
 ) -> None:
-    """Change an account. The change holds everywhere when the command returns."""
+    """Change an account. The change is in effect everywhere when the command returns."""
     if all(given is None for given in (preferred_class, search, memory, attachments, *limits.values())):
         raise click.UsageError("nothing to set: give --class, a limit, or a grounding to switch.")
     request = UpdateAccountRequest(
@@ -120,13 +120,13 @@ def suspend(invocation: Invocation, account_id: str) -> None:
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def resume(invocation: Invocation, account_id: str) -> None:
-    """Take the suspension back. The account's keys work everywhere when the command returns."""
+    """Lift a suspension. The account's keys work everywhere when the command returns."""
     request = ResumeAccountRequest(account_id=account_id)
     show_changed(invocation, call_service(invocation.services.accounts.ResumeAccount, request).account)
 
 
 def show_changed(invocation: Invocation, account: Account) -> None:
-    """It was changed, whatever becomes of the question for its balance."""
+    """Shows a changed account, even if its balance cannot be read."""
     try:
         balance = balance_of(invocation.services, account.account_id)
     except click.ClickException:
@@ -136,7 +136,7 @@ def show_changed(invocation: Invocation, account: Account) -> None:
 
 def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[Account, Balance]:
     if credits_nanos:
-        # Found before there is an account: else it would be there, and nobody would know its id.
+        # Connects before there is an account: otherwise it might exist without anybody knowing its id.
         _ = services.credits
     account = call_service(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
     if not credits_nanos:
@@ -174,7 +174,7 @@ def balance_of(services: ServiceStubs, account_id: str) -> Balance:
 
 
 def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str, Balance]:
-    """An account that was never granted anything has a balance too: nothing."""
+    """Returns balances by account; 0 for one that was never granted anything."""
     balances = {account_id: Balance(account_id=account_id) for account_id in account_ids}
     for first in range(0, len(account_ids), PAGE_SIZE):
         request = ListBalancesRequest(account_ids=account_ids[first : first + PAGE_SIZE])
@@ -188,7 +188,7 @@ def _is_on(switch: str | None) -> bool | None:
 
 
 def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
-    """None: the balance is not known."""
+    """Describes it; None is an unknown balance."""
     return {
         "account_id": account.account_id,
         "name": account.name,

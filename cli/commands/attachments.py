@@ -1,4 +1,4 @@
-"""`legato attachments`: the documents that an account's plain chats may draw on."""
+"""`legato attachments`: the documents that an account's chats without tools may draw on."""
 
 import os
 import sys
@@ -27,10 +27,10 @@ from protos.router.v1.grounding_pb2 import (
 from services.chassis.rpc.channel import from_rpc_error
 
 PIECE_BYTES = 64 * 1024
-# The largest documents have some hundred thousand words to take out of the index, one by one.
+# The largest documents have some hundred thousand words to remove from the index, one by one.
 REMOVAL_TIMEOUT_S = 600.0
 COLUMNS = ["attachment_id", "name", "kind", "size_bytes", "pages", "passages", "created_at"]
-# What is done so far; and how far all that is, in percent, when a stage begins and ends.
+# The label of each stage, and the progress in percent at its beginning and end.
 STAGES = {
     ATTACHMENT_STAGE_RECEIVING: ("sending", 0, 20),
     ATTACHMENT_STAGE_READING: ("reading", 20, 60),
@@ -49,7 +49,7 @@ def attachments() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @takes_invocation
 def add(invocation: Invocation, account_id: str, file: Path) -> None:
-    """Keep a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
+    """Add a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
     get_account(invocation.services, account_id)
     bar = Bar(sys.stderr)
     try:
@@ -63,7 +63,7 @@ def add(invocation: Invocation, account_id: str, file: Path) -> None:
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
-    """List an account's documents. One without a name was changed, or its key is gone."""
+    """List an account's documents. One without a name is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
     request = ListAttachmentsRequest(account_id=account_id)
     found = call_service(invocation.services.grounding.ListAttachments, request).attachments
@@ -75,7 +75,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @click.argument("attachment_id", metavar="ATTACHMENT")
 @takes_invocation
 def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
-    """Delete a document. Nothing is left of it when the command returns."""
+    """Delete a document. It is erased completely when the command returns."""
     request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
     remove_from = invocation.services.grounding.RemoveAttachment
     call_service(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
@@ -98,9 +98,9 @@ def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar
 
 def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
     with file.open("rb") as opened:
-        # A file's name is bytes, and need not be text.
+        # A file's name is bytes, and may not be valid text.
         name = os.fsencode(file.name).decode(errors="replace")
-        # An empty document is one piece, too.
+        # An empty document is sent as one empty piece.
         head = AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
         head.piece = opened.read(PIECE_BYTES)
         yield head

@@ -9,14 +9,14 @@ from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from protos.metering.v1.metering_pb2 import AuditRequest
 
-# It reads every row of the ledger.
+# An audit reads every row of the ledger.
 TIMEOUT_S = 600.0
 
 
 @click.command()
 @takes_invocation
 def audit(invocation: Invocation) -> None:
-    """Prove that balances, holds, charges and counters agree. Exits with 1 if they do not."""
+    """Check that balances, holds, charges and counters agree. Exits with 1 if they do not."""
     violations = list(call_service(invocation.services.credits.Audit, AuditRequest(), timeout_s=TIMEOUT_S).violations)
     if invocation.json:
         show_json({"ok": not violations, "violations": violations})

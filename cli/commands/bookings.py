@@ -1,6 +1,6 @@
-"""Grants and adjustments. Each has an id, under which it counts once however often it is asked for.
+"""Grants and adjustments of credit. Each has an id that makes it idempotent.
 
-So whoever got no answer can repeat it without harm, if they know the id: it is told together with the command.
+So it can be repeated safely if no answer came: the error message has the command with the id.
 """
 
 import secrets
@@ -29,15 +29,15 @@ from services.chassis.money import format_usd
 RequestT = TypeVar("RequestT", GrantCreditsRequest, AdjustCreditsRequest)
 ResponseT = TypeVar("ResponseT", GrantCreditsResponse, AdjustCreditsResponse)
 
-# Longer than a metering that died takes to be back, on a slow machine too.
+# Longer than metering takes to restart after a crash, on a slow machine too.
 PATIENCE_S = 10.0
 
-# After these the booking may be in the ledger or not.
+# Errors after which the booking may be in the ledger or not.
 _LEAVES_OPEN = (Reason.UNAVAILABLE, Reason.INTERNAL)
 
 
 class OutcomeUnknown(CallRefused):
-    """Whether it was booked only metering can tell."""
+    """An unknown outcome: it may be booked or not."""
 
 
 def grant(services: ServiceStubs, account_id: str, amount_nanos: int, operation_id: str | None = None) -> Balance:
@@ -89,7 +89,7 @@ def _book(
 
 @contextmanager
 def _ended_as_if_interrupted() -> Iterator[None]:
-    """Whoever ends us by SIGTERM, as `timeout` does, needs the id as well. `legato up` hears it by itself."""
+    """Handles SIGTERM, as `timeout` sends it, like Ctrl-C, so that the id is printed. `legato up` has its own."""
     is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not is_ours or threading.current_thread() is not threading.main_thread():
         yield
@@ -102,12 +102,12 @@ def _ended_as_if_interrupted() -> Iterator[None]:
 
 
 def command_line(*arguments: str) -> str:
-    """A command that does the same on the same folder."""
+    """Returns a command line for the same data folder."""
     return shlex.join(["legato", *arguments, *_folder_option()])
 
 
 def _folder_option() -> list[str]:
-    """Which folder was meant, unless the same shell finds it by itself."""
+    """Returns the --data option, if it was given."""
     context = click.get_current_context(silent=True)
     given_data = None if context is None else Invocation(context).given_data
     return ["--data", given_data] if given_data else []

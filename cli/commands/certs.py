@@ -1,4 +1,4 @@
-"""`legato certs`: the certificates by which processes know each other on TCP."""
+"""`legato certs`: the certificates by which processes authenticate each other on TCP."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ _folder_option = click.option(
 @click.group()
 @shared_options
 def certs() -> None:
-    """Make an authority of your own, and certificates for the processes and programs that use TCP.
+    """Create a certificate authority, and certificates for the processes and programs that use TCP.
 
     The files are for LEGATO_TLS_CA (ca.pem), LEGATO_TLS_CERT (NAME.pem) and LEGATO_TLS_KEY (NAME.key).
     """
@@ -30,7 +30,7 @@ def certs() -> None:
 @click.option("--again", is_flag=True, help="Replace the authority. The old one is believed until ca.pem loses it.")
 @takes_invocation
 def init(invocation: Invocation, folder: Path | None, days: int, again: bool) -> None:
-    """Make the authority, unless there is one."""
+    """Create the authority, unless there is one."""
     from cli.authority import AUTHORITY, make_authority
 
     path = _folder(invocation, folder) / f"{AUTHORITY}.pem"
@@ -51,9 +51,9 @@ def init(invocation: Invocation, folder: Path | None, days: int, again: bool) ->
 def issue(
     invocation: Invocation, names: tuple[str, ...], folder: Path | None, hosts: tuple[str, ...], days: int
 ) -> None:
-    """Issue certificates: to edge, auth, router, metering, admin (these commands), or caller/NAME, a program of yours.
+    """Issue certificates: for edge, auth, router, metering, admin (these commands), or caller/NAME, a program of yours.
 
-    Those of the same name that are there are replaced; processes that use the files notice.
+    Existing ones of the same name are replaced; running processes reload them.
     """
     from cli.authority import NoAuthority, check_name
     from cli.authority import issue as issue_one
@@ -76,7 +76,7 @@ def issue(
 @_folder_option
 @takes_invocation
 def show(invocation: Invocation, folder: Path | None) -> None:
-    """List the certificates, and how long they last."""
+    """List the certificates and when they expire."""
     from cli.authority import list_issued
 
     now = datetime.now(UTC)

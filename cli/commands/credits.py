@@ -31,7 +31,7 @@ def credits() -> None:
     """Grant and adjust credit, and see balances."""
 
 
-# An amount may begin with a minus: what is no option of ours is left to the arguments.
+# An amount may begin with a minus, so unknown options are passed on as arguments.
 AMOUNTS_MAY_BE_NEGATIVE = {"ignore_unknown_options": True}
 
 
@@ -49,7 +49,7 @@ def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_i
     """Add credit, in dollars: `legato credits grant ID 5.00`."""
     if amount_nanos <= 0:
         raise click.BadParameter("a grant is more than nothing; `credits adjust` also takes away.", param_hint="AMOUNT")
-    # Metering knows no accounts, only balances: a slip in the id would make money nobody has.
+    # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
     get_account(invocation.services, account_id)
     invocation.show(describe(bookings.grant(invocation.services, account_id, amount_nanos, booking_id)))
 
@@ -72,7 +72,7 @@ def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: s
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def balance(invocation: Invocation, account_id: str) -> None:
-    """Show what an account has, and how much of it running requests hold."""
+    """Show an account's balance, and how much of it running requests hold."""
     get_account(invocation.services, account_id)
     invocation.show(describe(balance_of(invocation.services, account_id)))
 

@@ -58,7 +58,7 @@ def keys() -> None:
 )
 @takes_invocation
 def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[list[str]], expires: str) -> None:
-    """Make a key. It is shown now and never again."""
+    """Create a key. It is shown now and never again."""
     names = [scope for some in scopes for scope in some]
     made = create_key(invocation.services, account_id, name, names, None if expires == NEVER else int(expires))
     invocation.show({**describe(made.key), "api_key": made.api_key})
@@ -70,7 +70,7 @@ def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's keys; the keys themselves are not stored."""
     things = [describe(key) for key in every_key(invocation.services, account_id)]
-    # Few keys have limits of their own.
+    # The limits' columns are shown only if a key has one.
     limits = [name for name in LIMITS if any(thing[name] is not None for thing in things)]
     invocation.show_list(things, [*COLUMNS, *limits])
 
@@ -80,7 +80,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @limit_options("of this key alone; 0 goes back to the account's.")
 @takes_invocation
 def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
-    """Give a key limits of its own. They hold everywhere when the command returns."""
+    """Set a key's own limits. They are in effect everywhere when the command returns."""
     if not any(limit is not None for limit in limits.values()):
         raise click.UsageError("nothing to set: give a limit.")
     request = UpdateKeyRequest(key_id=key_id, **limits)
@@ -98,7 +98,7 @@ def revoke(invocation: Invocation, key_id: str) -> None:
 @keys.command()
 @takes_invocation
 def peppers(invocation: Invocation) -> None:
-    """Count the working keys by the pepper they need. A version that nobody needs may be taken away."""
+    """Count the active keys by the version of the pepper they need. An unused version may be removed."""
     counts = call_service(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
     things = [
         {
@@ -135,7 +135,7 @@ def every_key(services: ServiceStubs, account_id: str) -> Iterator[Key]:
 
 
 def describe(key: Key) -> dict[str, Any]:
-    # No scopes means all of them: the list says what the key may do.
+    # No scopes means all of them: the list names what the key may do.
     scopes = [name for name, scope in SCOPES.items() if scope in key.scopes or not key.scopes]
     return {
         "key_id": key.key_id,

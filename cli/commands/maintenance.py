@@ -37,7 +37,7 @@ def maintenance() -> None:
 )
 @takes_invocation
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
-    """Refuse new chats; those that run go on. It holds everywhere when the command returns."""
+    """Refuse new chats; running ones go on. It is in effect everywhere when the command returns."""
     request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
     invocation.show(describe(call_service(invocation.services.maintenance.StartMaintenance, request).maintenance))
 
@@ -45,7 +45,7 @@ def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
 @maintenance.command()
 @takes_invocation
 def off(invocation: Invocation) -> None:
-    """Let chats in again. It holds everywhere when the command returns."""
+    """Admit chats again. It is in effect everywhere when the command returns."""
     response = call_service(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
@@ -53,7 +53,7 @@ def off(invocation: Invocation) -> None:
 @maintenance.command()
 @takes_invocation
 def status(invocation: Invocation) -> None:
-    """Show whether there is maintenance, and what clients are told."""
+    """Show whether maintenance is on, and what clients are told."""
     response = call_service(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 

@@ -1,4 +1,4 @@
-"""`legato memory`: the notes that an account's plain chats are given."""
+"""`legato memory`: the notes that an account's chats without tools are given."""
 
 import io
 import sys
@@ -26,7 +26,7 @@ def memory() -> None:
 @click.argument("text", required=False)
 @takes_invocation
 def add(invocation: Invocation, account_id: str, text: str | None) -> None:
-    """Keep a note. Without TEXT it is read from stdin, where no list of processes shows it."""
+    """Add a note. Without TEXT it is read from stdin, which keeps it out of the process list."""
     get_account(invocation.services, account_id)
     request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
     invocation.show(_describe(call_service(invocation.services.grounding.AddNote, request, repeatable=False).note))
@@ -36,7 +36,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
-    """List an account's notes. One without a text was changed, or its key is gone."""
+    """List an account's notes. One without a text is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
     notes = call_service(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
     invocation.show_list([_describe(note) for note in notes], COLUMNS)
@@ -47,7 +47,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @click.argument("note_id", metavar="NOTE")
 @takes_invocation
 def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
-    """Delete a note. Nothing is left of it when the command returns."""
+    """Delete a note. It is erased completely when the command returns."""
     request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
     call_service(invocation.services.grounding.RemoveNote, request, repeatable=False)
     invocation.show({"removed": note_id})

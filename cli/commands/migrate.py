@@ -1,4 +1,4 @@
-"""`legato migrate`: for deployments in which the services do not migrate as they start (LEGATO_MIGRATE_AT_START)."""
+"""`legato migrate`: for deployments whose services do not migrate at start (LEGATO_MIGRATE_AT_START)."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
 @click.command()
 @takes_invocation
 def migrate(invocation: Invocation) -> None:
-    """Bring every service's database up to date, once, before services of a new version start."""
+    """Migrate every service's database, once, before services of a new version start."""
     from services.chassis.database.database import open_database
 
     try:

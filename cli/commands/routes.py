@@ -32,7 +32,7 @@ def routes() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @takes_invocation
 def check(invocation: Invocation, file: Path) -> None:
-    """Name every mistake in a routes file, and exit with 2 if there is any. Asks nobody."""
+    """Report every mistake in a routes file, and exit with 2 if there is any. Works offline."""
     from services.router.routing.routes import load_routes
 
     mistakes: list[str] = []
@@ -51,7 +51,7 @@ def check(invocation: Invocation, file: Path) -> None:
 @routes.command()
 @takes_invocation
 def reload(invocation: Invocation) -> None:
-    """Have every router read its routes file again. Chats that run go on; a file with a mistake changes nothing."""
+    """Reload the routes file on every router. Running chats go on; a file with a mistake changes nothing."""
     outcomes: list[dict[str, Any]] = []
     failures: list[str] = []
     for router, stub in invocation.services.routers.items():
@@ -69,7 +69,7 @@ def reload(invocation: Invocation) -> None:
 @routes.command()
 @takes_invocation
 def show(invocation: Invocation) -> None:
-    """List the models of each class in the order in which they are asked, and how each does."""
+    """List the models of each class in the order of fallback, with their circuit breakers and figures."""
     routers = invocation.services.routers
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -85,7 +85,7 @@ def show(invocation: Invocation) -> None:
 
 
 def _fail_for(failures: list[str]) -> None:
-    """After what could be done was done and shown."""
+    """Raises for failures, after the results were shown."""
     if failures:
         raise CallRefused("\n".join(failures), Reason.REQUEST_INVALID)
 

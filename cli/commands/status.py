@@ -23,7 +23,7 @@ def status(invocation: Invocation) -> None:
     try:
         states = read_processes(invocation.data)["processes"]
     except FileNotFoundError:
-        # The supervisor has begun, and started nothing yet.
+        # The supervisor runs, and has started no process yet.
         states = []
     with ThreadPoolExecutor(max_workers=8) as pool:
         invocation.show_list(list(pool.map(describe, states)), COLUMNS)
@@ -39,5 +39,5 @@ def _health(state: dict[str, Any]) -> str:
     health = msgspec.convert(state["health"], HealthProbe)
     if not health.is_serving():
         return "not serving"
-    # What answers its health check by itself may be at work on something long, or hang: `up` ends it then.
+    # A process with an HTTP check may be busy for long, or hang: `up` restarts it then.
     return "serving" if health.protocol == "grpc" or health.answers() else "busy"

@@ -26,13 +26,13 @@ from services.chassis.process import lifeline
 from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
 from services.chassis.telemetry.log import Log
 
-# What the processes of a supervisor that was killed need to end, and some.
+# The time that processes of a killed supervisor need to end, with a margin.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
 
 HERE = Path(__file__).resolve().parents[2]
 
 
-# What an edge needs to close what it has open, once running answers have ended.
+# The time that an edge needs to close, once running answers have ended.
 CLOSING_S = 2.0
 
 
@@ -42,25 +42,25 @@ class FileSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpSettings(FileSettings, frozen=True, kw_only=True):
-    # Where clients come to.
+    # The public address.
     edge_host: str = "127.0.0.1"
     edge_port: Port = 8080
-    # Without it, made on the first start and kept in the folder.
+    # Empty: generated on the first start and kept in the folder.
     key_peppers: str = ""
-    # Where accounts and the ledger are; without it, in the folder.
+    # The database of accounts and the ledger; empty: in the folder.
     database_url: PostgresAddress = ""
-    # Where one of them is switched on, the key is made like the peppers.
+    # If one of them is on, the key is generated like the peppers.
     memory: bool = False
     attachments: bool = False
     grounding_key: str = ""
-    # Where the first edge tells its health and metrics, and each further one a port above.
+    # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
-    # How long running answers may go on when everything is asked to end: Ctrl-C is not to take half a minute.
+    # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
     drain_s: SecondsOrZero = 8.0
     drain_delay_s: SecondsOrZero = 0.0
-    # A process that dies again and again is started later each time, but never later than this.
+    # The upper bound of the backoff between restarts of a process that crashes repeatedly.
     longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
-    # A process that does not answer its health check for so long is started again; 0: never.
+    # A process that fails its health check for this long is restarted; 0 disables this.
     unresponsive_after_s: SecondsOrZero = Timing.unresponsive_after_s
 
 
@@ -142,7 +142,7 @@ def up(
 
     def announce() -> None:
         with suppress(OSError):
-            # A full disk must not end what runs.
+            # A full disk must not end a running service.
             completeness.record_parts(data, settings.database_url)
         with heard_or_not(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
@@ -188,7 +188,7 @@ def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
 
 
 def _wait_for_leftovers(data: Path) -> FolderLock:
-    """The processes of a supervisor that was killed end by themselves, but not at once."""
+    """Waits for the processes of a killed supervisor, which end by themselves, but not at once."""
     try:
         return data_folder.lock_for_processes(data, patience_s=0)
     except AlreadyLocked:
@@ -242,7 +242,7 @@ async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_
     def begin_to_end() -> None:
         if not stop.is_set():
             stop.set()
-            # The edges have their own hold on the socket and let go of it when they end.
+            # The edges have their own descriptors of the socket, and close them when they end.
             stop_listening()
             supervisor.say("stopping ...")
 
@@ -254,7 +254,7 @@ async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    # Under `nohup` a terminal may close. Else both the kernel and the shell tell of its end: twice is no haste.
+    # `nohup` ignores SIGHUP. Otherwise both the kernel and the shell may send it: a second one is no request to hurry.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, begin_to_end)
     supervisor.say(f"starting {', '.join(supervisor.names)} ...")

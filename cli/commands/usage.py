@@ -15,7 +15,7 @@ from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, Usage
 from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
-# Nothing was used before and after; and from here it is far to where the calendar ends.
+# All usage lies between these, and both are far from the limits of datetime.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
@@ -63,7 +63,7 @@ def usage(
     by: str,
     groups: Sequence[list[str]],
 ) -> None:
-    """See what an account has used, oldest first."""
+    """Show an account's usage, oldest first."""
     end = end or datetime.now(UTC)
     start, end = round_down(start or default_start(end, by)), round_up(end)
     if start >= end:

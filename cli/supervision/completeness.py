@@ -1,7 +1,7 @@
-"""Notices what a data folder has lost, before anything is made anew in its place.
+"""Detects missing parts of a data folder before anything is created in their place.
 
-Accounts and keys, the ledger, and the secret that keys are hashed with belong together. With one of them gone and made
-anew, every key is unknown or every balance is zero, and nobody is told why.
+Accounts and keys, the ledger, and the secret that keys are hashed with belong together. If one of them is lost and
+created anew, every key is unknown or every balance is zero, and nobody is told why.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ import click
 from cli.supervision.data_folder import write_private
 
 PEPPERS: Final = "key-peppers"
-# Each service's store, and the table that has a row as soon as it is used.
+# Each service's store, and a table that has a row once it is used.
 STORES: Final = {"auth": "accounts", "metering": "ledger"}
 PARTS: Final = (PEPPERS, *STORES)
-# What was there when the service last was ready, so that even the loss of several is noticed.
+# The parts that existed when the service last was ready, so that even the loss of several is noticed.
 RECORD: Final = "installation.json"
 CONNECT_TIMEOUT_S: Final = 5
 RUNBOOK: Final = "docs/runbooks/restore-the-database.md"
@@ -34,12 +34,12 @@ class StoreState(Enum):
     ABSENT = "absent"
     EMPTY = "empty"
     USED = "used"
-    # It cannot be reached: what starts next says why.
+    # It cannot be reached: the service that starts next reports why.
     UNKNOWN = "unknown"
 
 
 def require_complete(data: Path, database_url: str, *, peppers_given: bool, begin_anew: Collection[str] = ()) -> None:
-    """Raises where a part is missing beside others that are in use. `begin_anew` names parts that may be made anew."""
+    """Raises if a part is missing while others are in use. `begin_anew` names parts that may be created anew."""
     had = _recorded(data)
     stores = {name: _store(data, database_url, name) for name in STORES}
     missing = {
@@ -47,7 +47,7 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
         for name, store in stores.items()
         if store is StoreState.ABSENT and (_is_used_beside(name, stores) or _was_there(had, name, database_url))
     }
-    # Keys are made for accounts alone.
+    # Without accounts there are no keys.
     needs_peppers = not peppers_given and (stores["auth"] is StoreState.USED or PEPPERS in had.get("parts", ()))
     if needs_peppers and not (data / PEPPERS).exists():
         missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
@@ -57,7 +57,7 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
 
 
 def next_pepper_version(data: Path, database_url: str) -> int:
-    """The first that no key was made with: one that is made anew must not pass for the one that is lost."""
+    """Returns the first unused version: a new pepper must not pass for the one that is lost."""
     query = "SELECT max(pepper_version) FROM api_keys"
     with contextlib.suppress(_Unreadable):
         return int(_query(data, database_url, "auth", query) or 0) + 1
@@ -65,7 +65,7 @@ def next_pepper_version(data: Path, database_url: str) -> int:
 
 
 def record_parts(data: Path, database_url: str) -> None:
-    """Once everything serves."""
+    """Records them, once all serve."""
     parts = [PEPPERS] if (data / PEPPERS).exists() else []
     parts += [] if database_url else [name for name in STORES if _file(data, name).exists()]
     record = {"parts": parts, "database": "postgresql" if database_url else "sqlite"}
@@ -123,7 +123,7 @@ class _Unreadable(Exception):
 
 
 def _query(data: Path, database_url: str, name: str, query: str) -> Any:
-    """The first value of the answer, or None."""
+    """Returns the first value, or None."""
     row = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
     return row[0] if row else None
 
@@ -134,11 +134,11 @@ def _ask_sqlite(path: Path, query: str) -> Any:
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-                # Cut to nothing, or never begun.
+                # The file is empty.
                 raise _Unreadable(StoreState.ABSENT)
             return connection.execute(query).fetchone()
     except sqlite3.OperationalError as error:
-        # Its tables are still to be made; or it is locked, or on a disk that cannot be read.
+        # Its tables are not created yet; or it is locked, or on a disk that cannot be read.
         raise _Unreadable(StoreState.EMPTY if "no such table" in str(error) else StoreState.UNKNOWN) from None
     except sqlite3.DatabaseError as error:
         raise Incomplete(damaged(path, str(error))) from None
@@ -156,7 +156,7 @@ def _ask_postgresql(url: str, schema: str, query: str) -> Any:
 
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT_S, options=f"-csearch_path={schema}") as connection:
-            # The names are our own.
+            # The query is built from constants only.
             return connection.execute(query.encode()).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         raise _Unreadable(StoreState.ABSENT) from None

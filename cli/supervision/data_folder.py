@@ -1,4 +1,4 @@
-"""The folder that holds everything one installation knows, and the files in it that the command line owns."""
+"""The data folder of one installation, and the files in it that the command line owns."""
 
 import errno
 import fcntl
@@ -29,13 +29,13 @@ class DataFolderUnusable(click.ClickException):
 
 
 def sockets_folder(data: Path) -> Path:
-    """Where the services of `data` listen: in it, or, where that is no fit name for a socket, in a private folder."""
+    """Returns where the services of `data` listen: in it, or, if that is no valid socket path, in a private folder."""
     folder = data.absolute() / "run"
     longest = len(os.fsencode(folder / LONGEST_SOCKET_NAME))
     if longest <= LONGEST_SOCKET_PATH_BYTES and PLAIN_CHARACTERS.issuperset(str(folder)):
         return folder
     name = hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:16]
-    # Not TMPDIR: whoever asks must find the folder, whatever their environment says.
+    # Not TMPDIR: every command must find the folder, whatever its environment says.
     return Path("/tmp") / f"legato-{os.getuid()}-{name}"  # noqa: S108
 
 
@@ -62,7 +62,7 @@ def prepare(data: Path) -> None:
 
 
 def _is_ours(data: Path) -> bool:
-    """A folder that also holds other things keeps its permissions; what we put into it is private in any case."""
+    """Returns False for a folder with other content, which keeps its permissions; our files are private in any case."""
     return (data / "lock").exists() or not any(data.iterdir())
 
 
@@ -85,7 +85,7 @@ class AlreadyLocked(Exception):
 
 
 class FolderLock:
-    """Held until the process ends, however it ends, or for as long as a child inherits `fd`."""
+    """A lock held until the process ends, however it ends, or while a child has inherited `fd`."""
 
     def __init__(self, path: Path, patience_s: float) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -108,12 +108,12 @@ class FolderLock:
 
 
 def lock_for_supervisor(data: Path) -> FolderLock:
-    # The patience is for `is_supervised`, which takes the lock for an instant.
+    # The timeout allows for `is_supervised`, which takes the lock for an instant.
     return FolderLock(data / "lock", LOCK_PATIENCE_S)
 
 
 def lock_for_processes(data: Path, patience_s: float) -> FolderLock:
-    """Inherited by every process: free when the last of them has ended."""
+    """Takes the lock that every process inherits: free when the last one ended."""
     return FolderLock(data / "run" / "processes.lock", patience_s)
 
 
@@ -132,14 +132,14 @@ def is_supervised(data: Path) -> bool:
 
 
 def key_peppers(data: Path, version: int = 1) -> str:
-    """What keys are hashed with, as auth takes it ("1:HEX"); made on the first start. Without it no key is known.
-    `version` is that of one that has to be made."""
+    """Returns the secret that keys are hashed with, as auth takes it ("1:HEX"); generated on the first start, with
+    `version`. Without it no key is known."""
     return _kept_secret(data / "key-peppers", version)
 
 
 def grounding_key(data: Path) -> str:
-    """What notes and documents are sealed with, as the router takes it; made when it is first needed. Without it they
-    cannot be read."""
+    """Returns the key that notes and documents are encrypted with, as the router takes it; generated on first use.
+    Without it they cannot be read."""
     return _kept_secret(data / "grounding-key")
 
 
@@ -159,7 +159,7 @@ def read_processes(data: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """All of it or nothing, on the disk when this returns."""
+    """Writes atomically, and syncs to disk."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

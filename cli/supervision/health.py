@@ -1,4 +1,4 @@
-"""Asks a process whether it serves."""
+"""Checks the health of a process."""
 
 import socket
 from pathlib import Path
@@ -10,12 +10,12 @@ TIMEOUT_S = 2.0
 
 
 class HealthProbe(msgspec.Struct, frozen=True):
-    """How a process is asked: the gRPC health service, or GET /health, on a unix socket."""
+    """A health check: by the gRPC health service, or GET /health, on a Unix socket."""
 
     protocol: Literal["grpc", "http"]
     socket: str
-    # What is asked over HTTP to learn whether the process does any work: threads of its server answer the rest, however
-    # long the one that works has hung.
+    # The HTTP path that shows whether the process does any work: server threads answer the others even if the working
+    # thread hangs.
     work_path: str = "/health"
 
     def is_serving(self) -> bool:
@@ -26,7 +26,7 @@ class HealthProbe(msgspec.Struct, frozen=True):
         return _http_status(self.socket, "/health", TIMEOUT_S) == b"200"
 
     def answers(self, timeout_s: float = TIMEOUT_S) -> bool:
-        """Whether the process says anything at all in time; that it does not serve is an answer, too."""
+        """Returns whether the process responds in time, even if it says that it does not serve."""
         if not is_listening(Path(self.socket), timeout_s):
             return False
         if self.protocol == "grpc":
@@ -34,7 +34,7 @@ class HealthProbe(msgspec.Struct, frozen=True):
         return _http_status(self.socket, self.work_path, timeout_s) != b""
 
 
-# What gRPC itself says where the other side says nothing.
+# gRPC's own status codes for a missing response.
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
@@ -53,26 +53,26 @@ def grpc_is_serving(address: str) -> bool:
 
 
 def _grpc_status(address: str, timeout_s: float) -> str:
-    """As the health service names it, or, where it has not answered, as gRPC names the failure."""
+    """Returns the health service's status, or, if it did not answer, gRPC's status code."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from services.chassis.rpc.channel import open_sync_channel
 
     with open_sync_channel(address) as channel:
-        # The published types leave the stub's methods out.
+        # The published types omit the stub's methods.
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer: health_pb2.HealthCheckResponse = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as error:
-            # The published types leave out as well that what is raised is the call.
+            # The published types also omit that the error raised is the call.
             call: Any = error
             return str(call.code().name)
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
 def _http_status(path: str, target: str, timeout_s: float) -> bytes:
-    """Empty: no answer in time."""
+    """Returns b"" on timeout."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:

@@ -1,4 +1,4 @@
-"""The file that a process's output goes to."""
+"""The log file of a process's output."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ class ProcessLog:
         self._start_of_this_run = 0
 
     def open(self) -> BinaryIO:
-        """For one more run of the process. It is appended to, so that the file may be cut while it is written."""
+        """Opens the file for a run of the process, in append mode, so that it may be truncated meanwhile."""
         if self._is_large():
             self._make_room()
             self.path.replace(self._kept(1))
@@ -35,8 +35,8 @@ class ProcessLog:
     def rotate(self) -> bool:
         """Copies a file that grew large to NAME.log.1 and empties it, while its process goes on writing to it.
 
-        The process keeps the file open, and so does whatever library writes to its stderr: a new file would be written
-        by nobody. What is written between the last look at the file's end and its emptying, some microseconds, is lost.
+        The process keeps the file open, and so does any library that writes to its stderr, so a new file would stay
+        empty. What is written between the last read and the truncation, some microseconds, is lost.
         """
         if not self._is_large():
             return False
@@ -60,7 +60,7 @@ class ProcessLog:
             file.truncate(0)
 
     def last_words(self) -> str:
-        """What the latest run said last, on one line: of a traceback its last line, of structured logs nothing."""
+        """Returns the latest run's last lines as one: of a traceback the last line, of structured logs nothing."""
         with self.path.open("rb") as file:
             end = file.seek(0, 2)
             file.seek(max(self._start_of_this_run, end - TAIL_BYTES))
@@ -74,7 +74,7 @@ class ProcessLog:
         return self.path.exists() and self.path.stat().st_size > LARGEST_BYTES
 
     def _make_room(self) -> None:
-        """The oldest goes, the others move up."""
+        """Shifts the old files by one."""
         for number in range(KEPT_FILES - 1, 0, -1):
             if self._kept(number).exists():
                 self._kept(number).replace(self._kept(number + 1))

@@ -1,7 +1,7 @@
-"""Which processes make up Legato on one machine, and what each of them is told.
+"""The processes of Legato on one machine, and the environment of each.
 
-A process is told its own secrets and nobody else's. Only the router asks providers, whose keys may have any name, so
-only the router is given what is not known to be harmless.
+A process gets its own secrets and no others. Only the router calls providers, whose keys may have any name, so only
+the router gets variables that are not known to be harmless.
 """
 
 import os
@@ -22,7 +22,7 @@ PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
-# What Python, gRPC, the C library, TLS and drivers of databases are told by whoever runs the service.
+# Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
     {"HOME", "HOSTNAME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 )
@@ -30,11 +30,11 @@ HARMLESS_PREFIXES = (
     "COVERAGE_", "COV_CORE_", "GGML_", "GLIBC_", "GRPC_", "LC_", "LD_", "MALLOC_", "OMP_", "OPENSSL_", "PYTHON",
     "SSL_CERT_", "VIRTUAL_ENV", "XDG_",
 )  # fmt: skip
-# A driver's own settings, and passwords: for those alone who have a database.
+# The driver's own settings, with passwords: only for services that have a database.
 DATABASE_PREFIX = "PG"
 WITH_DATABASE = ("auth", "metering", "router")
-# gRPC's event engine hands every message from one thread to another. gRPC reads this when it is loaded, so no process
-# can tell itself; the image says the same.
+# gRPC's event engine passes every message between threads. gRPC reads this when it is loaded, so no process can set
+# it for itself; the image sets the same.
 GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
 
 
@@ -48,18 +48,18 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     drain_s: float
     key_peppers: str
-    # Empty: chats are not grounded in anything that is kept.
+    # Empty: chats use no stored notes and documents.
     grounding_key: str = ""
     # The public socket, bound and listening.
     edge_fd: int
-    # HOST:PORT where the first edge tells its health and metrics, each further one a port above; empty: none does.
+    # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
     edge_operations_listen: str = ""
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
 
 
 def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
-    """In the order in which they may go on without those before them; so they end from the last to the first."""
+    """Returns the groups so that each depends only on earlier ones; so they end from the last to the first."""
     edges = [_edge(installation, number) for number in range(1, installation.workers + 1)]
     services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
@@ -104,7 +104,7 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
 
 def _operations_listen(listen: str, number: int) -> str:
     host, _, port = listen.rpartition(":")
-    # Any port that is free is another one each time.
+    # Port 0 is a different free port each time.
     return f"{host}:{int(port) + number - 1}" if listen and int(port) else listen
 
 
@@ -121,9 +121,9 @@ def _local_model(installation: Installation) -> ProcessSpec:
 
 
 def _environ(installation: Installation, process: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`own`: what this process alone is told."""
+    """Returns the environment; `own` is for it alone."""
     decided = {**_shared(installation), **(own or {})}
-    # Nor does a file say it a second time, as `LEGATO_DATA_FILE` would.
+    # Also excludes their `_FILE` forms, such as `LEGATO_DATA_FILE`.
     unwanted = {*decided, *SECRETS}
     known = _known_to(process)
     handed_on = {
@@ -143,14 +143,14 @@ def _is_for(process: str, name: str, known: Collection[str]) -> bool:
 
 
 def _known_to(process: str) -> set[str]:
-    """The settings of a process, as variables."""
-    # Only here: `legato --help` has no use for them.
+    """Returns a process's settings as variables."""
+    # Imported here, since `legato --help` does not need them.
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
     from services.router.local_model import LocalModelSettings
 
-    # The router is not here: it knows what the routes file names, too, today's and the next one's.
+    # The router is not here: it also needs what the routes file names, today's and the next one's.
     kinds: dict[str, type[msgspec.Struct]] = {
         "edge": EdgeSettings,
         "auth": AuthSettings,
@@ -179,5 +179,5 @@ def _shared(installation: Installation) -> dict[str, str]:
 
 
 def _python_module(module: str) -> Sequence[str]:
-    # -P: a folder named `services` where the command was typed is not ours.
+    # -P ignores a folder named `services` in the working directory.
     return [sys.executable, "-P", "-m", module]

@@ -1,16 +1,16 @@
-"""The one socket that clients reach: bound here, so that a port in use is known before anything starts."""
+"""The public socket: bound here, so that a port in use is reported before anything starts."""
 
 import errno
 import socket
 
 import click
 
-# Connections that may wait while the edges start, or start again.
+# Connections that may wait while the edges start or restart.
 BACKLOG = 2048
 
 
 class CannotListen(click.ClickException):
-    """Says why, and what to do."""
+    """Says why it failed, and what to do."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,19 +1,19 @@
-"""Judges whether a process hangs: it lives, and does not answer its health check."""
+"""Detects a hanging process: it lives, and does not answer its health check."""
 
 from typing import Final
 
-# One lost answer, or two, may be chance.
+# A few missed checks may be chance.
 LEAST_MISSES: Final = 4
-# How late the supervisor itself may be. What it sees while it is later says something of the machine, which was
-# suspended or has no processor to give, and nothing of the process.
+# How late the supervisor itself may be. If it is later, the machine was suspended or has no CPU time to give, and a
+# missed check says nothing about the process.
 LATE_S: Final = 1.0
 
 
 class Responsiveness:
-    """Follows one run of a process, check by check. Times are of a clock that stands still while the machine sleeps."""
+    """Tracks the checks of one run of a process. Its clock does not advance while the machine sleeps."""
 
     def __init__(self, started_at_s: float, *, start_timeout_s: float, unresponsive_after_s: float) -> None:
-        # Until its first answer a process has the time that a start may take.
+        # A process has the start timeout until its first answer.
         self._allowed_s = max(start_timeout_s, unresponsive_after_s)
         self._allowed_later_s = unresponsive_after_s
         self._silent_since_s = started_at_s
@@ -24,7 +24,7 @@ class Responsiveness:
         self._begin_again(now_s)
 
     def note_miss(self, due_at_s: float, began_at_s: float, ended_at_s: float, timeout_s: float) -> bool:
-        """Whether the process hangs. The check was to begin at `due_at_s` and to take no longer than `timeout_s`."""
+        """Returns whether the process hangs. The check was due at `due_at_s` and had a timeout of `timeout_s`."""
         if began_at_s - due_at_s > LATE_S or ended_at_s - began_at_s > timeout_s + LATE_S:
             self._begin_again(ended_at_s)
             return False

@@ -38,26 +38,26 @@ class ProcessSpec:
 class Timing:
     first_delay_s: float = 0.1
     longest_delay_s: float = 5.0
-    # A process that lived as long as this was not ill: the next delay is the first again.
+    # A process that ran this long was healthy: the backoff is reset.
     steady_after_s: float = 30.0
     start_timeout_s: float = 180.0
-    # Between SIGTERM and SIGKILL.
+    # Time between SIGTERM and SIGKILL.
     grace_s: float = 10.0
-    # Between two looks at a process that runs, and how long it may take for its answer.
+    # Interval and timeout of health checks.
     check_every_s: float = 3.0
     check_timeout_s: float = 3.0
-    # A process that has not answered for as long as this hangs, and is started again; 0: never.
+    # A process that has not answered for this long hangs, and is restarted; 0 disables this.
     unresponsive_after_s: float = 20.0
-    # Between two looks at how large the logs are.
+    # Interval of checks of the logs' sizes.
     rotate_every_s: float = 5.0
 
 
-# With which our processes end where a setting is wrong; what they say then is a line for each mistake.
+# Exit code of our processes for a wrong setting; they print a line for each mistake.
 MISUSE = 2
 
 
 class StartFailed(Exception):
-    """Says in one line which process did not start, and its last words."""
+    """Says in one line which process did not start, and its last output."""
 
     def __init__(self, message: str, *, is_misuse: bool = False) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class _Kept:
     log: ProcessLog
     process: Process | None = None
     started_at: float = 0.0
-    # This run of it.
+    # True if the current run has served.
     has_served: bool = False
     restarts: int = 0
 
@@ -85,25 +85,25 @@ class _Kept:
 
 @dataclass
 class Supervisor:
-    """`groups` start all at once; they end last group first, the processes of a group together."""
+    """Runs `groups`, started all at once; they end last group first, the processes of a group together."""
 
     groups: Sequence[Sequence[ProcessSpec]]
     logs: Path
     log: Log
-    # Tells the person who watches.
+    # Prints a message for the user.
     say: Callable[[str], None]
-    # Is given the state of every process, as JSON takes it, whenever one changes.
+    # Called with the state of every process, as JSON takes it, whenever one changes.
     on_change: Callable[[list[dict[str, Any]]], None]
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
         self._groups = [[_Kept(spec, ProcessLog(self.logs, spec.name)) for spec in group] for group in self.groups]
         self._all = [kept for group in self._groups for kept in group]
-        # Its own log, and those of processes.
+        # The supervisor's own log, and those of processes.
         self._logs = [ProcessLog(self.logs, "up"), *(kept.log for kept in self._all)]
-        # Of its own: a check that had to wait for a thread would look like one that was not answered.
+        # A separate thread pool: a check that had to wait for a thread would look like a missed one.
         self._checks = ThreadPoolExecutor(len(self._all) or 1, thread_name_prefix="health")
-        # The write end stays here alone, so that the children learn of our end from the kernel.
+        # Only this process has the write end, so that the kernel tells the children when it ends.
         self._lifeline, self._lifeline_write_end = os.pipe()
 
     @property
@@ -111,7 +111,7 @@ class Supervisor:
         return [kept.spec.name for kept in self._all]
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event, on_ready: Callable[[], Awaitable[None]]) -> None:
-        """Returns when `stop` is set and every process has ended; `hurry` leaves them time for a farewell alone."""
+        """Returns when `stop` is set and every process has ended; `hurry` shortens the time they have for that."""
         keepers: list[asyncio.Task[None]] = []
         try:
             if await _done_before(stop, asyncio.create_task(self._start_all())):
@@ -165,7 +165,7 @@ class Supervisor:
                 env={**spec.environ, lifeline.VARIABLE: str(self._lifeline)},
                 pass_fds=(self._lifeline, *spec.pass_fds),
                 umask=0o077,
-                # Ctrl-C reaches the whole group of a terminal; the processes are to end in our order.
+                # Ctrl-C reaches the terminal's whole process group; the processes should end in our order.
                 process_group=0,
             )
         kept.started_at, kept.has_served = time.monotonic(), False
@@ -173,7 +173,7 @@ class Supervisor:
         self._tell_change()
 
     async def _until_serving(self, kept: _Kept) -> bool:
-        """False if the process ended instead."""
+        """Returns False if the process ended."""
         while kept.pid is not None:
             if await asyncio.to_thread(kept.spec.health.is_serving):
                 kept.has_served = True
@@ -198,14 +198,14 @@ class Supervisor:
             try:
                 await self._spawn(kept)
             except OSError as error:
-                # No memory, no descriptors, no disk for the log: as if the process had ended at once.
+                # No memory, descriptors or disk space for the log: handled as if the process had ended at once.
                 self.log.failure("process.not_started", error, name=name)
                 kept.process, kept.started_at = None, time.monotonic()
             if await self._until_serving(kept):
                 self.say(f"{name} is ready again")
 
     async def _watch(self, kept: _Kept) -> None:
-        """Ends a process that hangs, so that `_keep` starts it again. Nothing is lost that a crash would not lose."""
+        """Kills a process that hangs, so that `_keep` restarts it. This loses no more than a crash would."""
         while True:
             process = kept.process
             if process is None or process.returncode is not None:
@@ -219,7 +219,7 @@ class Supervisor:
                 await process.wait()
 
     async def _until_unresponsive(self, kept: _Kept, process: Process) -> float | None:
-        """For how long it has been silent; None if it ended first."""
+        """Returns how long it has been silent; None if it ended first."""
         timing = self.timing
         judged = Responsiveness(
             kept.started_at,
@@ -283,7 +283,7 @@ class Supervisor:
         try:
             self.on_change(states)
         except OSError as error:
-            # A full disk must not end what runs.
+            # A full disk must not end running processes.
             self.log.failure("state.not_written", error)
 
 
@@ -303,10 +303,10 @@ def _how_it_ended(kept: _Kept) -> str:
 
 
 def _why(kept: _Kept) -> str:
-    """What is wrong with a setting is said by the process itself; of all else its log may tell."""
+    """Returns the process's own words for a wrong setting; otherwise a reference to its log."""
     if kept.exit_code is None or kept.exit_code <= 0:
         return ""
-    # Whoever has taken the log away must not keep the process from being started again.
+    # A missing log must not prevent the restart.
     with suppress(OSError):
         if kept.exit_code == MISUSE and (last_words := kept.log.last_words()):
             return f": {last_words}"
@@ -323,7 +323,7 @@ async def _is_set(event: asyncio.Event) -> None:
 
 
 async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:
-    """Whether the task came to its end before the event; else it is cancelled. Its exception is raised."""
+    """Returns whether the task ended before the event; else cancels it. Raises its exception."""
     waiting = asyncio.create_task(_is_set(event))
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
     await _cancel([waiting])

@@ -1,7 +1,7 @@
-"""Whether an account can pay for a large body at all, asked before the body is read.
+"""Checks that an account can pay for a large body at all, before the body is read.
 
-What a chat costs is known when its tokens are counted, and that it can be paid for when metering holds the credit. But
-to read and check sixteen megabytes for an account that has a cent is work that everybody else pays for.
+The cost of a chat is known when its tokens are counted, and whether it can be paid when metering holds the credit. But
+reading and checking sixteen megabytes for an account that has a cent costs CPU time that others need.
 """
 
 from typing import Final, Protocol
@@ -11,10 +11,10 @@ from edge.wire.asgi import HttpScope
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 
-# To read a smaller one costs no more than to ask for the balance.
+# Reading a smaller body costs no more than asking for the balance.
 LARGE_BODY_BYTES: Final = 256 * 1024
-# No body of a chat has fewer tokens than one for so many bytes: text has one for 4, and for 12 where every letter is
-# written as an escape. The rest is for spaces between the fields, and for fields that nobody reads.
+# Every chat body has at least one token per this many bytes: text has one per 4, or per 12 if every letter is written
+# as an escape. The rest allows for whitespace between the fields, and for fields that are ignored.
 BYTES_PER_TOKEN_MOST: Final = 64
 
 _MILLION: Final = 1_000_000
@@ -25,13 +25,13 @@ class Balances(Protocol):
 
 
 def announced_bytes(scope: HttpScope) -> int | None:
-    """None: the body comes in chunks, and nobody knows how many."""
+    """Returns the content-length, or None for a chunked body."""
     return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
 
 
 async def check_affordable(balances: Balances, principal: Principal, body_bytes: int) -> None:
-    """Raises CREDITS_EXHAUSTED where the account could not pay for such a body by any price, even if none of its credit
-    were held. Who is let pass may still have too little."""
+    """Raises CREDITS_EXHAUSTED if the account could not pay for such a body at any price, even with none of its credit
+    held. Credit may still be too low if this passes."""
     if body_bytes < LARGE_BODY_BYTES:
         return
     told = await balances.balance(principal.account_id)

@@ -1,7 +1,7 @@
-"""Hears from auth which keys have changed, and tells whoever remembers them.
+"""Watches auth for changed keys, and invalidates what is cached of them.
 
-Two replicas are watched at once where there are two. Each is pinged on a stream of its own, and whatever either of them
-says counts: one that dies, stalls or is slow costs the edge nothing, and there is no moment of changing over.
+Two replicas are watched at once where there are two. Each is pinged on a stream of its own, and heartbeats of either
+count: one that dies, stalls or is slow costs the edge nothing, and no failover is needed.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from services.chassis.timing.clock import Clock
 
 WATCHED = 2
 PING_EVERY_S = 0.2
-# A watch that was silent for so long is opened on another connection, or on another replica.
+# Timeout after which a silent watch is reopened on another connection or another replica.
 SILENCE_S = 2.0
-# An echo of a ping that is older than this tells nothing that is of use to anyone.
+# The echo of an older ping is of no use.
 PING_FORGOTTEN_AFTER_S = 60.0
 USED_KEYS_PER_PING = 1_000
 
-# How a stream ends on a line that breaks.
+# Errors that a broken connection ends a stream with.
 _BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
 
 
@@ -40,14 +40,14 @@ class Watch:
         clock: Clock,
         log: Log,
     ) -> None:
-        """`on_news` is told of each heartbeat with a newer epoch, after what should be forgotten has been."""
+        """`on_news` is called for each heartbeat with a newer epoch, after the cache was invalidated."""
         self._auth = auth
         self._principal_cache = principal_cache
         self._maintenance = maintenance
         self._on_news = on_news
         self._clock = clock
         self._log = log
-        # By number, the oldest first. Numbers are never used twice, whichever stream a ping goes on.
+        # Send times by ping number, the oldest first. Numbers are never reused, whichever stream a ping goes on.
         self._sent_at_s: dict[int, float] = {}
         self._last_ping_no = 0
         self._heard = asyncio.Event()
@@ -73,10 +73,10 @@ class Watch:
             await asyncio.sleep(PING_EVERY_S)
 
     async def _watch(self, replica: AuthReplica) -> None:
-        """Returns when the stream has ended. The lease runs out by itself."""
+        """Reads and pings until the stream ends. The lease then expires by itself."""
         told: dict[int, list[str]] = {}
         with replica.watched() as stream:
-            # Each is a task of its own: to cancel a stream cancels whoever reads it, and that must not be us.
+            # Each is a task of its own: cancelling a stream cancels the task that reads it, which must not be this one.
             parts = [
                 asyncio.create_task(self._read(stream, replica, told)),
                 asyncio.create_task(self._ping(stream, told)),
@@ -92,7 +92,7 @@ class Watch:
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             await replica.reconnect()
         for outcome in outcomes:
-            # A connection that breaks is nothing to speak of; anything else is a mistake of ours.
+            # A broken connection is not logged; anything else is a bug.
             if isinstance(outcome, Exception) and not isinstance(outcome, _BREAKS):
                 self._log.failure("watch.failed", outcome)
 
@@ -109,11 +109,11 @@ class Watch:
                 del told[ping_no]
 
     async def _ping(self, stream: WatchCall, told: dict[int, list[str]]) -> None:
-        """`told` is filled with the used keys that auth may not have heard of yet."""
+        """Pings. `told` collects the used keys that auth has not acknowledged."""
         while True:
             ping_no, now_s = self._last_ping_no + 1, self._clock.elapsed_s()
             self._last_ping_no = ping_no
-            # Before it is sent, since a lease counts from then.
+            # Recorded before it is sent, since a lease counts from then.
             self._sent_at_s[ping_no] = now_s
             self._forget_pings(now_s)
             used = self._principal_cache.pop_used_keys(USED_KEYS_PER_PING)
@@ -123,9 +123,9 @@ class Watch:
             await asyncio.sleep(PING_EVERY_S)
 
     def _apply(self, heartbeat: pb.WatchResponse) -> None:
-        # One that comes late from the other replica may name keys that are good again.
+        # A late heartbeat of the other replica may name keys that are valid again.
         is_news = heartbeat.epoch > self._principal_cache.epoch
-        # Before the lease is prolonged, as all that it covers.
+        # Must come before the lease is renewed, like everything that it covers.
         self._maintenance.update(heartbeat)
         self._principal_cache.apply_heartbeat(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
         if is_news:

@@ -1,4 +1,4 @@
-"""Who may come in: every endpoint asks here first, and nowhere else."""
+"""Authenticates and admits requests: every endpoint asks here first, and nowhere else."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from edge.wire.rate_headers import Admission
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import Permit
 
-# By itself, since to look it up in its enumeration takes longer than all else that is done with it.
+# Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """Of one chat that was let in."""
+    """The state of an admitted chat."""
 
     principal: Principal
     running_key: RunningKey
@@ -45,8 +45,8 @@ class Entrance:
         return principal
 
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
-        """Of a chat for which there is no room, as `chat` would raise it, told without anything having begun; and what
-        is left of the key's rates."""
+        """Returns the error that `chat` would raise at saturation, before anything has begun, and the key's rate
+        headers; None if the request has to be processed."""
         if not self._saturation.is_reached or self._principals.maintenance.is_on:
             return None
         principal = self._principals.recall(headers)
@@ -57,49 +57,47 @@ class Entrance:
         return None if error is None or rates is None else (error, rates)
 
     async def rates(self, scope: HttpScope, error: LegatoError) -> Headers:
-        """What a chat that was not let in is told of its key's rates; and who has no key, of wrong keys'."""
+        """Returns the rate headers of a refused chat: the key's, or without a valid key those for wrong keys."""
         if error.reason is Reason.RATE_LIMITED:
-            # It says so itself.
+            # Its error carries them already.
             return []
         principal = self._principals.recall(scope["headers"])
         if principal is None:
             return self._wrong_key_limiter.rates(scope)
         if error.reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE):
-            # Metering was waited for already, or may be what is being worked on.
+            # The request has waited for metering already, or metering may be under maintenance.
             return self._metering.last_rates(principal) or []
         try:
             return await self._metering.rates(principal)
         except LegatoError:
-            # Metering is away, and has never been asked about this key.
+            # Metering is down, and nothing is cached for this key.
             return []
 
-    # A chat asks in this order, by what refusing costs; and who is refused for want of room has taken nothing from its
-    # rate: identify, require_service, track_key, acquire_permit, charge_request.
+    # A chat calls these in the order of what a refusal costs, and a chat refused at saturation is not charged to its
+    # rate limit: identify, require_service, track_key, acquire_permit, charge_request.
 
     def require_service(self) -> None:
-        """Raises MAINTENANCE while no new chats are let in. It is as new as what is known of the key."""
+        """Raises MAINTENANCE while no new chats are admitted. This is as fresh as what is cached of the key."""
         self._principals.maintenance.raise_if_on()
 
     def track_key(self, principal: Principal) -> RunningKey:
-        """For as long as the chat runs: `with entrance.track_key(principal) as running_key: …`."""
+        """Tracks the key while the chat runs: `with entrance.track_key(principal) as running_key: …`."""
         return self._principals.track_key(principal)
 
     def acquire_permit(self, principal: Principal) -> Permit:
-        """For as long as the chat runs: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
+        """Returns a permit for the chat: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
         return self._saturation.acquire_permit(principal.key_id)
 
     def charge_request(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
-        """One chat from the key's rates; raises RATE_LIMITED."""
+        """Charges a chat to the key's rate limits; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
 
     async def charge_body(self, admitted: AdmittedRequest, body_bytes: int) -> None:
-        """A body whose size was not announced counts by what has come, before anything is done with it; raises
-        RATE_LIMITED."""
+        """Charges a body of unknown length by its actual size, before it is processed; raises RATE_LIMITED."""
         await self._metering.take_tokens(admitted.principal, admitted.admission, guess_tokens(body_bytes))
 
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
-        """Whose key it is, and that it may do this; None: every key may. Wrong keys are counted by where they come
-        from."""
+        """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""
         headers = scope["headers"]
         try:
             principal = self._principals.recall(headers) or await self._principals.authenticate(headers)

@@ -1,4 +1,4 @@
-"""Whether new chats are let in, as auth says with every heartbeat and with every key that it verifies."""
+"""Maintenance mode, in which no new chats are admitted, as auth reports it with heartbeats and verified keys."""
 
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -14,8 +14,8 @@ class MaintenanceMode:
         return self._current.is_on
 
     def update(self, answer: pb.WatchResponse | pb.VerifyResponse) -> None:
-        """One that was read before another that has come already does not count. An auth of an older version says
-        nothing of maintenance."""
+        """Takes over the state of an answer, unless a newer one has come already. An auth of an older version does not
+        send it."""
         if answer.HasField("maintenance") and answer.epoch >= self._epoch:
             self._epoch = answer.epoch
             self._current = answer.maintenance

@@ -1,6 +1,6 @@
-"""The principals that the edge has verified, and for how long it may believe what it remembers.
+"""A cache of verified principals, and the lease that says how long it may be used.
 
-docs/revocation.md tells why. Nothing here waits or asks: what was heard is put in, and what counts is given out.
+docs/revocation.md explains it. Nothing here waits or makes calls.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class _Entry:
         self.principal = principal
         self.epoch = epoch
         self.expires_at_s = float("inf") if principal.expires_at_s is None else principal.expires_at_s
-        # When its next use is one to tell auth of, since it falls into another hour.
+        # When its next use is reported to auth, since that falls into another hour.
         self.note_again_at_s = note_again_at_s
 
 
@@ -34,26 +34,26 @@ class PrincipalCache:
         self._clock = clock
         self._epoch = 0
         self._lease_from_s = float("-inf")
-        # What auth's time is ahead of our elapsed seconds; what our own clock says does not matter.
+        # Auth's time minus our elapsed seconds; our own wall clock does not matter.
         self._auth_ahead_s = 0.0
-        # The least recently verified first.
+        # Ordered by verification, the least recent first.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._digest_by_key_id: dict[str, bytes] = {}
         self._used_key_ids: set[str] = set()
 
     @property
     def epoch(self) -> int:
-        """The newest that was acted on."""
+        """The newest epoch applied."""
         return self._epoch
 
     @property
     def lag_s(self) -> float:
-        """How old that is what we know about keys; infinite where we know nothing yet."""
+        """The age of what is cached; infinite before the first heartbeat."""
         return self._clock.elapsed_s() - self._lease_from_s
 
     def find(self, digest: bytes) -> "Principal | None":
-        """Whose key has this digest, if that is known and counts now. A key that has expired by what we know of auth's
-        time is not given out either: auth itself is asked, which refuses it."""
+        """Returns the principal with this key digest if it is cached and the lease holds. A key that has expired by
+        auth's time is not returned either: auth itself is asked, which refuses it."""
         entry = self._entries.get(digest)
         if entry is None:
             return None
@@ -67,9 +67,9 @@ class PrincipalCache:
     def put(
         self, digest: bytes, principal: "Principal", epoch: int, asked_at_s: float, *, once_only: bool = False
     ) -> bool:
-        """Whether an answer of auth may be used. An answer that took long, or that was read before a change that we
-        have already heard of, may be about a key that is no longer good: it is neither used nor remembered. One that is
-        for once is used and not remembered."""
+        """Caches an answer of auth and returns whether it may be used. An answer that took long, or is older than a
+        change that we know of, may be about a revoked key: it is neither used nor cached. A `once_only` answer is used
+        and not cached."""
         now_s = self._clock.elapsed_s()
         if now_s - asked_at_s >= LEASE_S or epoch < self._epoch:
             return False
@@ -90,12 +90,12 @@ class PrincipalCache:
         return True
 
     def knows(self, key_id: str) -> bool:
-        """Whether the key was good when auth last said something about it. False also for one that was crowded out."""
+        """Returns whether the key was valid when auth last named it. Also False for an evicted one."""
         return key_id in self._digest_by_key_id
 
     def apply_heartbeat(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
-        """Forget first, then prolong: the lease may never cover what should be forgotten. `sent_at_s` is when the ping
-        was sent that the heartbeat echoes; when it came does not matter, it may have been under way for long."""
+        """Invalidates first, then renews the lease, which may never cover what should be invalidated. `sent_at_s` is
+        when the echoed ping was sent; the heartbeat itself may have been delayed."""
         self._epoch = max(self._epoch, heartbeat.epoch)
         if heartbeat.forget_all:
             for digest in [d for d, entry in self._entries.items() if entry.epoch < heartbeat.epoch]:
@@ -106,12 +106,12 @@ class PrincipalCache:
                 self._forget(changed)
         if sent_at_s is not None and sent_at_s > self._lease_from_s:
             self._lease_from_s = sent_at_s
-            # At most a lease more than it is, and never less: auth read it after our ping had come. It comes with every
-            # lease, so that it is right again after clocks have stood still or were set.
+            # Never too low, and too high by a lease at most: auth read it after our ping arrived. It is set with every
+            # lease, so that it is right again after a clock stopped or was set.
             self._auth_ahead_s = self._time_of(heartbeat) - sent_at_s
 
     def pop_used_keys(self, most: int) -> list[str]:
-        """Keys that were used, each once an hour, to be told to auth."""
+        """Removes and returns keys to report to auth as used."""
         if not self._used_key_ids:
             return []
         taken = list(islice(self._used_key_ids, most))
@@ -119,14 +119,14 @@ class PrincipalCache:
         return taken
 
     def add_used_keys(self, key_ids: list[str]) -> None:
-        """What auth may not have heard."""
+        """Queues keys to report as used."""
         if len(self._used_key_ids) < MOST_CACHED_PRINCIPALS:
             self._used_key_ids.update(key_ids)
 
     def _time_of(self, heartbeat: pb.WatchResponse) -> float:
         if heartbeat.HasField("read_time"):
             return heartbeat.read_time.ToMicroseconds() / 1e6
-        # An auth of an older version.
+        # Auth has an older version.
         return self._clock.now().timestamp()
 
     def _forget(self, digest: bytes) -> None:

@@ -1,9 +1,9 @@
-"""Who asks. Principals are remembered, and forgotten in time.
+"""Authenticates API keys, with a cache that auth invalidates in time.
 
-Asking the auth service about every request would cost more than the rest of it. So the edge remembers whom it has
-verified, and a watch keeps that memory true: the edge pings, auth answers with an epoch that it read from its database
-after the ping had arrived, and for 0.8 s from when that ping was sent the memory counts. Outside of the lease every
-request is verified by itself. docs/revocation.md tells the whole of it.
+Asking the auth service about every request would cost more than the rest of it. So the edge caches verified principals,
+and a watch keeps the cache valid: the edge pings, auth answers with an epoch that it read from its database after the
+ping had arrived, and the cache may be used for 0.8 s from when that ping was sent. Outside of this lease every request
+is verified by auth. docs/revocation.md explains it in full.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from services.chassis.timing.clock import Clock
 # A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
 VERIFY_ATTEMPTS = 6
 VERIFY_AGAIN_AFTER_S = 0.2
-# Longer than any key of ours; more is not worth a look.
+# Longer than any key of ours; a longer one is invalid.
 LONGEST_KEY = 200
 
 
@@ -38,7 +38,7 @@ class Principals:
         self.maintenance = MaintenanceMode()
         self._running_keys = RunningKeys(self._auth.find_refused_keys)
         self._watch = Watch(self._auth, self._principal_cache, self.maintenance, self._look_at_running, clock, log)
-        # By the key's digest.
+        # Verifications under way, by the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         gauge(
             registry,
@@ -73,14 +73,14 @@ class Principals:
         return self._principal_cache.find(digest) or await self._verify_together(api_key, digest)
 
     def recall(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
-        """Who asks, where that is known without asking anybody."""
+        """Returns the principal if it is cached, without a call."""
         try:
             return self._principal_cache.find(hashlib.sha256(_api_key(headers)).digest())
         except LegatoError:
             return None
 
     def track_key(self, principal: Principal) -> RunningKey:
-        """For as long as an answer runs; it says from when on the key is no longer good."""
+        """Tracks a key while its answer runs, to notice that it is revoked."""
         running_key = self._running_keys.add(principal.key_id)
         if not self._principal_cache.knows(principal.key_id):
             # Auth may have named this key between its verification and now.
@@ -88,19 +88,19 @@ class Principals:
         return running_key
 
     async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
-        """One question for all who wait with the same key: an edge that has lost its lease because it is busy would
-        else be kept busy by asking. An answer counts from when its question was sent, whoever hears it."""
+        """Shares one call among all requests that wait with the same key: it keeps an edge that is busy, and so has
+        lost its lease, from more load. An answer counts from when its call was sent."""
         task = self._verifying.get(digest)
         if task is None:
             self._verifying[digest] = task = asyncio.create_task(self._verify(api_key, digest))
             task.add_done_callback(lambda task: self._end_verifying(digest, task))
-        # Whoever asked first may leave before the answer.
+        # The first caller may be cancelled before the answer.
         return await asyncio.shield(task)
 
     def _end_verifying(self, digest: bytes, task: "asyncio.Task[Principal]") -> None:
         del self._verifying[digest]
         if not task.cancelled():
-            # Looked at, in case that nobody is left who would.
+            # Retrieved, in case that no caller is left to do so.
             task.exception()
 
     async def _verify(self, api_key: bytes, digest: bytes) -> Principal:
@@ -112,7 +112,7 @@ class Principals:
                 answer = await self._auth.verify(api_key.decode("ascii"))
             except LegatoError as error:
                 if error.reason in ANSWERS:
-                    # Every key that is not good is refused in the same words, whoever found out.
+                    # Every invalid key is refused with the same message, whoever found out.
                     raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             else:
                 self.maintenance.update(answer)

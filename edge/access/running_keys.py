@@ -1,7 +1,7 @@
-"""Whether a key is still good while its answers run.
+"""Notices keys that are revoked while their answers run.
 
-A key is looked at when a request comes. What has begun by then goes on for minutes, so whoever delivers it asks again
-at each piece. That must cost nothing: it is a look at one attribute, which is set when auth has named the key.
+A key is checked when a request comes. Its answer may run for minutes, so delivery checks the key again at each piece.
+That must cost nothing: it reads one attribute, which is set when auth has named the key.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from itertools import islice
 
 from services.chassis.errors import LegatoError, Reason
 
-# As many as auth looks up at once.
+# The most keys that auth looks up at once.
 ASKED_AT_ONCE = 1_000
 ASK_AGAIN_AFTER_S = 0.2
 
 
 class RunningKey:
-    """Of the key of one running answer; to be left when that has ended."""
+    """The key of one running answer; a context manager."""
 
     __slots__ = ("_running_keys", "is_refused", "key_id")
 
@@ -39,10 +39,10 @@ class RunningKey:
 
 
 class RunningKeys:
-    """Of all answers that run; nothing is kept of keys that have none."""
+    """The keys of all running answers; others are not kept."""
 
     def __init__(self, find_refused: Callable[[Sequence[str]], Awaitable[Iterable[str]]]) -> None:
-        """`find_refused` asks auth which of some keys are no longer good."""
+        """Takes `find_refused`, which asks auth which keys are no longer valid."""
         self._find_refused = find_refused
         self._by_key_id: dict[str, set[RunningKey]] = {}
         self._doubted: set[str] = set()
@@ -66,7 +66,7 @@ class RunningKeys:
                 running_key.is_refused = True
 
     def recheck(self, key_ids: Iterable[str]) -> None:
-        """Auth may have had something to say about these keys that we have missed."""
+        """Asks auth again about keys whose revocation may have been missed."""
         self._doubted |= self._by_key_id.keys() & key_ids
         if self._doubted and (self._asking is None or self._asking.done()):
             self._asking = asyncio.create_task(self._ask_auth())
@@ -80,10 +80,10 @@ class RunningKeys:
             await asyncio.gather(self._asking, return_exceptions=True)
 
     async def _ask_auth(self) -> None:
-        """Until there is an answer for every key that still runs: nobody will name these keys by himself again."""
+        """Retries until auth has answered for every running key: it will not name these keys again by itself."""
         while self._doubted:
             asked = list(islice(self._doubted, ASKED_AT_ONCE))
-            # Whoever doubts a key from now on wants an answer to a question that has not been sent yet.
+            # A key that is doubted from now on needs a call that has not been sent yet.
             self._doubted.difference_update(asked)
             try:
                 self.refuse(await self._find_refused(asked))

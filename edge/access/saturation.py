@@ -1,8 +1,8 @@
-"""Whether this process can take on another chat, by how late it runs already.
+"""Saturation control: limits the chats of this process by measured queueing.
 
-Two queues are measured: that of the event loop, where everything that this process does waits for its turn, and that
-before metering, which shows in how long it takes to hold credit. Neither says anything while there is no queue. One
-stall, of a collection of garbage, of a disk or of the whole machine, is none; and a limit ends soon after its cause.
+Two queues are measured: the event loop, where everything that this process does waits for its turn, and metering's,
+which shows in how long it takes to hold credit. Without a queue there is no limit. One stall, of the garbage collector,
+a disk or the whole machine, is no queue; and a limit ends soon after its cause.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from services.chassis.timing.clock import Clock
 LATENESS_TOLERATED_S: Final = 0.05
 RESERVE_TOLERATED_S: Final = 0.25
 SAMPLE_EACH_S: Final = 0.05
-# A verdict takes so long at least, and a limit that none confirms is gone after this.
+# The shortest round of measurement, and the time after which an unconfirmed limit ends.
 ROUND_S: Final = 0.5
 LIFETIME_S: Final = 1.5
-# So few chats do not keep a processor busy, so it is not they who make the loop late.
+# This few chats do not keep a CPU busy, so it is not they who delay the loop.
 LEAST_CHATS: Final = 64
 
 
 class EdgeSaturation:
     def __init__(self, clock: Clock, tolerated_s: float = LATENESS_TOLERATED_S) -> None:
-        """Where no time is tolerated, what is measured is told but counts for nothing: then everybody is let in."""
+        """Measures; with `tolerated_s` 0 it never limits, so that every chat is admitted."""
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
         self._lateness = QueueingSignal(self._gate, clock, round_s=ROUND_S)
-        # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
-        # All must wait: those who were held up by one stall come to their end together, and are many.
+        # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait shows.
+        # All samples must be late: those delayed by one stall end together, and are many.
         self._reserving = QueueingSignal(self._gate, clock, share=0.0, round_s=ROUND_S)
-        # All that was measured, for whoever looks.
+        # All samples, for the metrics.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,16 +48,16 @@ class EdgeSaturation:
         return self._gate.limit
 
     def acquire_permit(self, key_id: str) -> Permit:
-        """For one chat: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
+        """Returns one chat's permit: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
         return self._gate.acquire(key_id)
 
     @property
     def is_reached(self) -> bool:
-        """Whether somebody who comes now may be refused."""
+        """True if a chat that comes now may be refused."""
         return self._gate.running >= self._gate.limit
 
     def refusal(self, key_id: str) -> LegatoError | None:
-        """In place of a place: what one who comes now is told; None where there is room."""
+        """Returns the error that a new chat would get; None if there is room."""
         return self._gate.refusal(key_id)
 
     def note_reserve(self, took_s: float) -> None:

@@ -1,7 +1,7 @@
-"""Those who come with wrong keys, counted by address.
+"""A rate limit on wrong keys, by client address.
 
-Each edge counts for itself. Keys that are good are never refused here, wherever they come from: behind one address
-there may be thousands of people, and one of them may be guessing.
+Each edge counts for itself. Valid keys are never refused here, wherever they come from: behind one address there may be
+thousands of people, and one of them may be guessing.
 """
 
 import ipaddress
@@ -14,19 +14,19 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Buckets, Rate
 from services.chassis.timing.clock import Clock
 
-# A customer of a provider has at least as many addresses of the newer kind as such a network holds.
+# The IPv6 network that one customer of a provider has at least.
 CLIENT_NETWORK_BITS = 64
 
 
 class WrongKeyLimiter:
     def __init__(self, wrong_keys_per_minute: int, addresses: Addresses, clock: Clock) -> None:
-        """0: any number."""
+        """Takes 0 as no limit."""
         self._rate = Rate(wrong_keys_per_minute, wrong_keys_per_minute) if wrong_keys_per_minute else None
         self._addresses = addresses
         self._buckets = Buckets(clock)
 
     def count(self, scope: HttpScope) -> None:
-        """After a wrong key. Raises TOO_MANY_WRONG_KEYS."""
+        """Counts a wrong key. Raises TOO_MANY_WRONG_KEYS."""
         if self._rate is None:
             return
         address = self._counted(scope)
@@ -38,7 +38,7 @@ class WrongKeyLimiter:
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
 
     def rates(self, scope: HttpScope) -> Headers:
-        """What is left of an address's wrong keys, in the form in which a key is told its rates."""
+        """Returns the rest of an address's limit, in the form of a key's rate headers."""
         if self._rate is None:
             return []
         address = self._counted(scope)
@@ -52,7 +52,7 @@ class WrongKeyLimiter:
         )
 
     def _counted(self, scope: HttpScope) -> Address | None:
-        """Nobody guesses keys from the machine itself."""
+        """Returns the address; None for loopback, not limited."""
         address = self._addresses.of(scope)
         return None if address is None or address.is_loopback else address
 
@@ -62,6 +62,6 @@ class WrongKeyLimiter:
 
 def _bucket_of(address: Address) -> int:
     if isinstance(address, ipaddress.IPv6Address):
-        # Below zero, so that none is taken for an address of the older kind.
+        # Negative, so that none equals an IPv4 address.
         return -(int(address) >> CLIENT_NETWORK_BITS) - 1
     return int(address)

@@ -1,4 +1,4 @@
-"""The auth service as the edge asks it: replicas, any of which may be dead, cut off or slow at any time."""
+"""A client of the auth service: replicas, any of which may be dead, cut off or slow at any time."""
 
 import asyncio
 from collections import deque
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 NAME = "Authentication"
-# A later answer is of no use: it counts for 0.8 s from when it was asked for (`edge/access/principal_cache.py`).
+# A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/principal_cache.py`).
 ASK_TIMEOUT_S = 0.8
-# Where one replica has not answered within this, another is asked as well: a connection that stalls gives no error.
+# Delay of a hedged request to another replica: a connection that stalls gives no error.
 ASK_ANOTHER_AFTER_S = 0.1
-# A replica whose watch was silent for longer is asked last: it is pinged five times a second.
+# A replica whose watch was silent for longer is called last: it is pinged five times a second.
 SILENT_AFTER_S = 0.5
 
-# What auth says about a key. Anything else is no answer, and another replica may have one.
+# Auth's verdicts on a key. Any other error is no answer, and another replica may have one.
 ANSWERS = (Reason.KEY_INVALID, Reason.ACCOUNT_SUSPENDED)
 
 AnswerT = TypeVar("AnswerT")
@@ -36,7 +36,7 @@ WatchCall = grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 
 
 class AuthReplica:
-    """One process of auth, and the connection with it."""
+    """One process of auth, and the connection to it."""
 
     def __init__(self, address: str, clock: Clock, certificates: Certificates | None = None) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class AuthReplica:
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
-        # When its last watch came to an end.
+        # When its last watch ended.
         self.left_at_s = float("-inf")
 
     @property
@@ -55,7 +55,7 @@ class AuthReplica:
 
     @property
     def is_leaving(self) -> bool:
-        # It ends its watches when it is asked to end, and is asked last from then on.
+        # On shutdown it ends its watches, and is called last from then on.
         return False
 
     @property
@@ -66,7 +66,7 @@ class AuthReplica:
         await self._connection.close()
 
     async def reconnect(self) -> None:
-        """A connection on which nothing comes through may never say that it is broken."""
+        """Reopens the connection: one that stalls may never report an error."""
         await self._connection.reopen()
 
     async def verify(self, api_key: str) -> pb.VerifyResponse:
@@ -87,13 +87,13 @@ class AuthReplica:
         try:
             yield stream
         finally:
-            # Without it the other side would never learn that we left.
+            # Otherwise auth would never learn that we left.
             stream.cancel()
             self.is_watched = False
             self.left_at_s = self._clock.elapsed_s()
 
     def heard(self) -> None:
-        """A heartbeat came."""
+        """Records a heartbeat."""
         self._heard_at_s = self._clock.elapsed_s()
 
     @contextmanager
@@ -107,7 +107,7 @@ class AuthReplica:
 
 
 class AuthClient:
-    """Whichever of its replicas answers."""
+    """Calls replicas until one answers."""
 
     def __init__(self, replicas: Replicas[AuthReplica]) -> None:
         self._replicas = replicas
@@ -119,20 +119,20 @@ class AuthClient:
         return await self._call(lambda replica: replica.find_refused_keys(key_ids))
 
     def unwatched(self) -> AuthReplica | None:
-        """The best replica that nobody watches yet. Those from which nothing was heard have their turn one after the
-        other: one that is gone must not keep us from one that is there."""
+        """Returns the best replica that is not watched yet. Silent ones take turns, so that one that is gone does not
+        keep us from one that is there."""
         others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
         return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
     async def _call(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
-        """The first answer counts. Who is silent or lost does not keep the next from being asked."""
+        """Returns the first answer. A silent or lost replica does not delay the call to the next."""
         replicas = deque(self._replicas.in_order())
         asked: set[asyncio.Task[AnswerT]] = set()
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while replicas or asked:
                     if replicas:
-                        # A task of its own: a call that is broken off cancels whoever waits for it.
+                        # Each is a task of its own: a cancelled call cancels the task that awaits it.
                         asked.add(asyncio.create_task(question(replicas.popleft())))
                     patience_s = ASK_ANOTHER_AFTER_S if replicas else None
                     done, asked = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +149,7 @@ class AuthClient:
 
 
 def _is_lost(task: "asyncio.Task[Any]") -> bool:
-    """Whether there was no answer, rather than a refusal."""
+    """Returns whether there was no answer, rather than a refusal."""
     if task.cancelled():
         return True
     error = task.exception()

@@ -17,7 +17,7 @@ from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.clock import Clock
 
-# A chat that says more than this, in its prompt or elsewhere, travels by itself, so that nobody queues behind it.
+# A chat with a larger opening message has an RPC of its own, so that no other chat queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
@@ -71,7 +71,7 @@ class RouterReplica(_Replica):
         return self._shared.stub
 
     def _open_exchange(self) -> Any:
-        # Each time by the newest certificate.
+        # The stub is looked up each time, for the newest certificate.
         return self.stub.Exchange()
 
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
@@ -125,7 +125,7 @@ class Backends:
         log: Log,
         certificates: Certificates | None,
     ) -> None:
-        # Of all replicas of a service together.
+        # Items per message, for all replicas of a service together.
         self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
         to_router, to_metering = self.message_items.values()
         self.auths: Replicas[AuthReplica] = Replicas(
@@ -145,7 +145,7 @@ class Backends:
         )
 
     def _load(self) -> int:
-        """A chat is under way at one of them at a time; what it asks comes to both."""
+        """Returns the calls in flight at both: a chat is at one of them at a time, and calls both."""
         return self.routers.load + self.meterings.load
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells metering once a second what running answers have delivered, for the case that this machine is lost."""
+"""Reports to metering once a second what running answers have delivered, in case this machine is lost."""
 
 import asyncio
 from typing import Final
@@ -17,23 +17,23 @@ class Checkpoints:
         self._journal = journal
         self._metering = metering
         self._log = log
-        # By request: how many tokens of output were told.
+        # Output tokens reported so far, by request.
         self._told: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
                 await self.report()
             except LegatoError:
-                # Metering is away. The next one says the same, and more.
+                # Metering is down. The next checkpoint reports the same, and more.
                 pass
             except Exception as error:
                 self._log.failure("checkpoint.failed", error)
 
     async def report(self) -> None:
-        # Before the mark, nobody can tell whether the first count was delivered.
+        # Without the mark, it is unknown whether the first count was delivered.
         running = [slot for slot in self._journal.taken.values() if slot.kind == OPEN and slot.marked]
         grown = [slot for slot in running if slot.completion_tokens != self._told.get(slot.request_id)]
         telling = {slot.request_id: slot.completion_tokens for slot in running}

@@ -1,4 +1,4 @@
-"""The credit that one chat holds, from before it is asked for until it is settled."""
+"""The credit that one chat holds, from its reservation until it is settled."""
 
 from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.billing.metering import Metering
@@ -12,13 +12,13 @@ from services.chassis.process import failpoints
 
 PER_MILLION = 1_000_000
 
-# How much output is held at first, at most; the hold grows with the answer.
+# The most output held at first; the hold grows with the answer.
 FIRST_SLICE_TOKENS = 4096
 LONGEST_OUTPUT_TOKENS = 131_072
-# Where output costs next to nothing: more than any answer has.
+# Used if output is free: more than any answer has.
 MOST_OUTPUT_TOKENS = 10**9
 
-# Below that, nobody is asked whether a provider has read a prompt, unless leaving is a habit of the account.
+# For shorter prompts the router need not report acceptance, unless the account's clients often disconnect.
 NOTABLE_PROMPT_TOKENS = 2048
 
 REFUSALS = frozenset(
@@ -42,20 +42,20 @@ class ChatHold:
         self._principal = principal
         self._request_id = request_id
         self._class_id = class_id
-        # Per million of tokens, pinned when the credit was held.
+        # Prices per million tokens, fixed when the credit was held.
         self._input_nanos = 0
         self._output_nanos = 0
         self._held_nanos = 0
-        # All that the account has; known where it could not hold what was needed.
+        # The account's balance; known once it could not hold what was needed.
         self._balance_nanos = 0
-        # What the client asked, as it was guessed; nothing until credit is held.
+        # Estimated tokens of the client's prompt; 0 until credit is held.
         self._asked_tokens = 0
         self._tells_acceptance = False
         self._slot: Slot | None = None
         self._asked_again = False
-        # The account could not hold what was needed.
+        # True once the account could not hold what was needed.
         self.spent = False
-        # Nothing until it is settled.
+        # Empty until it is settled.
         self.charged = NOTHING
 
     async def reserve(
@@ -66,10 +66,10 @@ class ChatHold:
         *,
         whole: bool = False,
     ) -> Grant:
-        """Hold the prompt and a first slice of output; raises one of REFUSALS.
+        """Holds credit for the prompt and a first slice of output; raises one of REFUSALS.
 
-        All of the output, where the answer is `whole` and the account can well afford it: then it may be asked for in
-        one piece, which cannot be stopped where the credit ends."""
+        Holds all of the output if the answer is `whole` and the account can well afford it: then the provider may be
+        asked for one whole answer, which cannot be stopped when the credit ends."""
         most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
         self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
         failpoints.hit("edge.claimed")
@@ -90,7 +90,7 @@ class ChatHold:
             )
         except LegatoError as error:
             if error.reason in REFUSALS and not self._asked_again:
-                # A refusal stores nothing, so there is nothing to give back. If it was asked for twice, the other copy
+                # A refusal stores nothing, so there is nothing to give back. After a retry, the other copy of the call
                 # may still be under way, and must find the request void.
                 slot.free()
             raise
@@ -106,15 +106,15 @@ class ChatHold:
         self._asked_again = True
 
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
-        """Hold enough for these totals, or as near to it as the account affords.
+        """Holds enough for these totals, or as near to it as the account affords.
 
-        What was delivered so far is told along, in case nobody is left to settle."""
+        Reports what was delivered so far, in case nobody is left to settle."""
         if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self.grant(prompt_tokens)
 
     def grant(self, prompt_tokens: int) -> Grant:
-        """What is held now, beside such a prompt."""
+        """Returns the grant for what is held, less the prompt."""
         return Grant(
             prompt_tokens=prompt_tokens,
             output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
@@ -123,7 +123,7 @@ class ChatHold:
         )
 
     def refusal(self, prompt_tokens: int, output_tokens: int) -> LegatoError:
-        """Of an answer whose first piece comes to more than the account could hold."""
+        """Returns the error for an answer whose first piece costs more than the account could hold."""
         if self._is_held_elsewhere(prompt_tokens, output_tokens):
             return credits_held()
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
@@ -136,28 +136,28 @@ class ChatHold:
 
     @property
     def tells_acceptance(self) -> bool:
-        """Whether it matters, should the client leave, that a provider has the prompt by then."""
+        """True if the router should report when a provider accepts the prompt, in case the client disconnects."""
         return self._tells_acceptance
 
     @property
     def is_resolved(self) -> bool:
-        """Whether there is nothing to settle: it is settled, or was refused, or was never asked for."""
+        """True if there is nothing to settle: it is settled, was refused, or was never reserved."""
         return self._slot is None or self._slot.kind != OPEN
 
     def count(self, usage: Usage) -> None:
-        """Before something is handed to the client: all that it will have received then."""
+        """Records the totals delivered, before the next piece is sent."""
         slot = self._open_slot()
         slot.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
 
     def mark(self) -> None:
-        """After the first piece was handed to the client."""
+        """Records that the first piece was sent."""
         failpoints.hit("edge.relayed_first")
         self._open_slot().mark()
         failpoints.hit("edge.marked")
 
     def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
-        """What was used is charged, once; later words about the same chat do not count."""
+        """Charges what was used, once; later calls for the same chat do nothing."""
         if self._slot is not None and not self.is_resolved:
             self._slot.seal(usage, basis, end)
             self.charged = usage
@@ -165,8 +165,8 @@ class ChatHold:
             self._metering.resolve(self._slot)
 
     def void(self, end: "pb.End.ValueType", accepted_prompt_tokens: int = 0) -> None:
-        """Nothing was delivered, so nothing is charged; unless clients of this account make a habit of leaving, and a
-        provider has accepted the prompt. Metering knows."""
+        """Charges nothing, as nothing was delivered. Metering may still charge a prompt that a provider has accepted,
+        if clients of this account often disconnect."""
         if self._slot is not None and not self.is_resolved and end == pb.END_CLIENT_GONE:
             self._slot.unpaid_prompt_tokens = self._asked_tokens
             self._slot.accepted_prompt_tokens = accepted_prompt_tokens
@@ -182,7 +182,7 @@ class ChatHold:
             return True
         answer = await self._ask_for(total_nanos, delivered)
         if not answer.extended and answer.affordable_nanos > self._held_nanos:
-            # The last of the credit is good for a part of it.
+            # The rest of the credit covers a part of it.
             await self._ask_for(answer.affordable_nanos, delivered)
         return total_nanos <= self._held_nanos
 
@@ -206,8 +206,8 @@ class ChatHold:
         return self._held_nanos < self.cost_nanos(prompt_tokens, output_tokens) <= self._balance_nanos
 
     def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
-        """How much output this covers beside the prompt. It is rounded once, as what it costs is: so that what is held
-        for a number of tokens is good for that number."""
+        """Returns how much output this covers beside the prompt. It is rounded once, like the cost, so that what is
+        held for a number of tokens covers that number."""
         left = nanos * PER_MILLION - prompt_tokens * self._input_nanos
         if left < 0:
             return 0

@@ -1,9 +1,9 @@
-"""What a restarted edge must know: one slot of counters for every request that is not settled yet.
+"""The journal of an edge, for recovery after a crash: one slot of counters for every unsettled request.
 
-The file is mapped into memory, so what was written survives the death of the process, though not the machine's: after
-another boot its pages may be old, and it counts as lost. A slot has two halves, each with a checksum, and a write goes
-to the half that is not the newest: a process that dies in the middle of a write leaves the record before it. Nothing
-that anybody said is written here.
+The file is memory-mapped, so what was written survives a crash of the process, but not of the machine: after another
+boot its pages may be old, and it counts as lost. A slot has two halves, each with a checksum, and a write goes to the
+half that is not the newest: a process that dies during a write leaves the record before it intact. Message content is
+never written here.
 """
 
 import mmap
@@ -18,18 +18,18 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import unavailable
 from services.chassis.process import failpoints
 
-# More requests than one process can have under way; all of them together are 4 MB.
+# More requests than one process can have in flight; all of them together take 4 MB.
 SLOTS: Final = 16_384
 LONGEST_ACCOUNT_ID: Final = 64
 
-# The kinds of record. OPEN: credit may be held, and this much may have been delivered. SEAL: how it ended, for good;
-# without a basis, nothing is to be charged.
+# The kinds of record. OPEN: credit may be held, and this much may have been delivered. SEAL: the final result; without
+# a basis, nothing is charged.
 FREE: Final = 0
 OPEN: Final = 1
 SEAL: Final = 2
 
-# Whoever changes what a slot holds changes the version in the file's header, too.
-# Request and account: they stay the same for as long as the slot is taken.
+# A change of a slot's layout needs another version in the file's header.
+# Request and account, which stay the same while the slot is taken.
 _OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
 # Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
 _COUNTS: Final = struct.Struct("<QIBBBBqqq")
@@ -40,11 +40,11 @@ _UNTOUCHED: Final = bytes(SLOT_BYTES)
 
 
 class SlotPassedOn(Exception):
-    """The slot is sealed, or belongs to another request by now: a mistake of ours, and nothing was written."""
+    """The slot is sealed, or belongs to another request by now: a bug of ours; nothing was written."""
 
 
 class _Record(NamedTuple):
-    """In the order in which it is compared: the newest is the greatest."""
+    """A record. Its fields are in the order of comparison: the newest is the greatest."""
 
     write_no: int
     generation: int
@@ -61,7 +61,7 @@ class _Record(NamedTuple):
 
 class Slot:
     """One request's place in the journal. Once it is freed, the next request has the place under a handle of its own,
-    and this one writes nothing any more."""
+    and this one can no longer write."""
 
     __slots__ = (
         "_generation", "_journal", "_owner", "accepted_prompt_tokens", "account_id", "basis", "cached_tokens",
@@ -73,7 +73,7 @@ class Slot:
         self._journal = journal
         self._generation = generation
         self._owner = _OWNER.pack(bytes.fromhex(request_id), account_id.encode())
-        # Where the half begins that is written next.
+        # Offset of the half that is written next.
         self.start = journal.next_half(index)
         self.index = index
         self.request_id = request_id
@@ -81,13 +81,13 @@ class Slot:
         self.kind = OPEN
         self.basis: pb.Basis.ValueType = pb.BASIS_UNSPECIFIED
         self.end: pb.End.ValueType = pb.END_UNSPECIFIED
-        # Something has reached the client. Before that, nobody can tell whether the first count was delivered.
+        # Something has reached the client. Before that, it is unknown whether the first count was delivered.
         self.marked = False
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
-        # Where the client left before anything was delivered: what it had asked, and what a provider has read.
-        # Not written: a restart forgives it.
+        # Set if the client left before anything was delivered: estimated tokens of its prompt, and those that a
+        # provider accepted. Not written to the file: after a restart they are not charged.
         self.unpaid_prompt_tokens = 0
         self.accepted_prompt_tokens = 0
 
@@ -100,7 +100,7 @@ class Slot:
         )
 
     def count(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Before something is delivered: all that will have been delivered then."""
+        """Records the totals delivered, before the next delivery."""
         if self.kind != OPEN:
             raise SlotPassedOn
         self.prompt_tokens = prompt_tokens
@@ -109,14 +109,14 @@ class Slot:
         self._write(OPEN)
 
     def mark(self) -> None:
-        """After the first delivery."""
+        """Records the first delivery."""
         if self.kind != OPEN:
             raise SlotPassedOn
         self.marked = True
         self._write(OPEN)
 
     def seal(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
-        """Before the end is told to anybody. Without a basis, nothing is charged."""
+        """Records the result before anybody is told. Without a basis, nothing is charged."""
         if self.kind != OPEN:
             raise SlotPassedOn
         self.prompt_tokens = usage.prompt_tokens
@@ -126,7 +126,7 @@ class Slot:
         self._write(SEAL)
 
     def free(self) -> None:
-        """Once metering has acknowledged what became of the request, and never earlier."""
+        """Frees the slot; only allowed once metering has acknowledged the result."""
         if self.kind == FREE:
             raise SlotPassedOn
         self._write(FREE)
@@ -160,11 +160,11 @@ class Slot:
 
 
 class Journal:
-    """Owned by one process, from before it is read until the process ends."""
+    """A journal, owned by one process until that ends."""
 
     def __init__(self, path: Path, slots: int = SLOTS) -> None:
-        """Raises JournalTaken or JournalSetAside. What was left in the file is in `taken`."""
-        # Never restarts, so that an old record is never taken for a newer one.
+        """Raises JournalTaken or JournalSetAside. Slots left in the file are in `taken`."""
+        # Never reset, so that an old record is never taken for a newer one.
         self.write_no = 0
         self.taken: dict[int, Slot] = {}
         self._file = JournalFile(path, slots)
@@ -173,16 +173,16 @@ class Journal:
         self._generations = [0] * self._slots
         self._next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
         self._recover()
-        # The slot that was freed last is taken first, so that memory which is not needed is never touched.
+        # The slot that was freed last is taken first, so that pages which are not needed are never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
 
     @property
     def is_lost(self) -> bool:
-        """It is of another boot, so nothing in it could be relied on."""
+        """True if it is of another boot, so its content is unreliable."""
         return self._file.is_of_another_boot
 
     def claim(self, request_id: str, account_id: str) -> Slot:
-        """Before credit is asked for."""
+        """Takes a slot, before credit is held."""
         if not self._free:
             raise unavailable("Room for another request")
         index = self._free.pop()
@@ -216,7 +216,7 @@ class Journal:
             halves = [self._read(start), self._read(start + _HALF_BYTES)]
             newest = max((half for half in halves if half is not None), default=None)
             if newest is None:
-                # The very first write was torn: nothing can have followed from it.
+                # The very first write was torn, so nothing can have followed it.
                 continue
             self.write_no = max(self.write_no, newest.write_no)
             self._generations[index] = newest.generation

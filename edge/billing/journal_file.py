@@ -1,7 +1,7 @@
-"""The file that a journal is kept in: whose it is, and whether it can be relied on.
+"""The file of a journal: locks it, and checks whether it can be relied on.
 
-What a process left behind is worth money, so a file that cannot be read is never overwritten: it is set aside, and
-whoever wanted it is told. Only one in which nothing was ever written is new.
+What a process left behind is worth money, so a file that cannot be read is never overwritten: it is renamed, and the
+caller gets an exception. Only a file in which nothing was ever written is new.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ HEADER_BYTES: Final = 4096
 SLOT_BYTES: Final = 256
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# The digit is the version: another one has slots that this one cannot read.
+# The digit is the version: this code cannot read slots of another one.
 _MAGIC: Final = b"LEGATO1\n"
 _ANY_VERSION: Final = b"LEGATO"
 _HEADER: Final = struct.Struct("<8sI36s")
@@ -26,22 +26,22 @@ class JournalTaken(Exception):
 
 
 class JournalSetAside(Exception):
-    """The file could not be read, and has another name now: there is room for a new one."""
+    """The file could not be read, and was renamed: there is room for a new one."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name)
         self.name = name
-        # "version": another version of ours has written it. "damaged": nobody can say what it is.
+        # "version": another version of Legato has written it. "damaged": its content is unknown.
         self.reason = reason
 
 
 class JournalFile:
-    """Owned by one process, from before it is read until the process ends."""
+    """A locked file, owned by one process until that ends."""
 
     def __init__(self, path: Path, wanted_slots: int) -> None:
-        """Raises JournalTaken or JournalSetAside."""
+        """Locks and checks the file; raises JournalTaken or JournalSetAside."""
         self._path = path
-        # Nothing that was in it can be relied on, and nothing of it is left.
+        # True if the machine has rebooted since: the file was unreliable and has been emptied.
         self.is_of_another_boot = False
         self.number = _lock(path)
         try:
@@ -58,7 +58,7 @@ class JournalFile:
         os.close(self.number)
 
     def _prepare(self, wanted_slots: int) -> int:
-        """How many slots the file has. One that is new or of another boot starts empty."""
+        """Returns the number of slots. Empties a file that is new or of another boot."""
         boot_id = _BOOT_ID.read_bytes().strip()
         magic, slots, booted = _HEADER.unpack(os.pread(self.number, _HEADER.size, 0).ljust(_HEADER.size))
         if magic == _MAGIC and os.fstat(self.number).st_size == HEADER_BYTES + slots * SLOT_BYTES:
@@ -69,7 +69,7 @@ class JournalFile:
             is_another_version = magic != _MAGIC and magic.startswith(_ANY_VERSION)
             raise self._set_aside("version" if is_another_version else "damaged")
         os.ftruncate(self.number, 0)
-        # All of it at once: on a disk that is full, a page that is not there yet would end the process.
+        # Allocates all pages now: touching an unallocated page on a full disk would kill the process.
         os.posix_fallocate(self.number, 0, HEADER_BYTES + wanted_slots * SLOT_BYTES)
         os.pwrite(self.number, _HEADER.pack(_MAGIC, wanted_slots, boot_id), 0)
         return wanted_slots
@@ -77,7 +77,7 @@ class JournalFile:
     def _set_aside(self, reason: str) -> JournalSetAside:
         asides = (self._path.with_name(f"{self._path.name}.lost-{number}") for number in count(1))
         aside = next(path for path in asides if not path.exists())
-        # Whoever has opened it meanwhile finds that it is no longer the one of this name.
+        # A process that has opened it meanwhile notices that the path is now another file.
         self._path.rename(aside)
         return JournalSetAside(aside.name, reason)
 

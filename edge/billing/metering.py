@@ -1,4 +1,4 @@
-"""The edge's dealings with metering: rates, holds, settlements and usage."""
+"""The edge's client of metering: rate limits, holds, settlements and usage."""
 
 import asyncio
 from collections import defaultdict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-# A metering that is being restarted is waited for this long before anybody is refused.
+# Calls are retried this long while metering restarts, before a request is refused.
 PATIENCE_S = 5.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
@@ -43,20 +43,20 @@ class Metering:
 
     @property
     def pending(self) -> int:
-        """Settlements that are under way."""
+        """The number of pending settlements."""
         return len(self.settlements.under_way)
 
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
-        """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
-        the admission corrects later. Who asks for none is not held to the rate of tokens."""
+        """Takes one request and some tokens from the key's rate limits; raises RATE_LIMITED. Tokens are an estimate,
+        which the admission corrects later. A request for no tokens is not held to the token limit."""
         request = _question(principal, tokens)
         rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
         self._last_rates.note(principal.key_id, rate)
         return Admission(request, rate, self._correct)
 
     async def take_tokens(self, principal: Principal, admission: Admission, tokens: int) -> None:
-        """For a request that turned out to have so many. What was taken for it is given back first, so that it does not
-        stand in its own way. Raises RATE_LIMITED; then nothing is taken for it."""
+        """Takes the actual tokens of a request that has more than estimated. Gives back first what was taken for it, so
+        that it does not block itself. Raises RATE_LIMITED; then nothing is taken."""
         if not admission.is_short_of(tokens):
             return
         await self._tell_correction(admission.withdraw())
@@ -66,7 +66,7 @@ class Metering:
         admission.renew(request, rate)
 
     async def rates(self, principal: Principal) -> Headers:
-        """What is left of the key's rates, for a request that takes nothing."""
+        """Returns the key's rate headers and takes nothing from its limits."""
         if (headers := self.last_rates(principal)) is not None:
             return headers
         request = _question(principal, only_looks=True)
@@ -75,24 +75,24 @@ class Metering:
         return rate_headers(rate)
 
     def last_rates(self, principal: Principal) -> Headers | None:
-        """The same, where it is known without asking anybody."""
+        """Returns the rate headers if they are cached, without a call."""
         rate = self._last_rates.recall(principal.key_id)
         return None if rate is None else rate_headers(rate)
 
     def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> Awaitable[pb.ReserveResponse]:
-        """`on_repeat` is called when an answer was lost and the question is asked again."""
+        """Holds credit. `on_repeat` is called before a retry after a lost answer."""
         return self._call("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
         return self._call("Extend", request, pb.ExtendResponse, request.account_id)
 
     def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
-        """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
-        process, not to a client who may have left."""
+        """Settles or voids the slot in the background, with retries, and then frees it. The task belongs to the
+        process, not to a client that may have left."""
         self.settlements.begin(slot, acknowledged)
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
-        """What running requests have delivered so far. Raises where a replica has not heard it, when all were told."""
+        """Reports what running requests have delivered. Raises if a replica failed, after all were called."""
         by_replica: defaultdict[MeteringReplica, list[Slot]] = defaultdict(list)
         for slot in slots:
             by_replica[self._replicas.for_account(slot.account_id)].append(slot)
@@ -102,19 +102,19 @@ class Metering:
                 raise outcome
 
     async def settled(self) -> None:
-        """Wait until every settlement and every correction that is under way was answered. A settlement that is refused
-        stays in its slot."""
+        """Waits until every pending settlement and correction was answered. A settlement that is refused stays in its
+        slot."""
         while under_way := [*self.settlements.ends(), *self._corrections]:
             await asyncio.wait(under_way)
 
     async def acknowledged(self, request_id: str) -> None:
-        """Wait a little for one settlement."""
+        """Waits for one settlement, with a timeout."""
         if (settlement := self.settlements.under_way.get(request_id)) is not None:
             await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
 
     async def caught_up(self, account_id: str) -> None:
-        """Wait a little for the account's settlements that are under way: whoever has an answer finds it in the
-        books."""
+        """Waits for the account's pending settlements, with a timeout, so that a client finds its last answer in the
+        usage."""
         settlements = self.settlements.under_way.values()
         ends = [settlement.ended for settlement in settlements if settlement.slot.account_id == account_id]
         if ends:
@@ -134,7 +134,7 @@ class Metering:
         return await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
-        """Beside whoever waits for an answer, and once: a limit is no money, so this may be lost, but not repeated."""
+        """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
         task = asyncio.create_task(self._tell_correction(correction))
         self._corrections.add(task)
         task.add_done_callback(self._corrections.discard)
@@ -154,7 +154,7 @@ class Metering:
         account_id: str,
         on_repeat: Callable[[], None] = lambda: None,
     ) -> Awaitable[ResponseT]:
-        """By way of the exchange."""
+        """Calls by the exchange."""
         return self._patiently(
             account_id, lambda replica: replica.call(method, request, response_type, ASK_TIMEOUT_S), on_repeat
         )
@@ -162,7 +162,7 @@ class Metering:
     def _read(
         self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
     ) -> Awaitable[ResponseT]:
-        """By an RPC of its own."""
+        """Calls by a unary RPC."""
 
         async def ask(replica: MeteringReplica) -> ResponseT:
             with errors_of("Metering"):
@@ -176,8 +176,8 @@ class Metering:
         ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
         on_repeat: Callable[[], None] = lambda: None,
     ) -> ResponseT:
-        """Repeated while metering is away, for a short while. No call here does harm to the books by being repeated. An
-        Admit whose answer was lost takes from the rates once more, which come back by themselves."""
+        """Retries for a short while if metering is unavailable. All calls here are safe to retry for the books. An
+        Admit whose answer was lost takes from the rate limits twice, and those refill."""
         give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
         while True:
             try:
@@ -190,13 +190,13 @@ class Metering:
 
 
 async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
-    """One after the other: metering has room for some of them at once, and others want to be heard as well."""
+    """Sends checkpoints one after the other: metering takes few at once, and other calls need room too."""
     for request in requests:
         await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
 
 
 def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:
-    """As they are now, in portions: metering refuses too many at once."""
+    """Returns the current totals in batches: metering refuses too many at once."""
     requests = []
     for first in range(0, len(slots), DELIVERIES_AT_ONCE):
         request = pb.CheckpointRequest()

@@ -1,4 +1,4 @@
-"""The journals of all edges on one machine: each edge takes one, and settles what processes before it left behind."""
+"""The journals of all edges on one machine: each edge takes one, and settles what crashed processes left behind."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from services.chassis.process import failpoints
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-# A metering that is away keeps nobody from serving for longer: what waits is safe where it is.
+# Startup waits no longer than this for metering: unsettled slots are safe in the journal.
 PATIENCE_S: Final = 10.0
 
 
 class Journals:
     def __init__(self, folder: Path, log: Log) -> None:
-        """Takes a journal that nobody owns, or a new one."""
+        """Takes a journal that no process owns, or a new one."""
         self._folder = folder
         self._log = log
         try:
@@ -31,7 +31,7 @@ class Journals:
         self._adopted: list[Journal] = []
 
     async def recover(self, metering: Metering) -> None:
-        """Settle what was left, before anything is served: in our own journal, and in those that nobody owns."""
+        """Settles what was left in our own journal and in those that no process owns, before serving begins."""
         self._adopted = [journal for path in self._paths() if (journal := self._claim(path)) is not None]
         for journal in (self.own, *self._adopted):
             for slot in list(journal.taken.values()):
@@ -75,7 +75,7 @@ class Journals:
         return journal
 
     def _release_empty(self) -> None:
-        """So that an edge that starts later may have them."""
+        """Closes empty journals, so that other edges may take them."""
         for journal in list(self._adopted):
             if not journal.taken:
                 self._adopted.remove(journal)
@@ -83,7 +83,7 @@ class Journals:
 
 
 def seal(slot: Slot) -> None:
-    """Where the process before us died in the middle of a request, that is its end; nothing is resumed."""
+    """Seals a slot that a crashed process left open; the request is not resumed."""
     if slot.kind == OPEN:
-        # The first piece may have reached the client or not: in doubt it is our loss.
+        # Unmarked, the first piece may not have reached the client: then the loss is ours.
         slot.seal(slot.usage, pb.BASIS_JOURNAL if slot.marked else pb.BASIS_UNSPECIFIED, pb.END_CRASHED)

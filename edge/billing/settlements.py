@@ -1,4 +1,4 @@
-"""Tells metering how requests ended, for as long as it takes. That belongs to the process, and to no client's task."""
+"""Reports to metering how requests ended, with retries, independently of any client's task."""
 
 import asyncio
 from typing import Any
@@ -25,27 +25,27 @@ class Settlements:
         self._replicas = replicas
         self._clock = clock
         self._log = log
-        # By request.
+        # Pending settlements, by request.
         self.under_way: dict[str, Settlement] = {}
-        # Those that metering did not acknowledge at once.
+        # Retries of those that metering did not acknowledge at once.
         self._tellers: set[asyncio.Task[None]] = set()
-        # How long they took, for whoever looks.
+        # Their durations, for the metrics.
         self.times_s = Histogram(STEP_BOUNDS_S)
 
     def begin(self, slot: Slot, acknowledged: str) -> None:
-        """Tell what the slot says, and free it then. `acknowledged` names the place that is come to in between."""
+        """Reports the slot, and then frees it. `acknowledged` is the failpoint in between."""
         loop = asyncio.get_running_loop()
         settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
         self.under_way[slot.request_id] = settlement
-        # What is about to be told to the client goes first.
+        # The client's last bytes are sent first.
         loop.call_soon(self._tell_at_once, settlement)
 
     def ends(self) -> "list[asyncio.Future[None]]":
-        """Of all that are under way."""
+        """Futures of all pending settlements."""
         return [settlement.ended for settlement in self.under_way.values()]
 
     def _tell_at_once(self, settlement: "Settlement") -> None:
-        """Without a task: nearly every settlement is acknowledged when it is told for the first time."""
+        """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
         failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
         try:
             answer = self._send(settlement.slot)
@@ -56,7 +56,7 @@ class Settlements:
 
     def _on_answer(self, answer: "asyncio.Future[Any]", settlement: "Settlement") -> None:
         if answer.cancelled():
-            # The process ends. What is not acknowledged stays in its slot.
+            # The process shuts down. An unacknowledged settlement stays in its slot.
             return
         error = answer.exception()
         if error is not None:
@@ -93,12 +93,12 @@ class Settlements:
             failures += 1
 
     def _send(self, slot: Slot) -> "asyncio.Future[Any]":
-        """Raises where nobody is there to be told."""
+        """Sends it; raises if no replica is connected."""
         method, request, response_type = resolution(slot)
         return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
 
     def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
-        """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""
+        """Logs a settlement that metering refused, for an operator. It stays in its slot and is retried later."""
         slot = settlement.slot
         self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
         asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
@@ -110,7 +110,7 @@ class Settlements:
 
 
 class Settlement:
-    """One that is under way; `ended` when it was acknowledged or put off."""
+    """A pending settlement; `ended` when it was acknowledged or put off."""
 
     __slots__ = ("acknowledged", "began_s", "ended", "slot")
 
@@ -122,7 +122,7 @@ class Settlement:
 
 
 def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
-    """Without a basis nothing is charged; what may have been delivered all the same is our loss."""
+    """Returns the call for a slot. Without a basis nothing is charged; what was delivered then is our loss."""
     request_id, account_id, end = slot.request_id, slot.account_id, slot.end
     if not slot.basis:
         void = pb.VoidRequest(

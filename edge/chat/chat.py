@@ -1,4 +1,4 @@
-"""The story of one chat: reserve, route, relay, settle."""
+"""The course of one chat: reserve, route, relay, settle."""
 
 import asyncio
 from dataclasses import dataclass
@@ -34,20 +34,20 @@ from services.chassis.timing.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ChatDependencies:
-    """What all chats of an edge share."""
+    """The dependencies that all chats of an edge share."""
 
     metering: Metering
     journal: Journal
     routers: Replicas[RouterReplica]
     saturation: EdgeSaturation
-    # How long an answer may go on: metering gives up its hold a little later.
+    # Time limit of an answer: metering releases its hold a little later.
     life_s: float
-    # How long a stream may be silent before its first token, and between signs of life.
+    # Longest silence of a stream before its first token, and between keepalive comments.
     keepalive_s: float
     clock: Clock
     log: Log
     metrics: ChatMetrics
-    # None: nothing is traced.
+    # None disables tracing.
     tracer: Tracer | None = None
 
 
@@ -79,7 +79,7 @@ class Chat:
         self._over = False
 
     async def run_while_heard(self, when_gone: WhenGone) -> None:
-        """Whatever the chat is waiting for, it stops at once when its client leaves."""
+        """Runs the chat, and cancels it as soon as its client disconnects."""
         task = cast(asyncio.Task[None], asyncio.current_task())
 
         def give_up() -> None:
@@ -106,7 +106,7 @@ class Chat:
             forget_origin(error)
         except asyncio.CancelledError:
             if not self._client_gone:
-                # The process ends and has waited for long enough. A stream must not end in silence all the same.
+                # The process shuts down and its drain time is over. The stream must still end with an error event.
                 end = metering_pb.END_CRASHED
                 await self._break_off(unavailable("The service"), end)
             raise
@@ -127,7 +127,7 @@ class Chat:
             self._record_end(end, counted)
 
     async def _converse(self) -> "metering_pb.End.ValueType":
-        """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
+        """Reserves, routes and relays. Returns how the chat ended, unless an error ended it."""
         grant = await self._reserve()
         if self._body.stream:
             self._keepalive.start()
@@ -161,7 +161,7 @@ class Chat:
         return grant
 
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
-        """To the least loaded router; if that one is lost before it has said anything, once more to another."""
+        """Calls the least loaded router; retries once on another if that one is lost before its first response."""
         replica = self._dependencies.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
@@ -172,7 +172,7 @@ class Chat:
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
-        """The next response that has something for the client."""
+        """Returns the next response that has something for the client."""
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
                 self._hold_growth.answer(call, response.need)
@@ -185,8 +185,8 @@ class Chat:
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
 
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
-        """At the end of the credit, or of the time that any answer may take. An answer of which there is nothing yet is
-        refused instead."""
+        """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if the client
+        has received nothing yet."""
         counted = self._delivery.counted
         if not counted.completion_tokens:
             raise refusal
@@ -221,12 +221,12 @@ class Chat:
             await self._delivery.fail(error)
             return
         if self._claim is not None:
-            # Whoever repeats the request at once, at whatever edge, must find its key free.
+            # A client that retries at once, at any edge, must find its idempotency key free.
             await self._dependencies.metering.acknowledged(self._request_id)
         raise error
 
     def _record_end(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
-        """Whoever looks: the log, Prometheus and, if it is traced, the trace."""
+        """Records the end in the log, in Prometheus and, if it is traced, in the trace."""
         dependencies, step_timer, principal = self._dependencies, self._admitted.step_timer, self._admitted.principal
         if self._first_piece_at_s is None:
             first_piece_s, ended_at_s = None, dependencies.clock.elapsed_s()
@@ -262,7 +262,7 @@ class Chat:
             }
 
     def _age_s(self) -> float:
-        """Counted from before credit was held."""
+        """Returns the time since before credit was held."""
         return self._dependencies.clock.elapsed_s() - self._began_at_s
 
 

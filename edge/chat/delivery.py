@@ -1,4 +1,4 @@
-"""Between the router and the client: nothing is handed over before it is counted, no end told before it is sealed."""
+"""Delivers the router's responses to the client: counts each before it is sent, seals the end before it is told."""
 
 from collections.abc import Iterable
 
@@ -15,9 +15,9 @@ class Delivery:
     def __init__(self, hold: ChatHold, reply: Reply) -> None:
         self._hold = hold
         self._reply = reply
-        # Of what the client was given, or will be in one piece: counted by the router.
+        # Tokens of what the client was sent, or will be in one piece, as the router counted them.
         self.counted = Usage()
-        # What a provider has been asked, as far as that is told.
+        # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
 
     @property
@@ -36,7 +36,7 @@ class Delivery:
         self._reply.record_start(started)
 
     def accept(self, prompt_tokens: int) -> None:
-        """A provider has the prompt."""
+        """Records that a provider has accepted the prompt."""
         self._accepted_prompt_tokens = prompt_tokens
 
     async def add(self, response: ChatResponse) -> None:
@@ -58,10 +58,10 @@ class Delivery:
     async def finish(
         self, finish_reason: str, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType"
     ) -> None:
-        """The end is sealed before it is told. Where it is the beginning as well, as in an answer that is not streamed,
-        it is counted and marked like any first piece, so that nobody is charged who received nothing."""
+        """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
+        counted and marked like a first piece, so that a client that received nothing is not charged."""
         if not self.counted.completion_tokens and not usage.completion_tokens:
-            # Nothing was said, so nothing is charged.
+            # An empty answer is not charged.
             self._hold.void(end)
         self.counted = usage
         if self._reply.delivered:
@@ -78,11 +78,11 @@ class Delivery:
         await self._reply.keep_alive()
 
     async def fail(self, error: LegatoError) -> None:
-        """Once the response is open: tell it, and end."""
+        """Reports an error in a response that is open already, and ends it."""
         await self._reply.fail(error)
 
     def settle(self, end: "pb.End.ValueType") -> None:
-        """Charge what was delivered; if that is nothing, charge nothing. What was settled before stays as it is."""
+        """Charges what was delivered, or nothing if nothing was. Does nothing if the hold is settled already."""
         if self._reply.delivered:
             self._hold.settle(self.counted, pb.BASIS_COUNTED, end)
         else:

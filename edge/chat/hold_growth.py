@@ -1,4 +1,4 @@
-"""A chat's hold while its answer runs: it grows where the router asks for more, or sends more than it covers."""
+"""Grows a chat's hold while its answer runs: when the router asks for more, or sends more than it covers."""
 
 import asyncio
 
@@ -17,12 +17,12 @@ class HoldGrowth:
         self._answering: asyncio.Task[None] | None = None
 
     def answer(self, call: ChatCall, need: Need) -> None:
-        """Whatever else the router says in the meantime is not kept waiting."""
+        """Answers a request for credit in a task, so that further responses are not delayed."""
         self._answering = asyncio.create_task(self._answer(call, need))
 
     async def covers(self, response: ChatResponse) -> bool:
-        """The router asks for credit ahead of time; what it sends beyond that, as where it counts more than the model
-        did, must not be given away either. Twice as much is held, or every further piece would have to wait for it."""
+        """Grows the hold for a response beyond it, as when the router counts more tokens than the model did, and says
+        whether it suffices. Holds twice the output, or every further piece would have to wait."""
         if response.HasField("finished"):
             return True
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
@@ -32,13 +32,13 @@ class HoldGrowth:
     def stop(self) -> None:
         if self._answering is not None:
             self._answering.cancel()
-            # A task that is cancelled knows where it was, and so what was to be delivered.
+            # A cancelled task keeps its traceback, and with it what was to be delivered.
             self._answering = None
 
     async def _answer(self, call: ChatCall, need: Need) -> None:
         try:
             grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, self._delivery.delivered)
         except LegatoError:
-            # That it is no more than before: the router need not wait, and asks again where that ends.
+            # Repeats the present grant: the router need not wait, and asks again when that is used up.
             grant = self._hold.grant(need.prompt_tokens)
         call.send(ChatRequest(grant=grant))

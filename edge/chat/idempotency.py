@@ -1,7 +1,7 @@
-"""Idempotency-Key: the name that a client gives its request, so that a repeat of it is not served again.
+"""Idempotency-Key: a key that a client gives its request, so that a retry of it is not served again.
 
-Neither the name nor what was asked may be kept. Metering is given digests of both, under a key of the account's own
-that it does not know: whoever reads its tables cannot even try what they might be digests of.
+Neither the key nor the body may be stored. Metering gets HMAC digests of both, under a secret of the account that it
+does not know: whoever reads its tables cannot test guesses against them.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 _HEADER: Final = "Idempotency-Key"
 _FIELD: Final = _HEADER.lower().encode()
 LONGEST_KEY: Final = 255
-# A digest of more than this takes a good part of a millisecond, and lets go of the interpreter meanwhile.
+# A digest of more than this takes a good part of a millisecond, so it runs in a thread; it releases the GIL.
 _DIGEST_AT_ONCE_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = re.compile(rb"[ -~]{1,%d}" % LONGEST_KEY)
 
@@ -25,7 +25,7 @@ _PRINTABLE: Final = re.compile(rb"[ -~]{1,%d}" % LONGEST_KEY)
 async def claim_in(
     headers: Iterable[tuple[bytes, bytes]], body: bytes, principal: Principal
 ) -> IdempotencyClaim | None:
-    """None where the client gave its request no name."""
+    """Returns the request's claim to its idempotency key, or None if it has none."""
     given = [value for name, value in headers if name == _FIELD]
     if not given:
         return None
@@ -33,7 +33,7 @@ async def claim_in(
         message = f"{_HEADER} must be given once, and have 1 to {LONGEST_KEY} printable ASCII characters."
         raise LegatoError(Reason.REQUEST_INVALID, message, param=_HEADER)
     if not principal.digest_key:
-        # An auth service from before there were any. Without a key a digest would say too much.
+        # The auth service predates digest keys. A digest without a key could be guessed.
         raise unavailable("Authentication")
     return IdempotencyClaim(
         key_digest=_digest(principal.digest_key, given[0]), body_digest=await _body_digest(principal.digest_key, body)

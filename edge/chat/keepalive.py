@@ -1,7 +1,7 @@
-"""Signs of life in a stream whose first token takes long, so that proxies on the way do not take it for dead.
+"""Keepalive comments in a stream whose first token takes long, so that proxies do not time it out.
 
-The first of them opens the response, and with that its status is told. So it waits: what fails sooner is still told by
-a status of its own.
+The first comment opens the response and so fixes its status. It is sent only after a pause: an error before that still
+has its own status.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ class Keepalive:
         self._writing: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        # A timer, and no task: nearly every answer begins before it is due.
+        # A timer is cheaper than a task: nearly every answer begins before it is due.
         self._due = asyncio.get_running_loop().call_later(self._every_s, self._give)
 
     def stop(self) -> None:
@@ -27,6 +27,6 @@ class Keepalive:
 
     def _give(self) -> None:
         if self._writing is None or self._writing.done():
-            # Where the client does not take the last one, another would not help.
+            # While the client does not read the last comment, another would not help.
             self._writing = asyncio.ensure_future(self._write())
         self.start()

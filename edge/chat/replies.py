@@ -13,37 +13,37 @@ from services.chassis.errors import LegatoError
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    # Proxies that would gather chunks are asked not to.
+    # Asks proxies not to buffer chunks.
     (b"x-accel-buffering", b"no"),
 ]
 
 
 class Reply(Protocol):
-    # Whether pieces are handed to the client as they come, or gathered for one answer at the end.
+    # Pieces are sent to the client as they come; otherwise they are gathered for one answer at the end.
     is_streamed: bool
-    # The response has begun, so its status is told.
+    # The response has begun, so its status is fixed.
     is_open: bool
-    # Something of the answer was handed to the client's socket.
+    # Some of the answer was written to the client's socket.
     delivered: bool
 
     def record_start(self, started: router.Started) -> None:
-        """In the headers, unless they are gone already."""
+        """Adds its figures to the headers, if not sent yet."""
         ...
 
     def deliver(self, response: router.ChatResponse) -> Awaitable[None]: ...
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
-        """Before the end."""
+        """Adds citations, before the end."""
         ...
 
     async def finish(self, finish_reason: str, usage: Usage) -> None: ...
 
     async def keep_alive(self) -> None:
-        """While there is nothing to deliver yet."""
+        """Sends a keepalive comment before the first piece."""
         ...
 
     async def fail(self, error: LegatoError) -> None:
-        """After the response was opened: tell it, and end."""
+        """Reports an error once the response is open, and ends it."""
         ...
 
 
@@ -63,7 +63,7 @@ class StreamedReply:
     def deliver(self, response: router.ChatResponse) -> Awaitable[None]:
         chunks = self._chunks.deltas(response)
         if self.delivered:
-            # As for nearly every piece: without a step between it and the socket.
+            # Nearly every piece takes this path, without a coroutine between it and the socket.
             return self._send({"type": "http.response.body", "body": chunks, "more_body": True})
         return self._deliver(chunks, more=True, speaks=bool(response.contents) and not response.refusal)
 
@@ -119,12 +119,12 @@ class WholeReply:
         await send_json(self._send, 200, body, self._headers)
 
     async def keep_alive(self) -> None:
-        """Whoever waits for a whole answer has to wait: there is no room for anything before it."""
+        """Does nothing: a whole answer cannot have anything before it."""
 
     async def fail(self, error: LegatoError) -> None:
         raise error
 
 
 def _headers_of(started: router.Started) -> Headers:
-    """The limit on output as it was fitted, and which attempt at a model was answered."""
+    """Returns headers with the output limit that was applied and the number of the attempt that was answered."""
     return [(b"x-legato-max-tokens", b"%d" % started.max_tokens), (b"x-legato-attempt", b"%d" % started.attempt)]

@@ -1,4 +1,4 @@
-"""What the router is asked: of the request what concerns it, and what the account lets it do."""
+"""The request to the router: the parts of the client's request that it needs, and the account's permissions."""
 
 from edge.principal import Principal
 from edge.wire.chat_request import ChatBody

@@ -1,4 +1,4 @@
-"""A connection, with the edge's manners: late or garbled requests get an answer in the error shape too."""
+"""One HTTP connection of the edge: late or malformed requests are answered in the error shape too."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,13 +27,13 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
-# How many requests may wait for their turn on a connection, of those that came in one read with the one before.
+# Most pipelined requests that may wait on a connection, of those that came in one read with the one before.
 MOST_EARLY_REQUESTS = 32
-# What frames the pieces of a body, beside as much as the body itself has.
+# Most bytes of chunk framing of a body, beyond the size of the body itself.
 LARGEST_FRAMING_BYTES = 1024 * 1024
-# What is refused at once costs as much as so many pieces of a body.
+# The cost of a request that is refused before the application, in pieces of a body.
 REFUSAL_PIECES = 50
-# How long a connection whose client was not told of the end is kept when the process ends.
+# On shutdown, how long a connection stays open whose client was not told that it closes.
 LAST_REQUEST_WITHIN_S = 0.2
 
 # The status, headers and body of an answer.
@@ -51,7 +51,7 @@ class EdgeProtocol(HeadProtocol):
     stalled_reader_s: float
     flow: PausableFlowControl
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
-    # Of all connections of a server at once.
+    # Shared by all connections of a server.
     is_leaving = False
     is_ending = False
     passed_over: set[UnreadBody]
@@ -61,21 +61,21 @@ class EdgeProtocol(HeadProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = PausableFlowControl(transport)
-        # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
-        # what has left this process by more than one piece.
+        # Writers wait for whatever the kernel does not take at once, so that delivery is never ahead of what has left
+        # this process by more than one piece.
         transport.set_write_buffer_limits(0)
-        # The request that is being answered; `cycle` is the one that is being read.
+        # The request that is being answered; `cycle` is the one being read.
         self._started: Cycle | None = None
         self._pipelined = PipelinedData()
-        # What is not HTTP came behind what is.
+        # Malformed data came after a valid request.
         self._is_garbled = False
         self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
         self._pace = BodyPacer(self.owing)
-        # Of what is being read: pieces since it last rested, and bytes with and without what frames them.
+        # Counters of the current request: pieces since the last pause, and bytes with and without chunk framing.
         self._pieces = 0
         self._wire_bytes = 0
         self._body_bytes = 0
-        # What has come and is not read yet, while it rests.
+        # Bytes received and not parsed yet, while reading pauses.
         self._unparsed = b""
         self._rest: asyncio.TimerHandle | None = None
         self._half_closed = HalfClosed(transport, self.loop)
@@ -110,7 +110,7 @@ class EdgeProtocol(HeadProtocol):
         self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """In slices, and with a rest where one was much work."""
+        """Parses in slices, and pauses after an expensive one."""
         for begin in range(0, len(data), SLICE_BYTES):
             if self.transport.is_closing():
                 return
@@ -144,7 +144,7 @@ class EdgeProtocol(HeadProtocol):
         return self._rest is not None
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the connection is kept, for a client that sends no more and waits for its answer."""
+        """Returns whether the connection stays open for a half-closed client that waits for its answer."""
         started = self._started
         if started is None or started.response_complete or (started is self.cycle and started.more_body):
             return False
@@ -153,21 +153,21 @@ class EdgeProtocol(HeadProtocol):
         if not self._half_closed.begin(started):
             return False
         if self.pipeline and self.cycle.more_body:
-            # The rest of it never comes.
+            # Its body can never be completed.
             self.pipeline.popleft()
         if not self.pipeline and not self._pipelined.size_bytes:
             started.keep_alive = False
         return True
 
     def _is_pipelined(self) -> bool:
-        """Whether what comes now belongs to a next request, though one is being answered."""
+        """Returns whether data that comes now belongs to a next request, though one is being answered."""
         started = self._started
         if started is None or started.response_complete:
             return False
         return self.cycle is not started or not started.more_body
 
     def _hear_no_more(self) -> None:
-        """One answer is under way; after that the connection is closed."""
+        """Drops what is pipelined and closes after the current answer."""
         self.pipeline.clear()
         cast(Cycle, self._started).keep_alive = False
         if self._pipelined.size_bytes > LARGEST_BODY_BYTES:
@@ -189,11 +189,11 @@ class EdgeProtocol(HeadProtocol):
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
-            # It is read once more.
+            # The parser reads this head once more.
             return
         self._headers_begun = False
         if self.transport.is_closing():
-            # It came behind the last that was to come.
+            # This request came after the connection's last one.
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0
@@ -201,7 +201,7 @@ class EdgeProtocol(HeadProtocol):
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
-        # What comes after the body is put to a list that nobody reads: it was not there when the request was looked at.
+        # Trailers go to a list that nobody reads: they were not there when the request was checked.
         self.headers = []
         if self._started is None or self._started.response_complete:
             self._start_asgi_task(cycle, self.app)
@@ -209,7 +209,7 @@ class EdgeProtocol(HeadProtocol):
             self.pipeline.appendleft((cycle, self.app))
             if len(self.pipeline) > MOST_EARLY_REQUESTS:
                 self._hear_no_more()
-                # The parser stops here: there may be thousands more.
+                # Raising stops the parser: there may be thousands more.
                 raise ValueError("too many requests at once")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -240,7 +240,7 @@ class EdgeProtocol(HeadProtocol):
             self._close_soon()
 
     def _go_on(self) -> None:
-        """With what comes next, for a request and its answer are over, both."""
+        """Continues with the next request, once the last one and its answer are complete."""
         self._half_closed.stop()
         if not cast(Cycle, self._started).keep_alive:
             self.transport.close()
@@ -263,7 +263,7 @@ class EdgeProtocol(HeadProtocol):
             self._parse(self._pipelined.pop_all())
 
     def shutdown(self) -> None:
-        """Called once, after the listeners were closed."""
+        """Ends the connection when it is idle. Called once, after the listeners closed."""
         self.is_ending = True
         if self._is_idle():
             self._close_soon()
@@ -271,7 +271,7 @@ class EdgeProtocol(HeadProtocol):
             self.cycle.keep_alive = False
 
     def _close_soon(self) -> None:
-        """A client that was not told may be about to ask again, most likely right after an answer: that is answered."""
+        """Closes after a short delay, so that a request which the client may be sending just now is still answered."""
         self.loop.call_later(LAST_REQUEST_WITHIN_S, self._close_if_idle)
 
     def _close_if_idle(self) -> None:
@@ -292,7 +292,7 @@ class EdgeProtocol(HeadProtocol):
 
     def on_message_complete(self) -> None:
         if self._headers_begun:
-            # It is read once more.
+            # The parser reads this head once more.
             return
         cycle = cast(Cycle, self.cycle)
         cycle.more_body = False
@@ -315,25 +315,25 @@ class EdgeProtocol(HeadProtocol):
         if not self._is_pipelined():
             self._refuse_garbage()
             return
-        # It is told in its turn, and so is that of a request whose body it is.
+        # The garbage is refused in its turn, and so is a request whose body it is part of.
         self._is_garbled = True
         if self.cycle is not self._started and self.cycle.more_body and self.pipeline:
             self.pipeline.popleft()
 
     def _refuse_garbage(self) -> None:
-        """The parser's own words are not passed on."""
+        """Refuses it without passing on the parser's message."""
         if not self._has_begun_to_answer():
             self._refuse(LegatoError(Reason.REQUEST_INVALID, self._mistake))
         self.transport.close()
 
-    # Before the first request there is no cycle, whatever the library's types say.
+    # `cycle` is None before the first request, whatever the library's types say.
 
     def _is_idle(self) -> bool:
         cycle: Any = self.cycle
         return cycle is None or cycle.response_complete
 
     def _has_begun_to_answer(self) -> bool:
-        """The request whose body is being read."""
+        """Returns whether the request being read has an answer."""
         cycle: Any = self.cycle
         return cycle is not None and cycle.more_body and cycle.response_started
 

@@ -1,7 +1,7 @@
-"""How many connections an edge has: fewer than the process has descriptors, for it needs others beside them.
+"""The limit on an edge's connections: fewer than the process has file descriptors, as it needs others beside them.
 
-Where there are too many, the one that has waited longest without a request makes room for the next. Who is being
-answered is never cut off for it.
+When it is reached, the connection that has been idle longest is closed for the next one. A connection that is being
+answered is never closed for it.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from services.chassis.telemetry.metrics import Count
 from services.chassis.timing.clock import Clock
 
 MOST_CONNECTIONS: Final = 10_000
-# The others are for services, databases and files.
+# The other descriptors are for services, databases and files.
 DESCRIPTORS_SHARE: Final = 0.75
 TOLD_EACH_S: Final = 60.0
 
 
 def most_connections(asked: int) -> int:
-    """What the settings ask for, as far as there are descriptors."""
+    """Returns the configured limit, capped by the descriptor limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return asked
@@ -36,11 +36,11 @@ class ConnectionLimit:
         self._clock = clock
         self._log = log
         self._told_at_s: float | None = None
-        # Who has waited longest comes first.
+        # The connection that has been idle longest comes first.
         self._waiting: dict[asyncio.Transport, Callable[[], None]] = {}
 
     def add(self) -> bool:
-        """Whether there is room for another. It is counted in any case, until it leaves."""
+        """Counts a connection until `remove`, and returns whether there is room for it."""
         self.open += 1
         if self.open <= self.most:
             return True
@@ -58,16 +58,16 @@ class ConnectionLimit:
         self._waiting.pop(transport, None)
 
     def wait(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        """For a request: until then, `close` may be called to make room."""
+        """Marks a connection as idle: `close` may be called to make room."""
         self._waiting.pop(transport, None)
         self._waiting[transport] = close
 
     def work(self, transport: asyncio.Transport) -> None:
-        """It has asked for something."""
+        """Marks a connection as busy."""
         self._waiting.pop(transport, None)
 
     def note_full(self) -> None:
-        """Once a minute: a flood must not fill the log as well."""
+        """Logs it, at most once a minute: a flood must not fill the log."""
         now_s = self._clock.elapsed_s()
         if self._told_at_s is None or now_s - self._told_at_s >= TOLD_EACH_S:
             self._told_at_s = now_s

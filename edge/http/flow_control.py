@@ -1,4 +1,4 @@
-"""Reading and writing of one connection, each of which may have to wait."""
+"""Backpressure for reading and writing on one connection."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class PausableFlowControl(FlowControl):
-    """While it rests, nobody resumes reading; afterwards it is resumed, whoever has paused it."""
+    """Keeps reading paused during a rest; the end of the rest resumes it, whoever paused it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)

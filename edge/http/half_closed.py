@@ -1,8 +1,8 @@
-"""A client that sends no more while it is being answered: it waits for its answer, or it has left.
+"""Half-closed connections: a client that sends no more waits for its answer, or has left.
 
-On the wire both look the same, until something is sent: who has left refuses it. So something is, which any client
-passes over; and then it is looked whether the connection is still there. Where that cannot be done, who sends no more
-has left.
+On the wire both look the same until something is sent: the peer that has left resets the connection. So the edge sends
+a probe that any client ignores, and then checks the state of the socket. Where that cannot be read, the client counts
+as gone.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from typing import Final
 
 from edge.http.request_cycle import Cycle
 
-# An answer that comes sooner tells by itself.
+# An answer that comes sooner needs no probe.
 FIRST_LOOK_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
-# As the kernel names the state of a connection that was broken off.
+# The kernel's state of a TCP connection that was reset.
 _TCP_CLOSE: Final = 7
 
 
 class HalfClosed:
-    """Of one connection."""
+    """Probes one connection."""
 
     __slots__ = ("_cycle", "_is_begun", "_loop", "_pause_s", "_timer", "_transport")
 
@@ -36,14 +36,14 @@ class HalfClosed:
         return self._is_begun
 
     def begin(self, cycle: Cycle) -> bool:
-        """For the request that is being answered. Whether it can be told if its client is still there."""
+        """Starts probing for the request being answered. Returns False if its client is gone or unknown."""
         if not cycle.can_probe or self._is_broken_off() is not False:
             return False
         self.follow(cycle)
         return True
 
     def follow(self, cycle: Cycle) -> None:
-        """The next of its requests is answered."""
+        """Probes for the connection's next request."""
         self._is_begun = True
         self.stop()
         self._cycle = cycle
@@ -59,7 +59,7 @@ class HalfClosed:
             self._timer = None
 
     def _look(self, is_due: bool) -> None:
-        """`is_due`: something should be sent, so that it can be seen next time."""
+        """Checks the socket. `is_due` says that a probe should be sent, for the next check."""
         cycle = self._cycle
         if cycle is None or cycle.response_complete or self._transport.is_closing():
             return
@@ -74,7 +74,7 @@ class HalfClosed:
         self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
 
     def _is_broken_off(self) -> bool | None:
-        """None: there is no telling."""
+        """Returns None if unknown."""
         connection = self._transport.get_extra_info("socket")
         try:
             state: bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)

@@ -1,7 +1,7 @@
-"""How long something is waited for, on a connection that waits for one thing after the other.
+"""The timeout of a connection, which waits for one thing after the other.
 
-A timer of the event loop costs more than reading a small request, and nearly none of them goes off: what is waited for
-comes. So there is one timer a connection, which is left to run; when it goes off, it looks whether anything is late.
+A timer of the event loop costs more than reading a small request, and nearly none of them expires. So each connection
+has one timer, which is left to run; when it expires, it checks whether the deadline has really passed.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class IdleTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, within_s: float, otherwise: Callable[[], object]) -> None:
-        """In place of whatever was waited for before."""
+        """Sets a deadline, replacing the previous one."""
         self._due_s = self._loop.time() + within_s
         self._otherwise = otherwise
         if self._timer is not None:
@@ -31,7 +31,7 @@ class IdleTimer:
         return self._otherwise == otherwise
 
     def clear(self) -> None:
-        """It came."""
+        """Cancels the wait."""
         self._otherwise = None
 
     def close(self) -> None:

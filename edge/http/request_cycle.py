@@ -1,7 +1,7 @@
 """One request and its answer, as the HTTP server sees them.
 
-As uvicorn's own, but that the head of an answer leaves together with its first piece: each write is a call into the
-kernel, and that costs more than all else that is done here.
+Works like uvicorn's own, except that the head of an answer is written together with its first piece: each write is a
+system call, which costs more than all else that is done here.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ class Cycle(RequestResponseCycle):
         if self.disconnected:
             tell()
         self._tell_gone = tell
-        # Who does not listen does not hear it: where the body is a big one, nothing more was to be read.
+        # A disconnect is only noticed while reading, and a large body may have paused that.
         self.flow.resume_reading()
 
     def connection_lost(self) -> None:
-        """The connection is lost."""
+        """Handles a disconnect."""
         self.message_event.set()
         if not self.response_complete:
             self.disconnected = True
@@ -62,7 +62,7 @@ class Cycle(RequestResponseCycle):
         return cast(str, self.scope["http_version"]) == "1.1"
 
     def probe(self) -> None:
-        """Send something that any client passes over: who has left refuses it, and that can be seen."""
+        """Sends something that any client ignores: a peer that has left resets the connection, which can be seen."""
         if not self.response_started or self._head:
             self.waiting_for_100_continue = False
             self.transport.write(CONTINUE)
@@ -70,7 +70,7 @@ class Cycle(RequestResponseCycle):
             self.transport.write(self._framed(COMMENT, more=True))
 
     def lay_open(self) -> None:
-        """All of the body has come. Where nobody has asked for it yet, nobody needs to wait for it."""
+        """Puts the complete body into the scope if nobody has asked for it yet, so that nobody has to wait for it."""
         if not self._is_read:
             self.scope[BODY], self.body = bytes(self.body), bytearray()
             self.message_event.clear()
@@ -114,7 +114,7 @@ class Cycle(RequestResponseCycle):
             lines.append(b"connection: close\r\n")
         if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
             if self.scope["http_version"] < "1.1":
-                # There are no chunks yet. The connection, which is not kept, tells the end.
+                # HTTP/1.0 has no chunks. The end of the connection marks the end of the body.
                 self._ends_with_connection = True
             else:
                 self.chunked_encoding = True
@@ -140,13 +140,13 @@ class Cycle(RequestResponseCycle):
         return body
 
     def _let_go(self) -> None:
-        """There is nothing to be told any more. What refers to itself in a circle would wait for the collector."""
+        """Drops the disconnect callback. A reference cycle would have to wait for the garbage collector."""
         self._tell_gone = None
         self.scope.pop(WHEN_GONE, None)
 
     def _complete(self) -> None:
         self.response_complete = True
-        # What nobody has read, nobody will.
+        # Nobody will read the rest any more.
         self.body = bytearray()
         self.scope.pop(BODY, None)
         self._let_go()

@@ -1,6 +1,6 @@
-"""The head of a request, as it is read off a connection.
+"""Parses and checks the head of a request.
 
-What two readers might take for two different requests is refused, so that no proxy in front sees another than we do.
+A request that two parsers might read differently is refused, so that no proxy in front sees another than we do.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from edge.wire.asgi import HttpScope
 
 LARGEST_HEADERS_BYTES = 64 * 1024
 LARGEST_PENDING_BYTES = 2 * LARGEST_HEADERS_BYTES
-# With those that come after a body. Browsers and proxies together add some forty.
+# Includes trailers. Browsers and proxies together add some forty.
 MOST_HEADERS = 200
 VERSIONS = frozenset({"1.0", "1.1"})
-# A slash or a backslash, which would be taken for one once the path is decoded.
+# An encoded slash or backslash, which would be taken for a separator once the path is decoded.
 DISGUISED = (b"%2f", b"%5c")
 
 NOT_HTTP = "This is not a valid HTTP request."
@@ -24,39 +24,39 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
 class WrongHead(ValueError):
-    """The parser stops where it is raised, and its caller sends the refusal."""
+    """A wrong head: raising it stops the parser, and the caller refuses."""
 
 
 class HeadProtocol(HttpToolsProtocol):
-    """As far as the parser calls for it, from the beginning of a request to the end of its headers."""
+    """The parser's callbacks from the beginning of a request to the end of its headers."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._headers_begun = False
         self._headers_bytes = 0
         self._headers_count = 0
-        # What is wrong with a request that was refused, in our own words.
+        # Why a request is refused, in our own words.
         self._mistake = NOT_HTTP
-        # Of what came since a request or a piece of its body last did: the parser keeps a line until it ends.
+        # Bytes since the last request or piece of a body began: the parser buffers a line until it ends.
         self._pending_bytes = 0
         self._parsed_url = b""
 
     def feed(self, data: bytes) -> None:
-        """Raises HttpParserError for what is not HTTP."""
+        """Parses; raises HttpParserError for malformed data."""
         self._pending_bytes += len(data)
         rest: bytes | memoryview = data
         while True:
             try:
                 self.parser.feed_data(rest)
             except httptools.HttpParserUpgrade as offer:
-                # The parser expects another protocol after this head, and leaves out the body. Nobody has to take up
-                # such an offer; so it reads the head again, without it.
+                # The parser expects another protocol after this head, and leaves out the body. A server may ignore an
+                # upgrade; so the parser reads the head again, without it.
                 rest = memoryview(rest)[offer.args[0] :]
                 self.parser.feed_data(self._head_without_offer())
             else:
                 break
         if self._headers_begun and not self._headers_count and _ends_with_address(data, self.url):
-            # As requests were before they had versions; the parser waits for a line that never comes.
+            # HTTP/0.9 has no version; the parser waits for a line that never comes.
             raise httptools.HttpParserError("no version")
         if self._pending_bytes > LARGEST_PENDING_BYTES:
             raise httptools.HttpParserError("a line that does not end")
@@ -97,7 +97,7 @@ class HeadProtocol(HttpToolsProtocol):
             raise self._wrong(f"Headers may have {LARGEST_HEADERS_BYTES // 1024} KB.")
 
     def _check_head(self) -> None:
-        """Once all of it is there."""
+        """Checks the complete head."""
         version = self.parser.get_http_version()
         if version not in VERSIONS:
             raise self._wrong("This service speaks HTTP/1.1.")
@@ -117,9 +117,9 @@ class HeadProtocol(HttpToolsProtocol):
         return WrongHead(mistake)
 
     def _scope(self) -> HttpScope:
-        """Raises where the head is wrong."""
+        """Raises WrongHead."""
         if self.url != self._parsed_url:
-            # Most connections are for one address.
+            # Most connections ask for one URL only.
             self._path, self._raw_path, self._query = _parts(self.url)
             self._parsed_url = self.url
         self._check_head()
@@ -141,12 +141,12 @@ class HeadProtocol(HttpToolsProtocol):
 
 
 def _parts(url: bytes) -> tuple[str, bytes, bytes]:
-    """Its path, that as it was sent, and its query."""
+    """Returns the decoded path, the raw path and the query."""
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
 def _ends_with_address(data: bytes, url: bytes) -> bool:
-    """Whether the line of a request ends where its address does."""
+    """Returns whether the request line ends with its URL."""
     return bool(url) and data.endswith(b"\n") and data.rstrip(b"\r\n").endswith(b" " + url)

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn's, but for how it deals with a connection."""
+"""The HTTP server: uvicorn's, with a connection class of its own."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class HttpServer(uvicorn.Server):
         refuse_at_once: RefuseAtOnce = refuse_nobody,
         connections: ConnectionLimit | None = None,
     ) -> None:
-        """`refuse_at_once` is asked before the application, and should be quick."""
+        """Calls `refuse_at_once` before the application; it should be quick."""
         manners = {
             "refuse_at_once": staticmethod(refuse_at_once),
             "stalled_reader_s": stalled_reader_s,
@@ -47,15 +47,15 @@ class HttpServer(uvicorn.Server):
         )
 
     def stop_keeping_alive(self) -> None:
-        """Answer as before, but let every client know that its connection is not for further requests."""
+        """Goes on answering, but with `connection: close`."""
         self._protocol.is_leaving = True
 
     def break_off(self) -> None:
-        """Wait no longer for what runs: each is told that it ends here."""
+        """Cancels what still runs; each sends an error and ends."""
         for task in self.server_state.tasks:
             task.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for the process: there is more to end than the HTTP server."""
+        """Leaves signals to the process, which has more to end than this."""
         yield

@@ -1,10 +1,10 @@
-"""A client that does not read its answer."""
+"""A timeout for clients that stop reading."""
 
 import asyncio
 
 
 class StalledReader:
-    """Of one connection: cut off where it took nothing for a while."""
+    """Closes one connection whose client has read nothing for a while."""
 
     __slots__ = ("_due", "_loop", "_transport", "_within_s")
 
@@ -15,19 +15,19 @@ class StalledReader:
         self._due: asyncio.TimerHandle | None = None
 
     def expect(self) -> None:
-        """To read on; something waits for it."""
+        """Starts the timeout."""
         unsent_bytes = self._transport.get_write_buffer_size()
         self._due = self._loop.call_later(self._within_s, self._cut_off_unless_it_read, unsent_bytes)
 
     def stop(self) -> None:
-        """Nothing waits for it any more."""
+        """Cancels the timeout."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
 
     def _cut_off_unless_it_read(self, unsent_bytes: int) -> None:
         if self._transport.get_write_buffer_size() < unsent_bytes:
-            # Slow, but there.
+            # The client reads slowly.
             self.expect()
         else:
             self._transport.abort()

@@ -1,30 +1,30 @@
-"""What is still to come of a request that was refused before its body was read.
+"""Drains the unread body of a refused request, bounded in bytes, pieces and time.
 
-Most clients listen only when they have sent everything, so the rest is passed over, and not cut off; but neither for
-ever nor without end, and not at any price.
+Most clients read the answer only after they have sent everything, so the rest is discarded and the connection is not
+closed at once.
 """
 
 import asyncio
 
 from edge.wire.body_reader import LARGEST_BODY_BYTES
 
-# How fast the bodies of the refused are read, all together: as much as a fast line brings, and little to a processor.
+# Rate at which all refused bodies together are read: as fast as a fast line, at little CPU time.
 PASSED_OVER_BYTES_PER_S = 128 * 1024 * 1024
-# As they come, with what frames them.
+# Counted with chunk framing.
 MOST_PASSED_OVER_BYTES = LARGEST_BODY_BYTES + 1024 * 1024
-# A body of the largest size in pieces of a kilobyte.
+# The number of one-kilobyte pieces in the largest body.
 MOST_PASSED_OVER_PIECES = 16 * 1024
 
 
 class UnreadBody:
-    """Of one connection."""
+    """Drains one connection."""
 
     __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport")
 
     def __init__(
         self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
     ) -> None:
-        """`passed_over` are those of all connections that are under way."""
+        """Takes `passed_over`, the set of all connections that drain a body."""
         self._transport = transport
         self._loop = loop
         self._passed_over = passed_over
@@ -41,7 +41,7 @@ class UnreadBody:
         self._passed_over.add(self)
 
     def discard(self, size_bytes: int, pieces: int) -> float:
-        """How long to rest: they take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
+        """Counts what was discarded and returns how long to pause, so that a flood of bodies delays no good request."""
         self._size_bytes += size_bytes
         self._pieces += pieces
         if self._size_bytes > MOST_PASSED_OVER_BYTES or self._pieces > MOST_PASSED_OVER_PIECES:

@@ -1,4 +1,4 @@
-"""The names of ASGI's parts."""
+"""Types and scope keys of ASGI."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,10 +7,10 @@ HttpScope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
-# Takes what is to be called when a client has left before its answer was complete.
+# Registers a callback for a client that disconnects before its answer is complete.
 WhenGone = Callable[[Callable[[], None]], None]
 
-# In the scope of a request: its body, where that came together with its headers, so that nobody needs to wait for it.
+# Scope key of the request's body, if that came together with its headers, so that nobody needs to wait for it.
 BODY = "legato.body"
-# And how to be told that the client has left before the answer was complete: a function that takes what to call then.
+# Scope key of the WhenGone function, which registers a callback for a disconnect.
 WHEN_GONE = "legato.when_gone"

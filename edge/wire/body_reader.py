@@ -6,22 +6,22 @@ from typing import Any
 from edge.wire.asgi import BODY, HttpScope, Receive
 from services.chassis.errors import LegatoError, Reason, unavailable
 
-# A million tokens as JSON; the token count decides the rest.
+# A million tokens as JSON; the token limit decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
 BODY_TIMEOUT_S = 60.0
-# An upload goes on as long as so much of it comes within that time: a kilobyte a second, which any telephone has.
+# An upload may go on while this much of it arrives within that time: a kilobyte a second, which any phone manages.
 LEAST_PROGRESS_BYTES = 30 * 1024
 PROGRESS_WITHIN_S = 30.0
-# Of all requests that are being read at once: what has come of them.
+# Limit on the bytes received of all requests that are being read.
 IN_FLIGHT_BYTES = 256 * 1024 * 1024
-# How much of that one account may have, beside what is free then. So whoever takes most leaves a third of it to others,
-# and those, however many they are, some to the next.
+# One account may use this multiple of what is still free. So the heaviest user leaves a third of the limit to others,
+# and those, however many they are, leave some to the next.
 SHARE_OF_FREE = 2
 
 
 class ClientGone(Exception):
-    """Whoever asked has left; there is nobody to answer."""
+    """The client has disconnected; there is nobody to answer."""
 
 
 class Bodies:
@@ -73,7 +73,7 @@ class Bodies:
             self._give_room_back(account_id, len(body))
 
     def _take_room(self, account_id: str, size_bytes: int) -> None:
-        """Raises UNAVAILABLE."""
+        """Reserves memory or raises UNAVAILABLE."""
         account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
         free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
         if account_bytes > SHARE_OF_FREE * free_bytes:
@@ -96,7 +96,7 @@ class Bodies:
 
 
 class Progress:
-    """Of one upload: until when it is waited for."""
+    """The deadline of one upload, extended as it progresses."""
 
     __slots__ = ("_moved_bytes", "_within_s", "due_s", "end_s")
 
@@ -107,7 +107,7 @@ class Progress:
         self.due_s = min(self.end_s, now_s + within_s)
 
     def note(self, size_bytes: int, now_s: float) -> bool:
-        """Whether it is waited for longer than before."""
+        """Counts bytes; returns whether the deadline moved."""
         self._moved_bytes += size_bytes
         if self._moved_bytes < LEAST_PROGRESS_BYTES:
             return False
@@ -117,8 +117,8 @@ class Progress:
 
 
 def announced_tokens(scope: HttpScope) -> int:
-    """A guess at the prompt, before any of it is read; at least one. Where nothing was announced, one: what has come is
-    looked at once it is there."""
+    """Estimates the prompt's tokens from content-length, before the body is read; at least one. Returns one for a body
+    of unknown length, which is estimated once it is there."""
     if BODY in scope:
         return guess_tokens(len(scope[BODY]))
     for name, value in scope["headers"]:

@@ -1,7 +1,7 @@
-"""What a client sends to `/v1/chat/completions`, checked.
+"""Decodes and validates the body of `/v1/chat/completions`.
 
-Messages, tools and tool_choice are checked in full and then travel on as the bytes they came in. What a message of ours
-says about a mistake names the place and the types, and never quotes what was sent.
+Messages, tools and tool_choice are checked in full and then passed on as the bytes they came in. Error messages name
+the place and the types, and never quote what was sent.
 """
 
 import codecs
@@ -15,8 +15,8 @@ from edge.wire.validation import decode, invalid
 from edge.wire.value_count import MOST_VALUES, check_values
 from services.chassis.timing.yielding import Yielder
 
-# A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
-# a millisecond.
+# A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
+# millisecond.
 SLICE_BYTES = 64 * 1024
 # OpenAI takes 16 pairs of at most 576 characters.
 LARGEST_METADATA_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class _Body(Struct):
-    """The fields we know; all others are ignored, and none of those travels on. Null is the same as absent."""
+    """The fields we know; all others are ignored and not passed on. Null is the same as absent."""
 
     messages: Raw | UnsetType = UNSET
     model: str | None = None
@@ -72,11 +72,11 @@ class ChatBody(Struct, frozen=True):
     stream: bool
     max_tokens: int | None
     messages_json: bytes
-    # Empty: the plain path.
+    # Empty if there are no tools.
     tools_json: bytes
     tool_choice_json: bytes
     parameters_json: bytes
-    # With or without tools of its own, a client that names a choice of tools does not want others.
+    # A client that sends tool_choice, with or without tools of its own, wants no others.
     names_tool_choice: bool = False
 
 
@@ -118,7 +118,7 @@ async def decode_chat(body: bytes) -> ChatBody:
 
 
 async def _check_utf8(body: bytes, yielder: Yielder) -> None:
-    """The parts that stay bytes are not looked at character by character later on."""
+    """Raises for invalid UTF-8, which nothing would notice later in the parts that stay bytes."""
     try:
         if len(body) <= SLICE_BYTES:
             body.decode()
@@ -143,7 +143,7 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
 
 
 def _check_metadata(given: bytes) -> None:
-    """Metadata is used for nothing, so not much is spent on reading it."""
+    """Checks metadata, within a small size limit, since it is not used."""
     if len(given) > LARGEST_METADATA_BYTES:
         raise invalid(f"metadata is larger than {LARGEST_METADATA_BYTES} bytes.", "metadata")
     if given:
@@ -165,7 +165,7 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
 
 
 def _parameters(body: _Body, *, with_tools: bool) -> bytes:
-    # No stops at all may come as an empty list, which some models refuse.
+    # Some models refuse an empty list of stops, which is the same as none.
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
     response_format = _present(body.response_format)
     if response_format:
@@ -179,7 +179,7 @@ def _parameters(body: _Body, *, with_tools: bool) -> bytes:
 
 
 def _present(value: Raw | UnsetType) -> bytes:
-    """The bytes of a field; none if it is absent or null."""
+    """Returns a field's bytes; empty if it is absent or null."""
     if isinstance(value, UnsetType):
         return b""
     given = bytes(value)

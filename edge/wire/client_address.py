@@ -1,4 +1,4 @@
-"""Where a request comes from: the address of whoever is connected, or what a proxy of ours says about it."""
+"""The client's IP address: that of the connection, or what a trusted proxy says in x-forwarded-for."""
 
 import ipaddress
 
@@ -11,11 +11,11 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class Addresses:
     def __init__(self, trusted_proxies: str = "") -> None:
-        """Addresses or networks (`10.0.0.0/8`), with commas between."""
+        """Parses addresses or networks (`10.0.0.0/8`), comma-separated."""
         self._trusted = [_to_network(given.strip()) for given in trusted_proxies.split(",") if given.strip()]
 
     def of(self, scope: HttpScope) -> Address | None:
-        """None for a client on this machine's own sockets, which has none."""
+        """Returns the address, or None for a client on a Unix socket."""
         client = scope.get("client")
         address = _to_address(client[0]) if client else None
         if address is None or not self._trusted or not self._is_trusted(address):
@@ -23,7 +23,7 @@ class Addresses:
         return self._forwarded(scope) or address
 
     def _forwarded(self, scope: HttpScope) -> Address | None:
-        """The last one that no proxy of ours has: what stands before it anybody may have written."""
+        """Returns the last address that is not a trusted proxy: a client can forge all before it."""
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
         address = None
         for given in reversed(forwarded.decode("latin-1").split(",")):

@@ -1,4 +1,4 @@
-"""What the router says, as OpenAI's chunks or as one whole completion."""
+"""Renders the router's responses as OpenAI's chunks or as one whole completion."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +25,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 class Chunks:
-    """The chunks of one streamed completion. What all of them share is written once."""
+    """The chunks of one streamed completion. Their common part is rendered once."""
 
     def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
         self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
@@ -38,7 +38,7 @@ class Chunks:
         self._citing = b""
 
     def role(self, *, speaks: bool = True) -> bytes:
-        """An answer that begins with a tool call or a refusal has no content, which is not the same as empty one."""
+        """Renders the first chunk. Its content is null if the answer begins with a tool call or a refusal."""
         content = b'""' if speaks else b"null"
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
@@ -53,7 +53,7 @@ class Chunks:
         return b"".join(pieces)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
-        """In a chunk of their own, before the end."""
+        """Adds citations as a chunk before the last."""
         annotations_json = _encode([_annotation(citation) for citation in citations])
         self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
 
@@ -62,12 +62,12 @@ class Chunks:
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
 
 
-# Passed over by every client.
+# Every client ignores comments.
 COMMENT = b": still working on it\n\n"
 
 
 def error_event(error: LegatoError) -> bytes:
-    """The last event of a stream that broke: no [DONE] follows it."""
+    """Renders the last event of a failed stream: no [DONE] follows."""
     return b"data: " + error_body(error) + b"\n\n"
 
 
@@ -84,13 +84,13 @@ def _delta(call: router.ToolCallDelta) -> dict[str, Any]:
 
 
 def _annotation(citation: router.Citation) -> dict[str, Any]:
-    """Clients know no other kind; documents have a URL too, of a sort."""
+    """Renders a URL citation, for documents too: clients know no other kind."""
     place = {"start_index": citation.start_index, "end_index": citation.end_index}
     return {"type": "url_citation", "url_citation": {**place, "title": citation.title, "url": citation.url}}
 
 
 class Folded:
-    """Deltas put together into the message of a completion that is not streamed."""
+    """Joins deltas into the message of a completion that is not streamed."""
 
     def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
         self._completion_id = completion_id

@@ -1,7 +1,7 @@
-"""Lets pages of other origins call the service from a browser.
+"""CORS: lets pages of other origins call the service from a browser.
 
-Keys travel in a header that the page sets itself and never in a cookie, so there is nothing of the visitor's that a
-page could borrow: every origin may ask, unless the settings name some.
+Keys are sent in a header that the page sets itself and never in a cookie, so no page can act with a visitor's
+credentials: every origin is allowed, unless the settings list some.
 """
 
 import re
@@ -10,12 +10,12 @@ from edge.wire.asgi import Headers, HttpScope
 from services.chassis.settings import SettingsError
 
 ANY_ORIGIN = "*"
-# As browsers name one: in small letters, without a path, not even a slash.
+# The form that browsers send: lower case, no path and no trailing slash.
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+")
-# How long a browser may remember the answer to its question.
+# How long a browser may cache a preflight response.
 REMEMBERED_S = 86_400
 
-# What a page may read of an answer, beside its body.
+# The response headers that a page may read.
 EXPOSED = (
     b"x-request-id, retry-after, retry-after-ms, x-should-retry, x-original-request-id,"
     b" x-legato-max-tokens, x-legato-attempt,"
@@ -26,7 +26,7 @@ EXPOSED = (
 
 class Cors:
     def __init__(self, origins: str = ANY_ORIGIN) -> None:
-        """`origins` has commas between them; `*` is all of them, and nothing is none."""
+        """Takes comma-separated origins; `*` allows all, an empty string none."""
         given = [origin.strip() for origin in origins.split(",") if origin.strip()]
         if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
             raise SettingsError(
@@ -36,7 +36,7 @@ class Cors:
         self._any = ANY_ORIGIN.encode() in self._origins
 
     def headers(self, scope: HttpScope) -> Headers:
-        """What every answer to a page carries; nothing where no page asks."""
+        """Returns the CORS headers of a response; none for an origin not allowed."""
         origin = _header(scope, b"origin")
         if origin is None or not (self._any or origin in self._origins):
             return []
@@ -47,8 +47,8 @@ class Cors:
         ]
 
     def preflight(self, scope: HttpScope) -> Headers:
-        """What is said beside that to a browser that asks whether its page may ask. It has no key yet."""
-        # Whatever the page wants to send may come: official clients add headers of their own, and those change.
+        """Returns the further headers of a preflight response. A preflight request carries no key."""
+        # All headers are allowed: official clients add headers of their own, and those change.
         asked = _header(scope, b"access-control-request-headers") or b"authorization, content-type"
         return [
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),

@@ -1,4 +1,4 @@
-"""A refusal as OpenAI's clients read it. No other shape leaves the edge."""
+"""Renders an error in OpenAI's shape. No other shape leaves the edge."""
 
 import math
 
@@ -9,7 +9,7 @@ from edge.wire.rate_headers import rate_headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 
-# The official clients ask again on 408, 409, 429 and 5xx; here it could not help.
+# The official clients retry 408, 409, 429 and 5xx; for these a retry cannot help.
 _NOT_WORTH_A_RETRY = frozenset(
     {
         Reason.CREDITS_EXHAUSTED,
@@ -34,7 +34,7 @@ def error_headers(error: LegatoError) -> Headers:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
     if error.reason is Reason.RATE_LIMITED:
-        # What is left, also of the rate that was not hit: nothing was taken from either.
+        # Both rate limits are reported, also the one that was not hit: nothing was taken from either.
         known = AdmitResponse.DESCRIPTOR.fields_by_name
         headers += rate_headers(AdmitResponse(**{name: error.figures.get(name, 0) for name in known}))
     if error.original_request_id is not None:

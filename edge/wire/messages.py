@@ -1,4 +1,4 @@
-"""The messages and tools of a chat, checked in full where they stand: they travel on as the bytes they came in."""
+"""Validates the messages and tools of a chat in place: they are passed on as the bytes they came in."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -9,10 +9,10 @@ from msgspec import Meta, Raw, Struct
 from edge.wire.validation import decode, invalid
 from services.chassis.timing.yielding import Yielder
 
-# What it takes to check an element of a list, however short, as if it were bytes to read.
+# The cost of checking one list element, however short, in bytes to read.
 BYTES_PER_ELEMENT = 64
 
-# Messages, parts of content and tool calls together; and functions.
+# Limits on messages, content parts and tool calls together, and on functions.
 MOST_ELEMENTS: Final = 100_000
 MOST_TOOLS: Final = 10_000
 
@@ -21,11 +21,11 @@ _QUOTE = ord('"')
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-# Of the structs below a prompt may have a hundred thousand. They form no circles: the collector need not follow them.
+# A prompt may have 100,000 of the structs below. They form no reference cycles, so gc=False spares the collector them.
 
 
 class UnreadObject(Struct, gc=False):
-    """Any object. Nothing is built of its fields, for nobody reads them here."""
+    """Any object. Its fields are not decoded, for nobody reads them here."""
 
 
 class TextPart(Struct, gc=False):
@@ -33,7 +33,7 @@ class TextPart(Struct, gc=False):
     text: str | None = None
 
 
-# Checked when the rest of a message has been.
+# Validated after the rest of a message.
 Content = str | Annotated[list[Raw], Meta(min_length=1)]
 
 
@@ -53,7 +53,7 @@ NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
 
 
 class _Said(Struct, kw_only=True, gc=False):
-    """The fields of a message that a role has no use for travel on like all others, and so have their types."""
+    """The fields of any message. Those that a role has no use for are passed on too, so their types are checked."""
 
     content: Raw
     name: str | None = None
@@ -72,7 +72,7 @@ class UserMessage(_Said, tag_field="role", tag="user", gc=False): ...
 
 
 class ToolMessage(_Said, tag_field="role", tag="tool", kw_only=True, gc=False):
-    # Needed here.
+    # Required for this role.
     tool_call_id: Annotated[str, Meta(min_length=1)]
 
 
@@ -150,7 +150,7 @@ async def check_messages(messages_json: bytes, yielder: Yielder) -> None:
             await _check_calls(message, name, elements, yielder)
             if message.content == _NULL:
                 continue
-        # A string was found to be one when the body was read, and may be long.
+        # A string was validated when the body was decoded, and may be long.
         if memoryview(message.content)[0] != _QUOTE:
             await _check_parts(message.content, f"{name}.content", elements, yielder)
 

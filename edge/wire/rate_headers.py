@@ -1,4 +1,4 @@
-"""What is left of a key's rates, and the six headers that tell it, in OpenAI's form."""
+"""The rest of a key's rate limits, and the six x-ratelimit headers that report it, in OpenAI's form."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.timing.clock import Clock
 
 MINUTE_MS = 60_000
-# Where no limit on tokens is set, what bounds them is the rate of requests, each with at most this many.
+# Without a token limit, tokens are bounded by the request limit, each request having at most this many.
 LARGEST_REQUEST_TOKENS = 1_000_000
 
 
 class Admission:
-    """One request that the key's rates let in, until it is known what it used. Each word about that counts once."""
+    """One request that the rate limits admitted, until its actual use is known. Each correction is sent once."""
 
     def __init__(
         self, asked: pb.AdmitRequest, rate: pb.AdmitResponse, correct: Callable[[pb.CorrectRequest], None]
     ) -> None:
-        """`correct` sends a correction and waits for nothing."""
+        """Takes `correct`, which sends without waiting."""
         self._asked = asked
         self._rate = rate
         self._correct = correct
@@ -27,14 +27,14 @@ class Admission:
 
     @property
     def headers(self) -> Headers:
-        """With what was given back, as far as that is known by now."""
+        """The rate headers, including what was given back so far."""
         if not (self._is_used or self._is_given_back):
             return rate_headers(self._rate)
         tokens = self._asked.tokens - self._taken_tokens
         return rate_headers(_given_back(self._rate, int(self._is_given_back), tokens))
 
     def use(self, tokens: int) -> None:
-        """So many tokens were used in all: the difference to what was taken is taken, or given back."""
+        """Reports the tokens used in all: takes or gives back the difference to what was taken."""
         if self._is_used or self._is_given_back:
             return
         self._is_used = True
@@ -43,23 +43,23 @@ class Admission:
             self._taken_tokens = tokens
 
     def give_back(self) -> None:
-        """The request was refused after all, so it takes nothing."""
+        """Gives back all that a refused request has taken."""
         if not self._is_given_back:
             self._correct(self.withdraw())
 
     def is_short_of(self, tokens: int) -> bool:
-        """Whether more tokens are to be taken than were, from a rate that limits them."""
+        """Returns whether a token limit applies and more tokens are needed than were taken."""
         return bool(self._rate.limit_tokens) and tokens > self._taken_tokens and not self._is_given_back
 
     def withdraw(self) -> pb.CorrectRequest:
-        """Takes nothing any more: what is to be told about that."""
+        """Marks all as given back and returns the correction to send."""
         correction = self._correction(tokens=-self._taken_tokens, refused=True)
         self._is_given_back = True
         self._taken_tokens = 0
         return correction
 
     def renew(self, asked: pb.AdmitRequest, rate: pb.AdmitResponse) -> None:
-        """Another was let in for the same request, in place of what was withdrawn."""
+        """Replaces the withdrawn admission by another for the same request."""
         self._asked = asked
         self._rate = rate
         self._taken_tokens = asked.tokens
@@ -78,7 +78,7 @@ class Admission:
 
 
 class LastRates:
-    """What was last told of keys' rates, for answers that are given without asking for them."""
+    """A cache of the last known rate limits of keys, for answers given without asking for them."""
 
     def __init__(self, clock: Clock, most: int = 10_000) -> None:
         self._clock = clock
@@ -91,7 +91,7 @@ class LastRates:
             del self._by_key_id[next(iter(self._by_key_id))]
 
     def recall(self, key_id: str) -> pb.AdmitResponse | None:
-        """With what has come back since."""
+        """Returns the limits, refilled since then."""
         if (told := self._by_key_id.get(key_id)) is None:
             return None
         rate, told_at_s = told
@@ -99,7 +99,7 @@ class LastRates:
 
 
 def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:
-    # What is left to refill says how much a whole bucket holds: a rate of requests is never overdrawn.
+    # The time to refill says how much a full bucket holds: a request limit is never overdrawn.
     refilled_ms = min(elapsed_ms, rate.reset_requests_ms)
     refilled = pb.AdmitResponse(
         limit_requests=rate.limit_requests,
@@ -112,7 +112,7 @@ def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:
 
 
 def _given_back(rate: pb.AdmitResponse, requests: int, tokens: int) -> pb.AdmitResponse:
-    """Tokens below zero were taken on top."""
+    """Adds what was given back; negative tokens were taken."""
     given_back = pb.AdmitResponse(
         limit_requests=rate.limit_requests,
         remaining_requests=rate.remaining_requests + requests,
@@ -125,7 +125,7 @@ def _given_back(rate: pb.AdmitResponse, requests: int, tokens: int) -> pb.AdmitR
 
 
 def _put_tokens(rate: pb.AdmitResponse, limit_tokens: int, reset_ms: int) -> None:
-    """A rate of tokens may be overdrawn; but it holds a minute's worth, so when it is whole says what is left."""
+    """Sets the token limit's fields. It may be overdrawn, but holds a minute's worth, so its reset gives the rest."""
     rate.limit_tokens = limit_tokens
     rate.reset_tokens_ms = max(0, reset_ms)
     rate.remaining_tokens = max(0, limit_tokens - -(-rate.reset_tokens_ms * limit_tokens // MINUTE_MS))
@@ -148,7 +148,7 @@ def rate_headers(rate: pb.AdmitResponse) -> Headers:
 
 
 def duration(milliseconds: int) -> bytes:
-    """12ms, 1.5s, 6m0s."""
+    """Renders 12ms, 1.5s, 6m0s."""
     if milliseconds < 1000:
         return b"%dms" % milliseconds
     minutes, milliseconds = divmod(milliseconds, 60_000)

@@ -1,4 +1,4 @@
-"""Whole answers, sent in one go."""
+"""Sends whole responses."""
 
 from http import HTTPStatus
 
@@ -18,13 +18,13 @@ async def send_nothing(send: Send, headers: Headers) -> None:
 
 
 async def send_error(send: Send, error: LegatoError, headers: Headers | None = None) -> None:
-    """For good: nobody needs to know any more where it was raised."""
+    """Sends an error, and drops its traceback, which nobody needs now."""
     forget_origin(error)
     await send_json(send, error.wire.http_status, error_body(error), [*error_headers(error), *(headers or [])])
 
 
 def json_response(status: int, headers: Headers, body: bytes) -> bytes:
-    """For what is told without the application."""
+    """Renders a response outside of the application."""
     head = b"".join(b"%b: %b\r\n" % header for header in [*_json_headers(body), *headers])
     return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), head, body)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a request, and where: with the place and the types, and never a quote of what was sent."""
+"""Decodes JSON; errors name the place and the types, and never quote what was sent."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ def decode(decoder: msgspec.json.Decoder[Any], given: bytes | Raw, name: str) ->
 
 
 _PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
-# Of msgspec's sentences, those that speak of types, bounds and names of ours alone.
+# The messages of msgspec that contain only types, bounds and names of ours.
 _SAFE = re.compile(
     r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
 )
@@ -29,7 +29,7 @@ _SAFE = re.compile(
 
 def _mistake(sentence: str, name: str) -> LegatoError:
     place = _PLACE.search(sentence)
-    # Where names are the client's own, the place is where they stand.
+    # Keys of a dict are the client's own words, so the path stops before them.
     path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
     said = _PLACE.sub("", sentence)
     if not _SAFE.match(said):

@@ -1,7 +1,7 @@
-"""How many values a JSON text has, told before anything is built of it.
+"""Limits the number of values in a JSON text before it is decoded.
 
-Two bytes of JSON can be an object of some hundred bytes in memory, and to build millions of them holds up everybody
-else. So a text that has more than any chat needs is refused for their number, and never read.
+Two bytes of JSON can be an object of some hundred bytes in memory, and decoding millions of them blocks the event loop.
+So a text with more values than any chat needs is refused and never decoded.
 """
 
 from typing import Final
@@ -9,16 +9,16 @@ from typing import Final
 from edge.wire.validation import invalid
 from services.chassis.timing.yielding import Yielder
 
-# Elements of lists and fields of objects, at any depth; and as many lists and objects. A hundred thousand messages with
-# parts and calls have fewer.
+# List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
+# and calls have fewer.
 MOST_VALUES: Final = 500_000
 
 _SLICE_BYTES: Final = 64 * 1024
 
 
 async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
-    """Each value but the first of its list or object has a comma before it. What stands in strings is none, but to
-    count it as well is far cheaper, and mostly enough."""
+    """Raises if there are too many values. Counts commas, one before each value but the first of a list or object.
+    Those in strings are counted as well at first, as this is far cheaper and mostly enough."""
     if len(text_json) <= most:
         return
     commas = openings = 0
@@ -39,7 +39,7 @@ async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) 
         piece = text_json[begin : begin + _SLICE_BYTES]
         begin += len(piece)
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            # What it escapes is the next byte, which is no end of a string then.
+            # The escaped byte is the next one, which then does not end a string.
             begin += 1
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(parts[is_inside::2])
