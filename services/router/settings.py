@@ -35,7 +35,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # How many answers the bundled model generates concurrently, and how many chats may queue for it.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = 32
-    # How long a process that is shutting down still accepts new calls, until no client sends any.
+    # How long a process that is shutting down still accepts new calls, while clients move elsewhere.
     drain_delay_s: SecondsOrZero = 0.0
     # How long running chats may then continue.
     drain_s: SecondsOrZero = 30.0

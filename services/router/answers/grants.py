@@ -20,7 +20,7 @@ class TokenAllowance:
     def __init__(
         self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
     ) -> None:
-        """No `grant` means that the caller has no account and nothing is limited."""
+        """`grant` is None if the caller has no account: then nothing is limited."""
         self._conversation = conversation
         self._answer_within_s = answer_within_s
         self._grant = grant

@@ -81,7 +81,7 @@ class Extraction:
 
 
 def reader_command(pages_most: int) -> list[str]:
-    """Builds the command line, with the import path since the environment is empty. -I ignores all other paths."""
+    """Builds the command line. The environment is empty, so the import path is an argument; -I isolates Python."""
     program = "import sys; sys.path[:0] = sys.argv[1].split(':'); from services.router.grounding.reading import main; "
     return [
         *(sys.executable, "-I", "-B", "-X", "utf8", "-c", program + "main(int(sys.argv[2]))"),

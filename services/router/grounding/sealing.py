@@ -91,7 +91,7 @@ class Sealer:
         return cipher.decrypt(nonce, data, place.associated_data).decode()
 
     def open_if_possible(self, sealed: Sealed, place: SealedLocation) -> str | None:
-        """Returns None if the key is gone, or the text was modified or moved, so that others stay readable."""
+        """Decrypts a text; returns None, not an error, if its key is gone or it was modified or moved."""
         try:
             return self.open(sealed, place)
         except (KeyMissing, InvalidTag, ValueError):

@@ -77,7 +77,7 @@ _skipping = {names: _skipping_decoders(names) for names in (_OF_MESSAGES, _OF_PA
 
 
 async def with_known_fields(raw_message: Raw, yielder: Yielder) -> Raw:
-    """Returns the same object if nothing is removed. Null content stays, as in a message with only calls."""
+    """Removes unknown fields; returns the same object if there are none. Null content stays."""
     message, is_all = _known(raw_message, _OF_MESSAGES)
     for name, tell in (("content", _known_part), ("tool_calls", _known_call)):
         if name in message and is_list(message[name]):

@@ -165,7 +165,7 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
 
 
 def _read_plain(raw_message: msgspec.Raw) -> _PlainMessage | None:
-    """Returns None if it has parts, unknown fields or duplicates (see `message_fields.py`)."""
+    """Decodes a plain message; None if it has parts, unknown or duplicate fields (see `message_fields.py`)."""
     try:
         message = _plain_message.decode(raw_message)
     except msgspec.ValidationError:

@@ -180,7 +180,7 @@ class CircuitBreaker:
 
 
 class Attempt:
-    """One call to a model by one chat. It succeeds, fails, or is abandoned."""
+    """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
 
     __slots__ = ("_health", "began_s", "is_trial")
 

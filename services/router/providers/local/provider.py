@@ -53,7 +53,7 @@ class LocalProvider:
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
-        """Returns None if a schema is unsupported or too expensive; arguments are then unconstrained."""
+        """Calls the model with the exact schemas; returns None if one is unsupported or too expensive."""
         try:
             check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
             return await self._send(call, offer, exact=True)
