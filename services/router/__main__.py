@@ -1,4 +1,4 @@
-"""`python -m services.router`: from a class to a model and back."""
+"""Runs the router (`python -m services.router`), which sends each chat to a model of its class."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The story of one chat: class, character, model, relay."""
+"""Serves one chat: class, character, model, relay."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from services.router.routing.routes import CLASSES
 from services.router.routing.targets import Attempts, Targets
 
 if TYPE_CHECKING:
-    # It brings what seals and reads documents, which a router without it does not load.
+    # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.
     from services.router.grounding.grounding import Grounded, Grounding
 
 AUTO = "auto"
@@ -33,7 +33,7 @@ DEFAULT_CLASS = "forte"
 
 @dataclass(slots=True)
 class _Story:
-    """What is known about a chat so far, for its one line in the log."""
+    """The facts about a chat for its one log line."""
 
     request_id: str
     class_id: str = ""
@@ -48,7 +48,7 @@ class Completions:
     def __init__(
         self, model_states: ModelStates, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
     ) -> None:
-        """Without `grounding` none of it is configured."""
+        """`grounding` is None if it is not configured."""
         self._model_states = model_states
         self._targets = targets
         self._clock = clock
@@ -56,7 +56,7 @@ class Completions:
         self._grounding = grounding
         self._deadlines = Deadlines()
         self._running = 0
-        # From a chat's arrival until a model is asked, for whoever looks.
+        # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
 
     async def serve(self, conversation: ChatConversation) -> None:
@@ -87,7 +87,7 @@ class Completions:
             self._log_end(story, began_s)
 
     async def drain(self) -> None:
-        """Wait until no chat runs."""
+        """Waits until no chat is running."""
         while self._running:
             await asyncio.sleep(0.02)
 
@@ -113,7 +113,7 @@ class Completions:
                 return
         only_one_call = _wants_one_call(chat.parameters_json)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
-        # Together they may not take longer than this, whoever it is that lets the other wait.
+        # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
             started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
@@ -128,25 +128,25 @@ class Completions:
             try:
                 if await relay.pass_on(upstream.first):
                     async for piece in upstream.rest:
-                        # Here, and not where it was sent: the piece before this one has left the process by now.
+                        # Placed here rather than after sending: the previous piece has left the process by now.
                         failpoints.hit("router.passed_on")
                         if not await relay.pass_on(piece):
                             break
             finally:
                 upstream.finished = relay.finished
                 upstream.went_beyond_limit = relay.went_beyond_limit
-                # That closes the connection they come from, whatever ends the chat.
+                # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
         self, chat: ChatOpen, grounded: "Grounded", allowance: TokenAllowance, story: _Story
     ) -> None:
-        """With a model that may search. All of it may take no longer than an answer without."""
+        """Serves a chat whose model may search, within the same total timeout as any other answer."""
         try:
             upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
         except NotAccepted:
-            # Not the client's doing, but ours: a model that takes no tools, which the routes do not say.
+            # Our fault, not the client's: the model takes no tools, and the routes do not say so.
             target = story.attempts.target
             self._log.warning("search.refused", model_name=target.model_name if target else None)
             grounded = grounded.without_search()
@@ -166,7 +166,7 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story) -> Upstream:
-        """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
+        """Tries the models again with a fresh attempt count, since the refusal may have used the last attempt."""
         again = replace(story.attempts, count=0, refits=0)
         try:
             return await self._targets.open(story.class_id, chat, prompt, allowance, again)

@@ -1,6 +1,6 @@
-"""The process that serves the bundled weights: llama.cpp's own HTTP server on a private unix socket.
+"""Serves the bundled weights with llama.cpp's HTTP server on a private unix socket.
 
-It says what it is about on stderr: one line when it serves, or one line why it cannot.
+The process writes one line to stderr: that it serves, or why it cannot.
 """
 
 import importlib.metadata
@@ -22,23 +22,23 @@ LOCAL_MODEL_PARALLEL = 2
 MOST_USEFUL_THREADS = 4
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
-# A chat that waits for its turn keeps a thread of the HTTP server.
+# A queued chat occupies a thread of the HTTP server.
 HTTP_THREADS = 64
 BATCH_TOKENS = 512
-# Answered by the thread that works; /health is answered by any, also while that one hangs.
+# Answered by the inference thread; /health is answered by any thread, even while inference hangs.
 WORK_PATH = "/metrics"
-# Errors alone, for whoever starts it: further down llama.cpp would write prompts.
+# Errors only: at higher verbosity llama.cpp logs prompts.
 VERBOSITY_ERRORS = 1
 
 
 class LocalModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     local_model_socket: Path | None = None
-    # 0: one core fewer than there are, and no more than help a model this small.
+    # 0: one less than the number of cores, up to MOST_USEFUL_THREADS.
     local_model_threads: Annotated[int, msgspec.Meta(ge=0)] = 0
-    # How many answers are worked on at once; each has the whole window to itself.
+    # Answers generated concurrently; each has the whole context window.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
-    # Other weights than those in the package.
+    # Overrides the weights in the package.
     local_model_file: Path | None = None
 
 
@@ -59,19 +59,19 @@ def find_weights(given: Path | None) -> Path:
 
 
 def default_threads() -> int:
-    """The threads wait for each other at every step: one that has to share its core slows them all down tenfold."""
+    """Leaves one core free: the threads synchronize at every step, so one sharing its core slows all down tenfold."""
     return max(1, min(MOST_USEFUL_THREADS, len(os.sched_getaffinity(0)) - 1))
 
 
 def serve(settings: LocalModelSettings) -> Any:
-    # Only here: the router takes the socket's place from this module, and has no use for a model in its memory.
+    # Imported here: the router imports this module for socket_path and must not load llama.cpp.
     import xllamacpp
 
     socket = socket_path(settings.data, settings.local_model_socket)
     if socket.suffix != ".sock":
         raise SettingsError("LEGATO_LOCAL_MODEL_SOCKET must end with .sock")
     socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Left behind by a process that was killed; a second one on the same folder is refused by the supervisor.
+    # A stale socket of a killed process; the supervisor prevents a second process on the same folder.
     socket.unlink(missing_ok=True)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(find_weights(settings.local_model_file))
@@ -81,12 +81,12 @@ def serve(settings: LocalModelSettings) -> Any:
     for threads in (parameters.cpuparams, parameters.cpuparams_batch):
         threads.n_threads = settings.local_model_threads or default_threads()
     parameters.n_threads_http = HTTP_THREADS
-    # Between two batches it looks at what else there is to do; larger ones are no faster.
+    # The server checks for other work between batches; larger ones are no faster.
     parameters.n_batch = BATCH_TOKENS
     parameters.verbosity = VERBOSITY_ERRORS
-    # Counters alone. The thread that works tells them, so they also tell whether it hangs.
+    # Counters only. The inference thread serves them, so they also reveal whether it hangs.
     parameters.endpoint_metrics = True
-    # What llama.cpp would show or keep of other people's prompts stays off.
+    # Disables everything in llama.cpp that would show or keep other users' prompts.
     parameters.endpoint_slots = False
     parameters.ui = False
     parameters.cache_ram_mib = 0
@@ -98,7 +98,7 @@ def serve(settings: LocalModelSettings) -> Any:
 
 
 def leave_stderr_to_our_own_log() -> None:
-    """From here on llama.cpp speaks to nobody: what it says of a request that it cannot follow quotes the request."""
+    """Redirects llama.cpp's output to /dev/null, since its errors quote requests, and keeps stderr for our log."""
     ours, nowhere = os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
     for theirs in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(nowhere, theirs)
@@ -107,7 +107,7 @@ def leave_stderr_to_our_own_log() -> None:
 
 
 def main() -> int:
-    # Before any thread is started, so that the signals wait for sigwait below.
+    # Blocked before any thread starts, so that the signals are left for sigwait below.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     memory.keep_from_disk()
     lifeline.hold()

@@ -1,4 +1,4 @@
-"""What the router tells Prometheus of the models it asks."""
+"""Prometheus metrics of the models that the router calls."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -9,14 +9,14 @@ from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.spans import OPERATION
 
-# As OpenTelemetry names them: here the router is the client, and the model the server.
+# OpenTelemetry's names: the router is the client and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 
 BREAKER_STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
 def show_model_states(model_states: ModelStates, registry: Registry) -> None:
-    """As the routes name them at this moment. Whatever leaves the routes is told no longer."""
+    """Registers the metrics of all models in the current routes; a removed model is no longer exported."""
 
     def read(value: Callable[[ModelState], float]) -> Iterator[tuple[tuple[str, str], float]]:
         for labels, model_state in _by_labels(model_states):
@@ -91,7 +91,7 @@ def show_chats(completions: Completions, registry: Registry) -> None:
 
 
 def _by_labels(model_states: ModelStates) -> Iterator[tuple[tuple[str, str], ModelState]]:
-    """Each name once, though a model may stand in the routes with different limits: then the first counts."""
+    """Yields each model once; if the routes have it with different limits, the first one counts."""
     found: dict[tuple[str, str], ModelState] = {}
     for of_class in model_states.by_class.values():
         for model_state in of_class:

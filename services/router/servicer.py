@@ -26,7 +26,7 @@ from services.router.routing.routes import CLASSES
 Context = grpc.aio.ServicerContext[Any, Any]
 
 OWNER = "legato"
-# The classes are as old as the service; the models behind them come and go.
+# The classes are as old as the service; only the models behind them change.
 CREATED = datetime(2026, 11, 15, tzinfo=UTC)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
@@ -50,8 +50,8 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Ask every edge to open no further chats here, then wait until none runs, whichever way it came. Callers who
-        cannot be asked may come until the delay is over."""
+        """Asks every edge to open no more chats here, then waits until none is running. Callers that cannot be asked
+        may still open chats until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._completions.drain()
         await self._exchange.close()

@@ -1,4 +1,4 @@
-"""What can be set, each by `LEGATO_` and its name in capitals. What switches grounding on has settings of its own."""
+"""Settings of the router, each read from `LEGATO_` plus its name in capitals. Grounding has its own settings."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,9 +16,9 @@ MOST_ATTEMPTS: Final = 3
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     router_listen: str = ""
-    # Where health alone is told, to those without a certificate.
+    # Address of a health check without a client certificate.
     router_health_listen: str = ""
-    # Where metrics are served to Prometheus over HTTP; without it they are not.
+    # Address of the Prometheus metrics over HTTP; empty disables them.
     router_metrics_listen: HostAndPort = ""
     routes: Path = DEFAULT_PATH
     local_model_socket: Path | None = None
@@ -27,31 +27,31 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_idle_s: Seconds = 60.0
     upstream_whole_s: Seconds = 600.0
     upstream_total_s: Seconds = 3600.0
-    # How many models may be asked for one chat, one after the other.
+    # The most models tried for one chat, one after another.
     upstream_attempts: Annotated[int, msgspec.Meta(ge=1)] = MOST_ATTEMPTS
-    # How much later than usual answers may begin before that is taken for a queue, at models for which the routes do
-    # not say; 0: that is not measured.
+    # Default delay of the first token, beyond the usual, that counts as queueing for models without a value in the
+    # routes; 0 disables the measurement.
     upstream_queueing_s: SecondsOrZero = 0.0
-    # How many answers the bundled model works on at once, and how many chats may wait for their turn there.
+    # How many answers the bundled model generates concurrently, and how many chats may queue for it.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = 32
-    # How long a process that is asked to end takes new calls all the same, until nobody sends it any.
+    # How long a process that is shutting down still accepts new calls, while clients move elsewhere.
     drain_delay_s: SecondsOrZero = 0.0
-    # How long chats may go on then.
+    # How long running chats may then continue.
     drain_s: SecondsOrZero = 30.0
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_tcp: bool = False
-    # The collector that traces are brought to, http://HOST:PORT; without it, none are made.
+    # OTLP collector for traces, http://HOST:PORT; empty disables tracing.
     otlp_endpoint: HttpAddress = ""
-    # Whether providers are told of them, by a header.
+    # Whether a trace header is sent to providers.
     trace_upstream: bool = False
     debug: bool = False
 
     @property
     def timeouts(self) -> Timeouts:
-        """Of models for which the routes file names no others."""
+        """Default timeouts for models without their own in the routes file."""
         return Timeouts(
             connect_s=self.upstream_connect_s,
             first_byte_s=self.upstream_first_byte_s,

@@ -1,4 +1,4 @@
-"""One question to a model, in the trace of the chat it is asked for."""
+"""A trace span for each call to a model, as a child of the chat's span."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ OPERATION = "chat"
 
 
 def begin_question(target: Target, attempt: int, max_tokens: int) -> Span | None:
-    """None where the chat is not traced."""
+    """Starts the span of one call; returns None if the chat is not traced."""
     chat = current_span()
     if chat is None:
         return None
@@ -30,7 +30,7 @@ def end_question(span: Span | None, error: BaseException | None = None, finished
     if span is None:
         return
     if isinstance(error, ProviderError):
-        # By the provider's own status where it gave one.
+        # The provider's HTTP status if it sent one.
         span.attributes["error.type"] = str(error.http_status or error.failure.value)
     elif isinstance(error, asyncio.CancelledError):
         span.attributes["error.type"] = "cancelled"

@@ -1,6 +1,6 @@
-"""What the caller's credit covers of one chat, and the asking for more of it.
+"""Tracks how much of one chat the caller's credit covers, and requests more.
 
-Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in all.
+Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in total.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.exchange import CallStream
 
-# An edge answers a need within seconds, whatever metering does. But it hears of it behind all that it was sent before,
-# and its client may take nothing of that for a minute. Where either is gone, the chat ends by that.
+# An edge answers a need within seconds, even if metering is down. But it reads the need only after everything sent
+# before it, and its client may stop reading for a minute. If either disconnects, that ends the chat.
 ANSWER_WITHIN_S = 90.0
 
 ChatConversation = CallStream[ChatRequest, ChatResponse]
@@ -20,42 +20,42 @@ class TokenAllowance:
     def __init__(
         self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
     ) -> None:
-        """Without a grant the caller keeps no account, and nothing is limited."""
+        """`grant` is None if the caller has no account: then nothing is limited."""
         self._conversation = conversation
         self._answer_within_s = answer_within_s
         self._grant = grant
         self._prompt_tokens = 0
-        # What was used before the model was asked again within the same answer.
+        # Tokens used by earlier rounds of the same answer.
         self._prompt_tokens_before = 0
         self._output_tokens_before = 0
-        # The answer to a need that was sent; there is one at a time.
+        # The pending reply to a need; there is at most one.
         self._answer: asyncio.Future[ChatRequest] | None = None
         self._asks_ahead = True
         self._telling: asyncio.Task[None] | None = None
 
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
-        """The model will be asked again within the same answer, for which all of its rounds so far have used this."""
+        """Starts another round of the same answer; the counts are the totals of all rounds so far."""
         self._prompt_tokens_before = prompt_tokens
         self._output_tokens_before = output_tokens
 
     def fit(self, max_tokens: int) -> int:
-        """When the credit is spent already, the model is told so: it ends by itself where the grant does."""
+        """Returns the output limit for the model, reduced to the grant if no more credit can follow."""
         if self._grant is not None and self._grant.last:
             return min(max_tokens, self._grant.output_tokens - self._output_tokens_before)
         return max_tokens
 
     def covers_whole(self, max_tokens: int) -> bool:
-        """Whether the longest answer is paid for, so that it may be asked for in one piece."""
+        """Tells if the grant covers the longest answer, so that it may be requested without streaming."""
         return self._grant is None or self._grant.output_tokens - self._output_tokens_before >= max_tokens
 
     async def cover_prompt(self, prompt_tokens: int) -> None:
-        """Before the model is asked: the prompt and one token of an answer must be paid for."""
+        """Ensures, before the model is called, that the prompt and one output token are covered."""
         self._prompt_tokens = total_prompt_tokens = self._prompt_tokens_before + prompt_tokens
         if self._grant is None:
             return
         least_output_tokens = self._output_tokens_before + 1
         if not self._covers(total_prompt_tokens, least_output_tokens) and self._answer is not None:
-            # To what was asked for in the round before.
+            # Waits for the reply to the previous round's request.
             await self._wait_for(self._answer)
         if not self._covers(total_prompt_tokens, least_output_tokens) and not self._grant.last:
             await self._wait_for(await self._request_grant(max(least_output_tokens, self._grant.output_tokens)))
@@ -63,26 +63,26 @@ class TokenAllowance:
             raise self._refusal()
 
     def tell_accepted(self) -> None:
-        """A provider has the prompt: whoever leaves now may have to pay for it."""
+        """Reports that a provider has the prompt: a client that disconnects now may be charged for it."""
         accepted = ChatResponse(accepted=True, prompt_tokens=self._prompt_tokens)
         self._telling = asyncio.create_task(self._conversation.send(accepted))
 
     def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
-        """Whether there is nothing to ask for: so many are paid for and as many again, or the longest answer is."""
+        """Tells if no request is needed: the grant covers twice this output, or the longest answer."""
         if self._grant is None:
             return True
         granted_tokens = self._grant.output_tokens
         return 2 * output_tokens < granted_tokens or granted_tokens >= max_tokens
 
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
-        """How much of this many tokens of output may be passed on. Asks ahead, and waits only at the grant's end."""
+        """Returns how many output tokens may be passed on. Requests credit ahead; waits only at the grant's end."""
         if self._grant is None or self.is_ample_for(output_tokens, max_tokens):
-            # The model keeps to max_tokens by its own count, which may be a little below ours.
+            # The model applies max_tokens by its own count, which may be slightly below ours.
             return output_tokens
         if self._answer is not None and self._answer.done():
             granted_tokens = self._grant.output_tokens
             self._apply_answer(self._answer.result())
-            # Who could not hold more now is not asked for it with every piece, but once more where the grant ends.
+            # If no more could be held, do not ask with every piece, but once more at the grant's end.
             self._asks_ahead = self._grant.output_tokens > granted_tokens
         while self._grant.output_tokens < max_tokens and not self._grant.last:
             granted_tokens = self._grant.output_tokens
@@ -94,7 +94,7 @@ class TokenAllowance:
                 break
             await self._wait_for(answer)
             if self._grant.output_tokens <= granted_tokens and not self._grant.last:
-                # Asked again, it would say the same, without end.
+                # Asking again would loop forever with the same reply.
                 raise _not_held()
         if self._grant.output_tokens >= max_tokens:
             return output_tokens
@@ -104,7 +104,7 @@ class TokenAllowance:
         if self._telling is not None:
             self._telling.cancel()
         if self._answer is not None and not self._answer.cancel() and not self._answer.cancelled():
-            # Looked at, because nobody else will.
+            # Retrieves the exception so that asyncio does not log it as never retrieved.
             self._answer.exception()
 
     def _covers(self, prompt_tokens: int, output_tokens: int) -> bool:
@@ -116,7 +116,7 @@ class TokenAllowance:
             return _not_held()
         if self._grant.held_elsewhere and not self._prompt_tokens_before:
             return credits_held()
-        # After the first round this is the end of an answer that has begun, by whatever its credit is held.
+        # After the first round an answer has begun, so this ends it, even if the credit is held elsewhere.
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
 
     async def _request_grant(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":

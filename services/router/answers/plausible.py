@@ -1,8 +1,8 @@
-"""Which counts of tokens can be true that a provider tells of one call.
+"""Checks whether the token counts that a provider reports for one call are plausible.
 
-A count that cannot be true must not be believed, since it is what is charged: whether it comes from a mistake or from
-greed. Honest ones differ from ours: by their vocabulary, by what they put around a prompt, and by thoughts that nobody
-sees, of which there may be as many as the model was allowed.
+Reported counts are what is charged, so an implausible one, by mistake or by greed, is rejected. Honest counts differ
+from ours by the provider's tokenizer, by its prompt template, and by hidden reasoning, which may take as many tokens as
+the model was allowed.
 """
 
 from collections.abc import Callable
@@ -12,46 +12,46 @@ from typing import Final
 
 from services.router.providers.base import ProviderUsage
 
-# How many of a provider's tokens one of ours may be, and what may come on top of that whatever is asked: templates,
-# guidance of the provider's own, a short thought.
+# A provider's tokens per token of ours, at most, and a fixed allowance on top for templates, the provider's own
+# instructions and a short reasoning.
 MOST_TIMES_OURS: Final = 4
 FREE_TOKENS: Final = 16_384
-# Faster than any model writes, seen or unseen.
+# Faster than any model generates, hidden reasoning included.
 MOST_TOKENS_A_SECOND: Final = 20_000
-# A model keeps to its limit by a vocabulary of its own, by which an answer may be fewer tokens than by ours.
+# A model applies its limit with its own tokenizer, which may count fewer tokens than ours.
 LIMIT_MARGIN_PARTS: Final = 2
 LIMIT_MARGIN_TOKENS: Final = 64
 
 
 class Violation(Enum):
-    """What a provider did that no provider should."""
+    """A way in which a provider's answer is invalid."""
 
     PROMPT_TOKENS = "prompt_tokens"
     COMPLETION_TOKENS = "completion_tokens"
-    # It went on beyond the limit that it was given.
+    # The model exceeded its output limit.
     MAX_TOKENS = "max_tokens"
 
 
 def longest_output_tokens(max_tokens: int) -> int:
-    """By our count, of an answer whose model keeps to this limit."""
+    """Returns the most tokens, by our count, of an answer whose model respects this limit."""
     return max_tokens + max_tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class UsageCheck:
-    """Judges what a provider says that one call has used."""
+    """Checks the usage that a provider reports for one call."""
 
     context_tokens: int
-    # As the model was told.
+    # The limit sent to the model.
     max_tokens: int
-    # By our count.
+    # Our own count.
     prompt_tokens: int
-    # How long ago the model was asked.
+    # Time since the model was called.
     age_s: Callable[[], float]
     on_violation: Callable[[Violation], None]
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
-        """None in place of what cannot be true; `output_tokens` is our own count."""
+        """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
         prompt_tokens, completion_tokens, cached_tokens = (
             usage.prompt_tokens,
             usage.completion_tokens,
@@ -68,7 +68,7 @@ class UsageCheck:
     def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
         if told_tokens > min(self.context_tokens, longest_output_tokens(self.max_tokens)):
             return False
-        # Looked at last, and so for hardly any answer: how long it took.
+        # The elapsed time is read last, since hardly any answer needs it.
         free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS
         return told_tokens <= free_tokens or told_tokens <= free_tokens + MOST_TOKENS_A_SECOND * self.age_s()
 

@@ -1,4 +1,4 @@
-"""Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
+"""Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
 import asyncio
 
@@ -19,13 +19,13 @@ from services.router.prompts.tokens import RunningCount
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
-# A provider that failed in the middle of an answer may say so where the reason for its end belongs.
+# A provider that fails in mid-answer may report that as the finish reason.
 _FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
 _MOST_BYTES_A_CHARACTER = 4
-# No text has more characters a token than this, but for some that nobody would say.
+# Realistic text has no more characters per token than this.
 _MOST_CHARACTERS_A_TOKEN = 8
-# A part that is longer, as a whole answer is, is cut in its middle.
+# A longer part, such as a whole answer, may be cut in its middle.
 _LONGEST_UNCUT_CHARACTERS = 64
 
 
@@ -40,21 +40,21 @@ class Relay:
         *,
         only_one_call: bool = False,
     ) -> None:
-        """`allowance` is None where the longest answer is paid for already, `judge` where whoever passes usage on has
-        seen to it that it can be true."""
+        """`allowance` is None if the longest answer is already covered; `judge` is None if the usage was already
+        checked by the caller."""
         self._conversation = conversation
         self._allowance = allowance
         self._prompt_tokens = prompt_tokens
         self._started: Started | None = started
         self._max_tokens = started.max_tokens
-        # By our count: whoever goes on after that does not keep to the limit.
+        # By our count; output beyond it violates the limit.
         self._longest_tokens = longest_output_tokens(started.max_tokens)
         self._judge = judge
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
         self._count = _OutputCount()
         self._tokens_at_cut: int | None = None
-        # The model went on beyond the limit that it was given.
+        # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
 
@@ -62,12 +62,12 @@ class Relay:
     def output_tokens(self) -> int:
         if self._tokens_at_cut is not None:
             return self._tokens_at_cut
-        # A model keeps to its limit by a vocabulary of its own. Whoever set the limit pays no more than it, even
-        # where our count has to stand for the model's.
+        # A model applies its limit with its own tokenizer. The client never pays for more than the limit, even where
+        # our count replaces the model's.
         return min(self._count.tokens, self._max_tokens)
 
     async def pass_on(self, piece: Piece) -> bool:
-        """Whether there is any use in reading on."""
+        """Relays one piece and returns False if the answer was cut, so that nothing more need be read."""
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
@@ -88,7 +88,7 @@ class Relay:
         elif not may_be_too_long and (
             self._allowance is None or self._allowance.is_ample_for(most_tokens, self._max_tokens)
         ):
-            # As it is for most pieces: there is nothing to ask for, and nothing to cut.
+            # The common case: nothing to request and nothing to cut.
             if len(text) <= tokens.SLICE_CHARACTERS:
                 self._count.add(text, deltas, piece.hidden)
             else:
@@ -110,19 +110,19 @@ class Relay:
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
-        """The model is asked again within the same answer; both counts are those of all rounds together."""
+        """Starts another round of the same answer; both counts are totals over all rounds."""
         self._longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
 
     async def cut_short(self) -> None:
-        """Between two rounds: there is no credit for another, or no room in what the client wants to have."""
+        """Ends the answer between two rounds, when the credit or the client's output limit is used up."""
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
 
     async def _allowed_tokens(self) -> int:
-        """How many of those that were counted may be passed on. A model that keeps to its limit is paid for up to that;
-        of one that does not, all that is passed on."""
+        """Returns how many of the counted tokens may be passed on. Output within the model's limit is covered up to
+        max_tokens; beyond it, every token passed on must be covered."""
         self.went_beyond_limit = self._count.tokens > self._longest_tokens
         most_tokens = min(self._count.tokens, self._longest_tokens)
         if self._allowance is None:
@@ -131,7 +131,7 @@ class Relay:
         return await self._allowance.cover_output(most_tokens, limit_tokens)
 
     def _counted_by_provider(self, piece: Piece, text: str) -> int | None:
-        """How much the answer is, where it is whole, paid for, and the provider has said so."""
+        """Returns the provider's output count for a complete, covered answer if it is plausible."""
         if self._started is None or not piece.last or self._allowance is not None or piece.usage is None:
             return None
         told_tokens = piece.usage.completion_tokens or 0
@@ -159,7 +159,7 @@ class Relay:
         hidden: str,
         allowed_tokens: int,
     ) -> tuple[list[str], list[ToolCallDelta]]:
-        """As many parts as are allowed, and of a long one what is."""
+        """Keeps the parts that fit the allowed tokens, and the beginning of a long part that does not."""
         count.add_hidden(hidden)
         kept_contents: list[str] = []
         kept_deltas: list[ToolCallDelta] = []
@@ -204,8 +204,8 @@ class Relay:
         )
 
     def _counted_usage(self, usage: ProviderUsage | None) -> Usage:
-        """What the provider counted, and our own count in place of what it did not say or what cannot be: a prompt is
-        never empty, and what was passed on was not nothing."""
+        """Returns the provider's usage, with our own count where the provider's is missing or zero: neither a prompt
+        nor the output passed on is empty."""
         prompt_tokens, completion_tokens, cached_tokens = self._prompt_tokens, self.output_tokens, 0
         if usage is not None:
             prompt_tokens = usage.prompt_tokens or prompt_tokens
@@ -215,7 +215,7 @@ class Relay:
 
 
 class _OutputCount:
-    """Texts that the model writes beside each other, each counted as one."""
+    """Counts the texts that a model writes in parallel: content, reasoning and tool arguments."""
 
     __slots__ = ("_arguments", "_hidden", "contents", "tokens")
 
@@ -226,14 +226,14 @@ class _OutputCount:
         self._arguments: dict[int, RunningCount] = {}
 
     def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """What one read brought."""
+        """Adds the output of one read."""
         self.add_content(content)
         self.add_hidden(hidden)
         for delta in deltas:
             self.add_delta(delta)
 
     async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """The same where it may be much: others run in between."""
+        """Adds output that may be long, yielding to the event loop between slices."""
         *slices, last = tokens.slices_of(content)
         for piece in slices:
             self.add_content(piece)
@@ -255,8 +255,8 @@ class _OutputCount:
         return self._arguments.setdefault(index, RunningCount())
 
     async def add_within(self, counted: RunningCount, text: str, most_tokens: int) -> str:
-        """Adds to one of the texts as much of this as keeps the whole within so many tokens, and says how much it is:
-        all or nothing, if it is short. Others run in between."""
+        """Adds as much of `text` as keeps the total within `most_tokens`, and returns it; a short text is kept whole or
+        not at all. Yields to the event loop between slices."""
         kept = 0
         for piece in tokens.slices_of(text):
             length, added = await _longest_within(counted, piece, most_tokens - self.tokens)
@@ -279,9 +279,9 @@ class _OutputCount:
 
 
 async def _longest_within(counted: RunningCount, text: str, most_tokens: int) -> tuple[int, int]:
-    """How many characters of the text are no more tokens than that, and how many tokens they are."""
+    """Returns the length of the longest prefix within this many tokens, and its tokens."""
     found, tokens_found = 0, 0
-    # Tried whole at first, and then by halves.
+    # Binary search that tries the whole text first.
     length, step = len(text), len(text)
     while step:
         added_tokens = counted.copy().add(text[:length])
@@ -296,7 +296,7 @@ async def _longest_within(counted: RunningCount, text: str, most_tokens: int) ->
 
 
 def canonical_reason(told: str | None, *, has_calls: bool) -> str:
-    """Why an answer ended, in a word of ours, whatever the provider said."""
+    """Maps a provider's finish reason to OpenAI's."""
     if told in LENGTH_REASONS:
         return "length"
     if has_calls:
@@ -305,6 +305,6 @@ def canonical_reason(told: str | None, *, has_calls: bool) -> str:
 
 
 def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
-    """More than this they cannot be: a token is a byte at least."""
+    """Returns an upper bound of the tokens: each token is at least one byte."""
     names_and_arguments = sum(len(delta.name) + len(delta.arguments) for delta in deltas) if deltas else 0
     return _MOST_BYTES_A_CHARACTER * (len(text) + len(hidden) + names_and_arguments)

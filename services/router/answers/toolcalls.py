@@ -1,9 +1,9 @@
-"""Tool calls in one form, whatever the provider's dialect.
+"""Normalizes tool calls from every provider's dialect.
 
-OpenAI's own clients put deltas together by `index` and join whatever comes twice. So every call leaves here with an
-integer index of its own, its id and name once, on its first delta, and its arguments as pieces of a string, which is
-JSON even where the provider sent none. They also take a call for whole when the next one begins: so that one waits a
-while, as long as this one has no arguments yet.
+OpenAI's clients merge deltas by `index` and concatenate repeated fields. So every call gets its own integer index, its
+id and name once, on its first delta, and its arguments as pieces of a string, which is JSON even if the provider sent
+none. Clients also consider a call complete when the next one begins, so the next call is held back for a while if this
+one has no arguments yet.
 """
 
 import secrets
@@ -15,23 +15,23 @@ from protos.router.v1.router_pb2 import ToolCallDelta
 
 ID_PREFIX = "call_"
 _NO_ARGUMENTS = "{}"
-# Of a call behind one without arguments. Who reads a long one along is not to be left in silence up to its end.
+# Deltas held back behind a call without arguments; bounded so that a long call still streams.
 DELTAS_THAT_WAIT_MOST = 32
-# Of a call that has no name yet. One that says more than this before its name is broken.
+# Arguments buffered for a call without a name yet. A call that exceeds this is broken.
 MOST_CHARACTERS_WITHOUT_NAME = 1024 * 1024
 
 
 class ToolCallFragment(msgspec.Struct, gc=False):
-    """What a provider said about a call; any of it may be missing."""
+    """A part of a tool call as the provider sent it; any field may be missing."""
 
     index: int | None = None
     call_id: str | None = None
     name: str | None = None
-    # Some providers send the arguments as an object: then they are whole.
+    # Some providers send the arguments as an object, which is then complete.
     arguments: str | dict[str, msgspec.Raw] | None = None
 
     def __repr__(self) -> str:
-        # Nothing of what was said is ever printed.
+        # Content is never printed.
         return "ToolCallFragment(...)"
 
 
@@ -40,7 +40,7 @@ class _Call:
     index: int
     provider_index: int | None
     provider_id: str | None
-    # Empty until the provider says it. Only then is the call announced; its arguments wait so long.
+    # Empty until the provider sends it. The call is announced only then; its arguments are buffered until that.
     name: str = ""
     waiting_arguments: list[str] = field(default_factory=list)
     waiting_characters: int = 0
@@ -59,19 +59,19 @@ class _Call:
 
 
 class ToolCalls:
-    """The calls of one answer."""
+    """The tool calls of one answer."""
 
     def __init__(self, *, only_one: bool = False) -> None:
-        """`only_one`: of several calls the first is sent on, for a client that wants one at a time. Not every provider
-        that is told so keeps to it."""
+        """`only_one` keeps just the first call, for a client that disabled parallel calls: not every provider honours
+        that setting."""
         self._only_one = only_one
         self._calls: list[_Call] = []
-        # By what the provider says of them: the last call with an index, the first with an id, and with both.
+        # Lookups by the provider's identifiers: last call per index, first call per id, first per index and id.
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[tuple[int | None, str], _Call] = {}
         self._ids: set[str] = set()
         self._last: _Call | None = None
-        # The calls up to this one may be sent on; the deltas of others wait. The first that has no arguments yet.
+        # Calls up to `_turn` may be sent; deltas of later ones wait. `_first_bare` is the first call without arguments.
         self._turn = 0
         self._first_bare = 0
         self._waiting: list[ToolCallDelta] = []
@@ -81,11 +81,11 @@ class ToolCalls:
 
     @property
     def all_named(self) -> bool:
-        """Whether every call said which function it is for: an answer that ends before that is broken."""
+        """Tells if every call has a function name: an answer that ends without one is broken."""
         return all(call.name and not call.is_broken for call in self._calls)
 
     def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
-        """The delta to send on, if the fragment says anything new."""
+        """Returns the delta to send, if the fragment adds anything."""
         arguments = _as_text(fragment.arguments)
         if not (arguments or fragment.name or fragment.call_id):
             return None
@@ -114,7 +114,7 @@ class ToolCalls:
         )
 
     def take_turns(self, deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
-        """Those that may be sent on by now, of these and of all that wait."""
+        """Returns the deltas that may be sent now, from these and from those held back."""
         while self._first_bare < len(self._calls) and self._calls[self._first_bare].has_arguments:
             self._first_bare += 1
         turn = self._first_bare
@@ -127,14 +127,14 @@ class ToolCalls:
         return [delta for delta in deltas if delta.index <= self._turn]
 
     def finish(self, *, is_cut: bool) -> list[ToolCallDelta]:
-        """All that is left to send on when the answer is over. `is_cut`: its last call may have had no room for
-        arguments, and must not look as if it needed none."""
+        """Returns the remaining deltas at the end of the answer. `is_cut` means that the last call may be truncated, so
+        it must not get empty arguments."""
         sent = self._calls[:1] if self._only_one else self._calls
         bare = [call for call in sent if call.name and not call.has_arguments and not (is_cut and call is self._last)]
         return _in_order(self._waiting + [ToolCallDelta(index=call.index, arguments=_NO_ARGUMENTS) for call in bare])
 
     def _find(self, fragment: ToolCallFragment) -> _Call | None:
-        """By index where id and name do not contradict it; without an index by id, else the call spoken of last."""
+        """Finds the call by index unless id or name contradict it; without an index by id, else the last call."""
         nearest = self._last if fragment.index is None else self._by_index.get(fragment.index)
         if fragment.call_id:
             nearest = self._by_id.get((fragment.index, fragment.call_id), nearest)
@@ -161,7 +161,7 @@ class ToolCalls:
         call_id = provider_id or ""
         if not call_id.startswith(ID_PREFIX):
             call_id = ID_PREFIX + call_id
-        # Missing, spelled out as null, or used for several calls: an id that names no call is replaced.
+        # A missing, "null" or repeated id identifies no call and is replaced.
         if provider_id in (None, "", "null") or call_id in self._ids:
             call_id = ID_PREFIX + secrets.token_hex(12)
         self._ids.add(call_id)
@@ -173,12 +173,12 @@ def _begins_another(call: _Call, fragment: ToolCallFragment) -> bool:
         if fragment.call_id != call.provider_id:
             return True
         return bool(fragment.name and call.name) and fragment.name != call.name
-    # Without ids: a name comes once, so a second one is the next call's.
+    # Without ids, a second name begins the next call.
     return bool(fragment.name and call.name)
 
 
 def _in_order(deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
-    """Call by call."""
+    """Sorts the deltas by call, stably."""
     return sorted(deltas, key=lambda delta: delta.index)
 
 

@@ -1,4 +1,4 @@
-"""A model, from when it is asked until its answer has been read."""
+"""One call to a model, from the request until its answer has been read."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ from services.router.spans import end_question
 
 @dataclass(slots=True)
 class Upstream:
-    """A model that has begun to answer. Whoever reads the rest does so inside of it."""
+    """A model that has begun to answer; a context manager around reading the rest."""
 
     model_state: ModelState
     model_use: ModelUse
@@ -30,13 +30,13 @@ class Upstream:
     max_tokens: int
     is_whole: bool
     span: Span | None = None
-    # Once that has been told: how it ended.
+    # How the answer finished, once known.
     finished: Finished | None = None
-    # And whether it was cut there, because it did not keep to `max_tokens`.
+    # Set if the answer was cut because the model exceeded `max_tokens`.
     went_beyond_limit: bool = False
 
     def judge(self, prompt_tokens: int) -> UsageCheck:
-        """Of what it says that it has used for a prompt that has so many tokens by our count."""
+        """Returns the check for reported usage, given our own count of the prompt."""
         target, attempt = self.model_state.target, self.attempt
         return UsageCheck(target.context_tokens, self.max_tokens, prompt_tokens, attempt.age_s, attempt.violated)
 
@@ -48,7 +48,7 @@ class Upstream:
             self.attempt.failed()
         if self.finished is not None:
             usage = self.finished.usage
-            # A count that is not ours can only be the model's, whoever counted the rest.
+            # A prompt count that differs from ours can only be the model's.
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
                 self.model_state.calibration.note(self.prompt, usage.prompt_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
@@ -62,7 +62,7 @@ class Upstream:
 async def begin(
     provider: Provider, call: ProviderCall, model_use: ModelUse, attempt: Attempt, patience_s: float | None
 ) -> tuple[Piece, AsyncGenerator[Piece, None]]:
-    """The first piece, and where the others come from. Whatever goes wrong, the chat's place is given back."""
+    """Returns the first piece and the generator of the rest. On any error the permit is released."""
     try:
         pieces = provider.answer(call)
         first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
@@ -71,7 +71,7 @@ async def begin(
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
             attempt.given_up()
         elif isinstance(error, ConnectionRefused) and model_use.are_others_answered:
-            # Whoever answers others and takes no further connection is full, and not away.
+            # A server that answers others but refuses a connection is full, not down.
             error.failure = Failure.BUSY
             attempt.given_up()
         elif error.failure is Failure.PROVIDER:

@@ -1,4 +1,4 @@
-"""Attachments: documents of an account's owner, and the passages in them that a question is about."""
+"""Attachments: an account's documents, and the retrieval of passages that match a question."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ ATTACHMENTS_MOST: Final = 200
 PASSAGES_MOST: Final = 5_000
 LONGEST_NAME: Final = 200
 
-# Is told how many passages are done, and how many there are.
+# Receives the number of passages stored so far, and the total.
 OnProgress = Callable[[int, int], None]
 
 
@@ -63,7 +63,7 @@ class Attachments:
         loop = asyncio.get_running_loop()
 
         def tell(done: int) -> None:
-            # Asked in the thread that writes.
+            # Called from the database thread.
             loop.call_soon_threadsafe(on_progress, done, len(contents))
 
         if not await self._database.write(
@@ -75,7 +75,7 @@ class Attachments:
         return attachment
 
     async def list_of(self, account_id: str) -> Sequence[Attachment]:
-        """The oldest first; those that do not open have no name."""
+        """Returns the attachments, oldest first; one that cannot be decrypted has no name."""
         sealed = await self._database.read(lambda connection: stored.list_attachments(connection, account_id))
         return [self._open(attachment) for attachment in sealed]
 
@@ -87,7 +87,7 @@ class Attachments:
         await empty_write_log(self._database)
 
     async def matching(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Passage]:
-        """The passages that these words are about, the best first, as many as fit."""
+        """Returns the passages that match these words, best first, within the token budget."""
         if not words:
             return []
         return await self._database.read(
@@ -125,6 +125,6 @@ class Attachments:
 
 
 def clean_name(name: str) -> str:
-    """Of a file, whatever folder it was in."""
+    """Reduces a path to a printable file name."""
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return "".join(character for character in last if character.isprintable())[:LONGEST_NAME] or "document"

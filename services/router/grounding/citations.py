@@ -1,7 +1,7 @@
-"""Sources that a model was given, and the places where its answer names them.
+"""Tracks the sources given to a model, and finds where its answer cites them.
 
-Sources are numbered, and the model is asked to cite them by their numbers, as in [2]. Those places become OpenAI's
-`annotations`. What a search found is listed at the end of the text if none of it was cited: the model asked for it.
+Sources are numbered, and the model is asked to cite them by number, as in [2]. Citations become OpenAI's `annotations`.
+If no search result is cited, all of them are listed at the end of the text, since the model requested them.
 """
 
 import re
@@ -14,7 +14,7 @@ from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Citation
 from services.router.answers.grants import ChatConversation
 
 _MARK: Final = re.compile(r"\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
-# One or several in a row; not behind a letter, since `list[1][2]` is a piece of a program.
+# One or several in a row; not after a letter, since `list[1][2]` is code.
 _MARKS: Final = re.compile(rf"(?<![\w\])])(?:{_MARK.pattern})+")
 CITATIONS_MOST: Final = 200
 
@@ -28,7 +28,7 @@ class Source:
 
 
 class Sources:
-    """Of one chat, numbered from 1."""
+    """The sources of one chat, numbered from 1."""
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
@@ -42,11 +42,11 @@ class Sources:
         return len(self._sources)
 
     def keep_first(self, count: int) -> None:
-        """For the others were not read."""
+        """Drops all later sources, which the model has not read."""
         del self._sources[count:]
 
     def cited_in(self, text: str) -> list[Citation]:
-        """In the order of the text."""
+        """Returns the citations in the order of the text."""
         cited = list(islice(self._marked(text), CITATIONS_MOST))
         if not any(source.is_from_search for source, _, _ in cited):
             cited += [(source, len(text), len(text)) for source in self._sources if source.is_from_search]
@@ -64,7 +64,7 @@ class Sources:
 
 
 class CitingConversation:
-    """A chat whose answer is read along as it leaves, so that its end can say which sources it names."""
+    """Wraps a conversation and collects the answer, so that its last message can list the cited sources."""
 
     def __init__(self, conversation: ChatConversation, sources: Sources) -> None:
         self._conversation = conversation
@@ -78,7 +78,7 @@ class CitingConversation:
     async def send(self, response: ChatResponse) -> None:
         self._contents += response.contents
         self._refuses = self._refuses or response.refusal
-        # A refusal names no sources: they would stand at a place in an answer that is not there.
+        # A refusal has no citations: their positions would refer to text that is not an answer.
         if response.HasField("finished") and not self._refuses:
             response.finished.citations.extend(self._sources.cited_in("".join(self._contents)))
         await self._conversation.send(response)

@@ -1,7 +1,7 @@
-"""Text out of documents that somebody else made: by what is in them, never by what they are called.
+"""Extracts text from untrusted documents, whose type is detected by content, never by name.
 
-Runs in a process of its own (`reading.py`), which has no keys to lose, where the kernel allows it no files and no
-network either (`isolation.py`), and not much memory.
+Runs in its own process (`reading.py`), which has no keys and limited memory, and, where the kernel allows it, no access
+to files or the network (`isolation.py`).
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Final
 
 from services.router.grounding.records import DocumentKind
 
-# Behind comments, each of which ends where it can: a search for other ends would take for ever where there are many.
+# Each leading comment ends at its first possible end: backtracking over many of them would take forever.
 _HTML: Final = re.compile(
     rb"\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:[^-]|-(?!->))*-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE
 )
-# They are text, but written for machines.
+# Text formats meant for machines.
 _PROGRAMS: Final = (b"{\\rtf", b"%!PS", b"<?xml")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
@@ -29,7 +29,7 @@ _BREAKING_TAGS: Final = frozenset(
 
 
 class DocumentRefused(Exception):
-    """Says why, for the owner to read, and quotes nothing of the document."""
+    """A document was rejected. The message is for the owner and quotes nothing of the document."""
 
 
 def kind_of(document: bytes) -> DocumentKind:
@@ -45,7 +45,7 @@ def kind_of(document: bytes) -> DocumentKind:
 
 
 def pages_of(document: bytes, kind: DocumentKind, pages_most: int) -> tuple[int, Iterator[str]]:
-    """How many, and the text of each."""
+    """Returns the number of pages, and an iterator over their texts."""
     if kind is DocumentKind.PDF:
         return _pdf_pages(document, pages_most)
     text = _decode(document)
@@ -79,7 +79,7 @@ def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
 
 
 def _whole_characters(text: str) -> str:
-    """A PDF may name the halves that UTF-16 makes of a character one by one, or one half alone, which is no text."""
+    """Joins surrogate pairs that a PDF encodes separately, and replaces unpaired ones."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -87,7 +87,7 @@ class _Text(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
-        # How deep we are in what nobody sees, by tag.
+        # The stack of open tags whose content is invisible.
         self._unseen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

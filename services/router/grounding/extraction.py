@@ -1,4 +1,4 @@
-"""Has a document read in a process of its own, within limits of time and memory, and isolated from all else."""
+"""Reads a document in a sandboxed subprocess, within limits of time and memory."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ LONGEST_LINE_BYTES: Final = 1024 * 1024
 _HERE: Final = Path(__file__).parents[3]
 _line: Final = msgspec.json.Decoder(ReaderOutput)
 
-# Is told how many pages are read, and how many there are.
+# Receives the number of pages read so far, and the total.
 OnPage = Callable[[int, int], None]
 
 
@@ -31,10 +31,10 @@ class Extraction:
     def __init__(self, pages_most: int, log: Log, within_s: float = WITHIN_S) -> None:
         self._pages_most = pages_most
         self._log = log
-        # What isolated the last reader.
+        # The isolation mechanisms of the last reader.
         self._holds: list[str] | None = None
         self._within_s = within_s
-        # Each takes a processor.
+        # Each reader occupies a CPU core.
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, document: bytes, on_page: OnPage) -> Document:
@@ -69,7 +69,7 @@ class Extraction:
         return DocumentKind(head.kind), pages
 
     def _log_isolation(self, holds: list[str]) -> None:
-        """Once, and whenever it changes."""
+        """Logs the isolation mechanisms, initially and whenever they change."""
         if holds == self._holds:
             return
         self._holds = holds
@@ -81,7 +81,7 @@ class Extraction:
 
 
 def reader_command(pages_most: int) -> list[str]:
-    """Its environment is empty, so that it is told here where its program is. -I: nothing is read from elsewhere."""
+    """Builds the command line. The environment is empty, so the import path is an argument; -I isolates Python."""
     program = "import sys; sys.path[:0] = sys.argv[1].split(':'); from services.router.grounding.reading import main; "
     return [
         *(sys.executable, "-I", "-B", "-X", "utf8", "-c", program + "main(int(sys.argv[2]))"),
@@ -93,12 +93,12 @@ def reader_command(pages_most: int) -> list[str]:
 async def started_reader(pages_most: int) -> AsyncIterator[Process]:
     reader = await asyncio.create_subprocess_exec(
         *reader_command(pages_most),
-        # Above all no keys.
+        # In particular no keys.
         env={},
         cwd="/",
         stdin=PIPE,
         stdout=PIPE,
-        # Libraries complain about documents in the words of the documents.
+        # Libraries quote the document in their warnings.
         stderr=DEVNULL,
         limit=LONGEST_LINE_BYTES,
     )
@@ -113,7 +113,7 @@ async def started_reader(pages_most: int) -> AsyncIterator[Process]:
 async def _hand_over(reader: Process, document: bytes) -> None:
     if reader.stdin is None:
         return
-    # One that has refused the document does not read all of it.
+    # A reader that rejects the document closes its stdin early.
     with contextlib.suppress(ConnectionError):
         reader.stdin.write(document)
         await reader.stdin.drain()

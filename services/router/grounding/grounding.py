@@ -1,4 +1,4 @@
-"""What a plain chat is given beside its conversation: notes, passages of documents, and a way to search."""
+"""Adds context to a chat without tools: notes, passages of documents, and web search."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from services.router.grounding.search import Search
     from services.router.grounding.search_tool import SearchTool
 
-# A store that is slower than this is done without.
+# Timeout of the lookup; the chat continues without it.
 LOOK_UP_WITHIN_S: Final = 2.0
 
-# Of the room that a conversation leaves in the model's window, what may be used for grounding: one part in so many.
+# The share of the free context window that grounding may use: one part in this many.
 ROOM_PART: Final = 4
 
 BETWEEN_BLOCKS: Final = "\n\n"
 
-# A window with less room than this is too small for results of a search.
+# Search is not offered with less free context than this.
 SEARCH_ROOM_TOKENS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """In tokens, at most."""
+    """Token budgets."""
 
     notes: int
     passages: int
@@ -47,7 +47,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What accounts keep; None where that is not configured."""
+    """The stores of accounts' notes and documents; None if not configured."""
 
     notes: Notes | None
     attachments: Attachments | None
@@ -56,10 +56,10 @@ class Library:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Grounded:
-    """A chat with what it was given."""
+    """A chat with its added context."""
 
     prompt: Prompt
-    # Tells at the end which sources the answer names.
+    # Adds citations to the last message.
     conversation: ChatConversation
     # None: the model cannot search.
     tool: "SearchTool | None" = None
@@ -96,7 +96,7 @@ class Grounding:
     async def ground(
         self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], conversation: ChatConversation
     ) -> Grounded:
-        """`targets` are the models that may answer."""
+        """Adds context to the prompt; `targets` are the models that may answer."""
         sources = Sources()
         window_tokens = min(target.context_tokens for target in targets)
         if self._library is not None and (chat.memory or chat.attachments):
@@ -130,13 +130,13 @@ class Grounding:
     async def _look_up(
         self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int
     ) -> tuple[Prompt, Sources]:
-        """The prompt with what is found, and the sources that stand in it; as it was, where nothing is found, or where
-        the store does not answer."""
+        """Returns the prompt with the context found, and its sources; unchanged if nothing is found or the lookup
+        fails."""
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN_S):
                 return await self._with_findings(library, chat, prompt, window_tokens)
         except Exception as error:
-            # Whatever is wrong there, people get an answer; those who run the service are told.
+            # A failed lookup is logged, and the chat is answered without it.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
             return prompt, Sources()
 
@@ -172,7 +172,7 @@ def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> 
         and room_tokens >= SEARCH_ROOM_TOKENS
         and any(target.has_tools for target in targets)
         and not chat.tool_choice_json
-        # An answer bound to a schema leaves no way to call a function, or providers refuse it.
+        # A response schema rules out function calls, or providers reject the combination.
         and b'"response_format"' not in chat.parameters_json
     )
 

@@ -1,4 +1,4 @@
-"""Which accounts keep anything at all: most chats belong to one that does not, and must not pay for a look."""
+"""A cache of which accounts have notes or documents, so that the others skip the lookup."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ from services.chassis.database.database import Database
 from services.chassis.timing.clock import Clock
 from services.router.grounding.store.index import find_holding
 
-# Another replica may take an account's first note: so much later it counts here too.
+# Cache lifetime; bounds the delay after a change on another replica.
 BELIEVED_S: Final = 2.0
 REMEMBERED_MOST: Final = 10_000
 
@@ -25,7 +25,7 @@ class Holdings:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        # With the time until which it is believed.
+        # Entries with their expiry time.
         self._known: dict[str, tuple[Holding, float]] = {}
 
     async def of(self, account_id: str) -> Holding:
@@ -41,5 +41,5 @@ class Holdings:
         return holding
 
     def look_again(self, account_id: str) -> None:
-        """Something was added here, or removed."""
+        """Invalidates an account after a change."""
         self._known.pop(account_id, None)

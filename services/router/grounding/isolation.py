@@ -1,13 +1,13 @@
-"""Takes away from this process whatever it does not need to read a document from its stdin.
+"""Sandboxes this process down to what it needs to read a document from its stdin.
 
-Documents are made by others, and what reads them may have holes. Each of these holds by itself where the kernel has it:
+Documents are untrusted, and their parsers may have vulnerabilities. Each mechanism works by itself if supported:
 
-- Landlock: no file can be opened but Python's own libraries; no signal reaches another process.
-- seccomp: no system call but those that computing, memory and open files need. No sockets, no programs, no other
+- Landlock: no file can be opened except Python's own libraries; no signal reaches another process.
+- seccomp: only system calls for computing, memory and open files. No sockets, no programs, no other
   processes. Without Landlock, no file can be opened either.
-- Namespaces: a network of its own, in which there is nothing.
+- Namespaces: an empty network namespace.
 
-`isolate` says which of them hold. None of them can be undone by the process, nor by what it would start.
+`isolate` returns which of them are active. Neither the process nor its children can undo them.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_VERSION: Final = 1
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-# How many rights over files each version knows, and since when it knows of TCP and of scopes.
+# Number of file rights by Landlock version, and the versions that introduced TCP and scopes.
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 
@@ -41,7 +41,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_FILTER = 22, 38, 2
 _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000
 _ALLOW, _REFUSE_EPERM = 0x7FFF0000, 0x00050001
 
-# By architecture: its number in a filter, and those of the system calls.
+# Audit architecture numbers for the filter, and system call numbers by architecture.
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CALLS: Final[dict[str, dict[str, int]]] = {
     "x86_64": {
@@ -63,7 +63,7 @@ _CALLS: Final[dict[str, dict[str, int]]] = {
         "mmap": 222, "mprotect": 226, "madvise": 233, "getrandom": 278, "membarrier": 283, "rseq": 293,
     },
 }  # fmt: skip
-# What opens and looks at files; Landlock says which.
+# Calls that open and inspect files; Landlock restricts which.
 _FILE_CALLS: Final[dict[str, Sequence[int]]] = {
     # open, stat, lstat, access, readlink, openat, newfstatat, readlinkat, faccessat, statx, faccessat2
     "x86_64": (2, 4, 6, 21, 89, 257, 262, 267, 269, 332, 439),
@@ -73,18 +73,18 @@ _FILE_CALLS: Final[dict[str, Sequence[int]]] = {
 
 
 def isolate(preloaded: Iterable[str] = ()) -> list[str]:
-    """What holds from now on. `preloaded` are modules that may be needed later, when files cannot be read any more."""
+    """Activates the sandbox and returns its mechanisms. `preloaded` lists modules to import while files can be read."""
     holds = []
     if _enter_namespaces():
         holds.append(NAMESPACES)
-    # As root it would stand for nothing.
+    # Has no effect for root.
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return holds
-    # Read while that is possible: without Landlock no file is opened later.
+    # Imported now: without Landlock no file can be opened later.
     has_landlock = landlock_version() > 0
     for module in () if has_landlock else preloaded:
-        # Of another version of a library, which has it elsewhere.
+        # Module paths differ between versions of a library.
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     if has_landlock and _restrict_files(landlock_version()):
@@ -95,12 +95,12 @@ def isolate(preloaded: Iterable[str] = ()) -> list[str]:
 
 
 def landlock_version() -> int:
-    """0 where the kernel has none, or a container's own filter keeps it from us."""
+    """Returns Landlock's ABI version; 0 if the kernel lacks it or a container's filter blocks it."""
     return max(0, int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_VERSION)))
 
 
 def readable_folders() -> list[str]:
-    """Python's own libraries, and the system's. Our own code is not among them: data may lie beside it."""
+    """Lists Python's and the system's libraries. Our own code is excluded: data may be stored beside it."""
     paths = sysconfig.get_paths()
     standard = [paths[name] for name in ("stdlib", "platstdlib")]
     return sorted(
@@ -118,12 +118,12 @@ def readable_folders() -> list[str]:
 
 
 def library_folders() -> list[str]:
-    """Where packages are installed: `site-packages`, or what a distribution calls it."""
+    """Lists the folders of installed packages: `site-packages` or a distribution's equivalent."""
     return [folder for folder in sys.path if folder.endswith("-packages")]
 
 
 def _enter_namespaces() -> bool:
-    """Refused by many containers, and where users may have none of their own."""
+    """Enters new namespaces; many containers and kernels without user namespaces refuse."""
     return bool(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC) == 0)
 
 
@@ -150,7 +150,7 @@ def _allow_reading(ruleset: int, path: str) -> None:
     except OSError:
         return
     rights = _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0)
-    # Where it is refused, the folder stays closed.
+    # If the rule is refused, the folder stays inaccessible.
     _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, opened), 0)
     os.close(opened)
 
@@ -162,13 +162,13 @@ def _filter_calls(*, may_open: bool) -> bool:
     allowed = [*_CALLS[machine].values(), *(_FILE_CALLS[machine] if may_open else ())]
     program = _program(_ARCHITECTURES[machine], allowed)
     buffer = ctypes.create_string_buffer(b"".join(program), 8 * len(program))
-    # struct sock_fprog: how many instructions, and where they are.
+    # struct sock_fprog: number of instructions, and their address.
     described = struct.pack("@HP", len(program), ctypes.addressof(buffer))
     return bool(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, described, 0, 0) == 0)
 
 
 def _program(architecture: int, allowed: Sequence[int]) -> list[bytes]:
-    """In the kernel's classic BPF: refused with EPERM, unless it is of our architecture and on the list."""
+    """Builds a classic BPF filter that refuses with EPERM all but the listed calls of our architecture."""
     load, jump_if_equal, jump_if_above, give = 0x20, 0x15, 0x25, 0x06
 
     def instruction(code: int, if_so: int, if_not: int, operand: int) -> bytes:
@@ -177,7 +177,7 @@ def _program(architecture: int, allowed: Sequence[int]) -> list[bytes]:
     count = len(allowed)
     return [
         instruction(load, 0, 0, 4),
-        # A call in the words of another architecture has other numbers.
+        # Other architectures have other call numbers.
         instruction(jump_if_equal, 0, count + 2, architecture),
         instruction(load, 0, 0, 0),
         instruction(jump_if_above, count, 0, max(allowed)),

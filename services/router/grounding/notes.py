@@ -1,4 +1,4 @@
-"""Memory: what an account's owner wants its chats to know. Owners alone write here; chats read."""
+"""Memory: notes that an account's owner writes for its chats. Chats can only read them."""
 
 import asyncio
 import secrets
@@ -51,7 +51,7 @@ class Notes:
         return note
 
     async def list_of(self, account_id: str) -> Sequence[Note]:
-        """The oldest first; those that do not open have no text."""
+        """Returns the notes, oldest first; one that cannot be decrypted has no text."""
         sealed = await self._database.read(lambda connection: stored.list_notes(connection, account_id))
         return [self._open(note) for note in sealed]
 
@@ -61,13 +61,13 @@ class Notes:
         await empty_write_log(self._database)
 
     async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
-        """Those that have words of the question, then the newest, as many as fit when they are sent as a block; in the
-        order in which they were made, so that a prompt begins as the one before it did."""
+        """Returns the notes that best match the question, then the newest, within the token budget; in order of
+        creation, so that the prompt's beginning stays the same for caches."""
         notes = [note for note in await self.list_of(account_id) if note.text]
         are_few = sum(note.tokens for note in notes) <= budget_tokens
         if not notes or (are_few and tokens.count(notes_block(notes)) <= budget_tokens):
             return notes
-        # Which of many notes has which words takes some milliseconds to find out.
+        # Matching many notes takes milliseconds of CPU time, so it runs in a thread.
         return await asyncio.to_thread(_choose, notes, words, budget_tokens)
 
     def _open(self, note: stored.SealedNote) -> Note:
@@ -78,7 +78,7 @@ class Notes:
 def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
     asked = set(words)
     words_by_note = {note.note_id: asked.intersection(words_of(note.text)) for note in notes}
-    # A word that many notes have says little of any of them.
+    # A word that occurs in many notes has little weight.
     spread = Counter(word for words in words_by_note.values() for word in words)
     score = {note_id: sum(1 / spread[word] for word in words) for note_id, words in words_by_note.items()}
     left_tokens = budget_tokens - tokens.count_once(notes_block(()))

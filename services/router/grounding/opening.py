@@ -1,4 +1,4 @@
-"""Opens what the settings ask for, and nothing else: what is not configured is not even imported."""
+"""Opens what the settings enable; modules of disabled features are not imported."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    # For chats; None: there is nothing to ground them in.
+    # Used by chats; None if nothing is configured.
     grounding: "Grounding | None"
-    # For owners.
+    # The RPCs for owners.
     admin: GroundingAdminServicer
 
 
 async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
-    """Whatever is opened is closed with the stack."""
+    """Opens the configured stores and search; the stack closes them."""
     if not settings.has_store and not settings.search_url:
         return Opened(None, GroundingAdminServicer(None, None, 0, log))
     from services.router.grounding.extraction import Extraction

@@ -1,4 +1,4 @@
-"""Documents in parts that are short enough to stand in a prompt, each of which makes sense by itself where it can."""
+"""Splits documents into passages that fit a prompt, each meaningful on its own if possible."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _SPACES: Final = re.compile(r"[ \t\f\v\u00a0]+")
 
 
 def split_into_passages(page: str) -> Iterator[str]:
-    """Paragraphs stay together as long as they are not too long, then sentences, then words."""
+    """Yields passages; keeps paragraphs whole unless they are too long, then sentences, then words."""
     gathered = ""
     for part in _parts(_SPACES.sub(" ", page.replace("\r\n", "\n"))):
         if gathered and len(gathered) + len(part) + 1 > LONGEST_CHARACTERS:
@@ -35,7 +35,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    """By places in it: to cut off part after part would copy a text that is one long sentence thousands of times."""
+    """Splits at word boundaries by index: repeated slicing would copy a long text thousands of times."""
     begin, end = 0, len(sentence)
     while end - begin > LONGEST_CHARACTERS:
         at = sentence.rfind(" ", begin, begin + LONGEST_CHARACTERS)

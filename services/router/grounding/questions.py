@@ -1,4 +1,4 @@
-"""What a conversation is about at its end, in words to look for."""
+"""Extracts search words from the end of a conversation."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,11 +8,11 @@ import msgspec
 
 from services.router.grounding.words import words_of
 
-# The last message asks; what was asked before says what "it" means.
+# Earlier questions give context to the last one, such as what "it" means.
 MESSAGES_MOST: Final = 3
 CHARACTERS_MOST: Final = 4_000
 WORDS_MOST: Final = 128
-# How far back questions are looked for: what is further away has nothing to do with the last one.
+# How many messages are searched for questions; older ones are irrelevant.
 LOOKED_AT_MOST: Final = 1_000
 
 
@@ -30,7 +30,7 @@ _message = msgspec.json.Decoder(_Message)
 
 
 def question_words(messages_json: bytes) -> list[str]:
-    """Each once, those of the last message first; of a long message those at its end."""
+    """Returns distinct words, those of the last message first; of a long message those at its end."""
     words: dict[str, None] = {}
     for text in _last_questions(messages_json):
         from_its_end = dict.fromkeys(reversed(list(words_of(text[-CHARACTERS_MOST:]))))

@@ -1,7 +1,7 @@
-"""Which passages a question is about.
+"""Ranks passages by relevance to a question.
 
-The index says which passages have which words, and so how rare a word is; the rarest words of the question decide which
-passages are opened, and how often the words stand in those decides which are taken.
+The index maps words to passages, and so tells how rare a word is; the rarest words of the question select the passages
+to decrypt, and the word frequencies in those determine the ranking.
 """
 
 import math
@@ -16,22 +16,22 @@ from services.router.grounding.store import index
 from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 
-# How many entries of the index are read at most, and how many passages are opened.
+# Limits on index entries read, and on passages decrypted.
 POSTINGS_MOST: Final = 5_000
 OPENED_MOST: Final = 24
 PASSAGES_MOST: Final = 8
 
-# Passages that match less than this part of the best one are left out.
+# Passages that score below this share of the best are dropped.
 WORTH_OF_BEST: Final = 0.5
 
-# BM25's usual constant: how soon further mentions of a word count for less.
+# BM25's k1: how quickly repeated occurrences of a word saturate.
 SATURATION: Final = 1.2
 
 
 def find_passages(
     connection: index.Connection, sealer: Sealer, account_id: str, words: Sequence[str], budget_tokens: int
 ) -> list[Passage]:
-    """The best first."""
+    """Returns the best passages first."""
     total = index.count_passages(connection, account_id)
     if not total:
         return []
@@ -79,7 +79,7 @@ def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
 
 
 def _within_budget(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
-    """As many as fit when they are sent as a block."""
+    """Keeps the passages that fit the token budget when rendered as a block."""
     left_tokens = budget_tokens - tokens.count_once(passages_block(()))
     taken: list[Passage] = []
     for score, passage in scored:

@@ -1,9 +1,8 @@
-"""`python -m services.router.grounding.reading`: reads one document from stdin, and writes its text to stdout.
+"""Reads one document from stdin and writes its text to stdout (`python -m services.router.grounding.reading`).
 
-A process of its own, because documents are made by others: one that would take all memory or time takes this process's,
-and one that finds a hole in what reads it finds nothing beyond (`isolation.py`).
-Lines are JSON: what isolates it, the kind and the number of pages, then the pages, long ones in several pieces; or why
-not.
+Documents are untrusted, so this runs in its own process: a document that exhausts memory or CPU time affects only this
+process, and one that exploits a parser gains nothing (`isolation.py`). The output is lines of JSON: the isolation, the
+type and number of pages, then the pages, long ones in several pieces; or why the document was rejected.
 """
 
 import encodings
@@ -20,11 +19,11 @@ from services.router.grounding.isolation import isolate
 MEMORY_BYTES: Final = 1024**3
 PROCESSOR_S: Final = 60
 PIECE_CHARACTERS: Final = 32 * 1024
-# Far more than fits the index: a document that unpacks to more was made to do harm.
+# Far more than the index takes: a document that expands to more is malicious (decompression bomb).
 CHARACTERS_MOST: Final = 8_000_000
 
 
-# What reading may need and loads late: any encoding, and parts of pypdf.
+# Modules that parsing may import late: encodings, and parts of pypdf.
 LIBRARIES: Final = (
     *(f"encodings.{module.name}" for module in pkgutil.iter_modules(encodings.__path__)),
     *("html.parser", "pypdf", "pypdf._codecs._codecs", "pypdf.filters", "pypdf.generic"),
@@ -32,11 +31,11 @@ LIBRARIES: Final = (
 
 
 class ReaderOutput(msgspec.Struct, omit_defaults=True):
-    # What isolates the reader, by name.
+    # Names of the active isolation mechanisms.
     holds: list[str] | None = None
     kind: str = ""
     pages: int = 0
-    # Of page number `page`, from 1.
+    # Page number, from 1, of `text`.
     page: int = 0
     text: str = ""
     refused: str = ""
@@ -55,7 +54,7 @@ def main(pages_most: int) -> None:
     except (MemoryError, RecursionError):
         _write(ReaderOutput(refused="The document takes too much memory to read."))
     except Exception:
-        # What libraries say may quote the document.
+        # A library's message may quote the document.
         _write(ReaderOutput(refused="The document is broken, or unpacks to too much."))
 
 

@@ -1,4 +1,4 @@
-"""What owners keep for their chats to be grounded in. None of it prints what it says."""
+"""Records of grounding. None of them includes its content in its repr."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ def to_micros(time: datetime) -> int:
 
 
 class DocumentKind(StrEnum):
-    # Markdown among it, which is read as it is.
+    # Includes Markdown, which is not rendered.
     TEXT = "text"
     HTML = "html"
     PDF = "pdf"
@@ -23,14 +23,14 @@ class Note:
     note_id: str
     account_id: str
     created_at_us: int
-    # About: what is sent of it has tags, and its brackets are replaced.
+    # Approximate: the rendered form has tags and escaped brackets.
     tokens: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Document:
-    """A document as it was read: its text by pages, of which only a PDF may have several."""
+    """A document's text by page; only a PDF may have several pages."""
 
     kind: DocumentKind
     size_bytes: int
@@ -46,7 +46,7 @@ class Attachment:
     kind: DocumentKind
     size_bytes: int
     pages: int
-    # How many.
+    # Number of passages.
     passages: int
 
 
@@ -56,9 +56,9 @@ class Passage:
 
     attachment_id: str
     name: str
-    # From 1; 0 where the document has no pages.
+    # From 1; 0 if the document has no pages.
     page: int
-    # About: what is sent of it has tags, and its brackets are replaced.
+    # Approximate: the rendered form has tags and escaped brackets.
     tokens: int
     text: str
 
@@ -69,7 +69,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SearchResult:
-    """A page that a search found, as the search describes it."""
+    """A page that a search found, as described by the search engine."""
 
     title: str
     url: str

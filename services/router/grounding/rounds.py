@@ -1,7 +1,7 @@
-"""A chat whose model may search. Its answer comes in rounds; the client sees one.
+"""Runs a chat whose model may search: several rounds form the one answer that the client sees.
 
-A round ends with calls of our function, which are answered here, and the model goes on. Calls are counted and never
-shown; texts go to the client as they come. Usage is the sum of the rounds.
+A round that ends with calls of our function is followed by the searches and another round. Calls are counted but never
+shown; text is streamed to the client. Usage is the sum over the rounds.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,12 +27,12 @@ from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.providers.translation.usage import as_count
 
-# Between what the model said before it searched and what it says after.
+# Separates the texts of two rounds.
 BETWEEN_TEXTS: Final = "\n\n"
-# Of the arguments of a search, which are a few words.
+# Limit on a search call's arguments, which are normally a few words.
 LONGEST_QUERY_CHARACTERS: Final = 64 * 1024
 
-# There is no credit for another round, or no room for what was found.
+# No credit for another round, or no context left for the results.
 _NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXCEEDED})
 
 OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
@@ -40,12 +40,12 @@ OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
 
 @dataclass(frozen=True, slots=True)
 class RoundDependencies:
-    """Of one chat, what its rounds have in common."""
+    """Dependencies that all rounds of a chat share."""
 
     chat: ChatOpen
     allowance: TokenAllowance
     tool: SearchTool
-    # After this many the model has to answer.
+    # After this many searches the model must answer.
     searches_most: int
     open_upstream: OpenUpstream
 
@@ -57,10 +57,10 @@ class Rounds:
         self._relay = relay
         self._round = _Round()
         self._searches_left = parts.searches_most
-        # Of the prompts of all rounds together.
+        # Sum over the prompts of all rounds.
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
-        # Of the round that runs, and how much output there was before it.
+        # The usage check of the current round, and the output tokens before it.
         self._judge: UsageCheck | None = None
         self._output_tokens_before = 0
         self._has_spoken = False
@@ -68,11 +68,11 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Whether the answer is complete, and not waiting for a search."""
+        """Tells if the answer is complete, not waiting for a search."""
         return self._is_over
 
     async def pass_on(self, upstream: Upstream) -> None:
-        """One round, inside of its upstream."""
+        """Relays one round; called inside its upstream context."""
         self._output_tokens_before = output_tokens_before = self._relay.output_tokens
         self._judge = upstream.judge(self._prompt.tokens)
         async with aclosing(upstream.rest) as rest:
@@ -84,7 +84,7 @@ class Rounds:
         upstream.finished = self._round.finished(self._prompt.tokens, self._relay.output_tokens - output_tokens_before)
 
     async def go_on(self) -> None:
-        """All that follow the first."""
+        """Runs all rounds after the first."""
         while not self._is_over:
             await self._search()
             upstream = await self._open()
@@ -112,7 +112,7 @@ class Rounds:
     def _believed(self, usage: ProviderUsage | None, shown: Piece) -> ProviderUsage | None:
         if usage is None or self._judge is None:
             return usage
-        # This piece is not counted yet; it has hardly more tokens than characters.
+        # This piece is not counted yet; its characters are an upper estimate of its tokens.
         uncounted_characters = sum(map(len, shown.contents)) + len(shown.hidden)
         counted_tokens = self._relay.output_tokens - self._output_tokens_before
         return self._judge.believed(usage, counted_tokens + uncounted_characters)
@@ -129,7 +129,7 @@ class Rounds:
         self._round = _Round()
 
     async def _open(self) -> Upstream | None:
-        """None: the answer has ended, for want of credit or because it is as long as the client allows."""
+        """Opens the next round; returns None if the credit or the client's max_tokens is used up."""
         chat = ChatOpen()
         chat.CopyFrom(self._parts.chat)
         if chat.HasField("max_tokens"):
@@ -143,7 +143,7 @@ class Rounds:
         except LegatoError as error:
             if error.reason not in _NO_MORE_ROUNDS:
                 raise
-            # The rounds before were asked for, and are paid for, whether anything of them was seen or not.
+            # Earlier rounds were requested and are charged, even if nothing of them was shown.
             await self._end_unread()
             return None
 
@@ -152,7 +152,7 @@ class Rounds:
         await self._relay.cut_short()
 
     def _used_output_tokens(self) -> int:
-        """Thoughts that a provider keeps to itself are in its own count alone."""
+        """Returns the output so far; hidden reasoning is only in the provider's count."""
         told = _sum(self._usages)
         return max(self._relay.output_tokens, (told.completion_tokens if told is not None else None) or 0)
 
@@ -172,16 +172,16 @@ class _Round:
 
     @property
     def asks_for_search(self) -> bool:
-        # A call that was cut off in the middle is none.
+        # A truncated call does not count.
         return bool(self._calls) and self._tool_calls.all_named and self._finish_reason not in LENGTH_REASONS
 
     @property
     def finish_reason(self) -> str | None:
-        """For the client, who knows of no calls."""
+        """The finish reason for the client, which does not see the calls."""
         return "stop" if self._calls and self._finish_reason not in LENGTH_REASONS else self._finish_reason
 
     def finished(self, prompt_tokens: int, output_tokens: int) -> Finished:
-        """For whoever watches the models: how this round ended. The counts are ours, for want of the provider's."""
+        """Returns how this round ended, for the model's health; with our own counts if the provider sent none."""
         if self.usage is not None:
             prompt_tokens = self.usage.prompt_tokens or prompt_tokens
             output_tokens = self.usage.completion_tokens or output_tokens
@@ -189,14 +189,14 @@ class _Round:
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
     def record(self, piece: Piece) -> Piece:
-        """What of it is passed on: the texts. Calls are counted, as thoughts are."""
+        """Records a piece and returns what is passed on: the texts. Calls are counted like reasoning."""
         hidden = piece.hidden
         for fragment in piece.tool_calls:
             delta = self._tool_calls.add_fragment(fragment)
             if delta is not None:
                 call = self._calls.setdefault(delta.index, SearchCall(delta.id, delta.name))
                 if len(call.arguments) <= LONGEST_QUERY_CHARACTERS:
-                    # Of a longer one nothing can be read, and it is not made longer still.
+                    # Longer arguments are invalid anyway, so they are not accumulated further.
                     call.arguments += delta.arguments
                 hidden += delta.name + delta.arguments
         self.texts += piece.contents
@@ -205,7 +205,7 @@ class _Round:
 
 
 def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
-    """What is not known of one round is not known of all."""
+    """Sums the usage over rounds; a count missing in one round is missing in the sum."""
     told = [usage for usage in usages if usage is not None]
     if len(told) < len(usages):
         return None
@@ -222,7 +222,7 @@ def _sum_of(told: list[int | None]) -> int | None:
 
 
 def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:
-    """With the calls and their answers at the end of the conversation."""
+    """Returns the prompt with the calls and their results appended."""
     asking: dict[str, Any] = {
         "role": "assistant",
         "content": said or None,
@@ -245,13 +245,13 @@ def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list
         prompt,
         messages_json=prompt.messages_json.rstrip()[:-1] + b"," + b",".join(added) + b"]",
         tokens=prompt.tokens + sum(map(tokens.count, texts)) + TOKENS_PER_MESSAGE * len(added),
-        # Offered all the same, since the conversation has calls of it.
+        # The tool is still offered, since the conversation contains calls of it.
         offered_tool_choice_json=b"" if may_search else b'"none"',
     )
 
 
 def _as_object(arguments: str) -> str:
-    """Providers take back only what is an object."""
+    """Returns the arguments, or an empty object if they are not one: providers accept nothing else."""
     try:
         msgspec.json.decode(arguments, type=dict[str, Any])
     except UNREADABLE:

@@ -1,9 +1,9 @@
-"""How the texts that owners keep here are sealed, and how their words are found all the same.
+"""Encrypts the texts that owners store, with a searchable index of their words.
 
-A text is sealed with AES-256-GCM. It opens only as what it was sealed as: a text of this account, of this kind, in this
-row. So nobody who can write to the database can move it to another account. The index knows words by keyed digests
-alone, other ones in each account. What a stolen file tells is how many texts there are, how long they are, and which of
-them have words in common; which words those are it does not tell.
+Texts are encrypted with AES-256-GCM and bound to their account, kind and row by associated data, so that nobody with
+write access to the database can move one to another account. The index stores words only as keyed digests (HMAC), with
+a different key for each account. A stolen database reveals how many texts there are, how long they are, and which of
+them share words, but not which words.
 """
 
 import hmac
@@ -18,23 +18,23 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE_BYTES: Final = 12
 WORD_DIGEST_BYTES: Final = 16
 
-# Accounts of which it was told that something of theirs does not open.
+# Limit on the accounts for which a decryption failure was reported.
 TOLD_MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sealed:
     key_version: int
-    # The nonce, then what AES-GCM gave.
+    # The nonce, then the ciphertext with its tag.
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SealedLocation:
-    """Where a text is kept; it opens nowhere else."""
+    """The row of an encrypted text, to which its decryption is bound."""
 
     account_id: str
-    # What the text is: a note, a passage, a name.
+    # The kind of text: a note, a passage, a name.
     kind: str
     row_id: str
 
@@ -56,20 +56,20 @@ def passage_place(account_id: str, passage_id: int) -> SealedLocation:
 
 
 class KeyMissing(Exception):
-    """A text was sealed with a key that the settings no longer have."""
+    """A text was encrypted with a key that is no longer in the settings."""
 
 
 class Sealer:
-    """Holds every version of the key: the newest seals, older ones still open what they have sealed."""
+    """Encrypts with the newest version of the key, and decrypts with any version."""
 
     def __init__(
         self, by_version: Mapping[int, bytes], on_unopened: Callable[[SealedLocation], None] = lambda place: None
     ) -> None:
-        """`on_unopened` is told of the first text of an account that should open and does not."""
+        """`on_unopened` is called for the first text of each account that fails to decrypt."""
         self._on_unopened = on_unopened
         self._told: set[str] = set()
         self._newest = max(by_version)
-        # One secret, two purposes: neither use of it says anything about the other.
+        # Separate keys are derived for the two purposes.
         self._ciphers = {
             version: AESGCM(hmac.digest(secret, b"legato grounding texts", "sha256"))
             for version, secret in by_version.items()
@@ -91,7 +91,7 @@ class Sealer:
         return cipher.decrypt(nonce, data, place.associated_data).decode()
 
     def open_if_possible(self, sealed: Sealed, place: SealedLocation) -> str | None:
-        """None for a text whose key is gone, or that was changed or moved: it must not take others with it."""
+        """Decrypts a text; returns None, not an error, if its key is gone or it was modified or moved."""
         try:
             return self.open(sealed, place)
         except (KeyMissing, InvalidTag, ValueError):
@@ -101,12 +101,12 @@ class Sealer:
             return None
 
     def index_words(self, account_id: str, words: Iterable[str]) -> set[bytes]:
-        """As the index keeps them from now on."""
+        """Returns the digests under the newest key, for the index."""
         key = self._word_key(account_id, self._newest)
         return {_digest(key, word) for word in words}
 
     def find_words(self, account_id: str, words: Iterable[str]) -> dict[bytes, str]:
-        """The words by every digest under which the index may have them."""
+        """Maps every digest that the index may hold, under any key version, to its word."""
         keys = [self._word_key(account_id, version) for version in self._word_keys]
         return {_digest(key, word): word for word in words for key in keys}
 

@@ -1,4 +1,4 @@
-"""Asks SearXNG, by its JSON interface. Results are what is used; no page is ever fetched."""
+"""A client of SearXNG's JSON API. Only its results are used; no page is ever fetched."""
 
 import asyncio
 import re
@@ -21,12 +21,12 @@ _SPACES: Final = re.compile(r"\s+")
 
 
 class SearchAway(Exception):
-    """It cannot be reached, or does not answer as it should. Says nothing of the query."""
+    """The search engine is unreachable or its response invalid. The message does not contain the query."""
 
 
 class Search(Protocol):
     async def find(self, query: str) -> list[SearchResult]:
-        """The best first. Raises SearchAway."""
+        """Returns the best results first. Raises SearchAway."""
         ...
 
 
@@ -47,7 +47,7 @@ class SearxSearch:
     def __init__(self, base_url: str, timeout_s: float) -> None:
         self._url = f"{base_url.rstrip('/')}/search"
         self._timeout_s = timeout_s
-        # Cookies would tell one search from another.
+        # Cookies would link searches to each other.
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
     async def aclose(self) -> None:
@@ -66,7 +66,7 @@ class SearxSearch:
             raise SearchAway("sent something that is not a list of results") from None
 
     async def _fetch(self, query: str) -> bytes:
-        # In the body, and not in the address, which servers and proxies log.
+        # Sent in the body, since servers and proxies log URLs.
         form = {"q": query, "format": "json"}
         async with self._session.post(self._url, data=form, allow_redirects=False) as response:
             body = await response.content.read(LARGEST_ANSWER_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The function by which a model searches: how it is offered, and how a call of it is answered."""
+"""The search function offered to a model: its definition, and the execution of its calls."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ _NO_ROOM: Final = "There is no room for more results: answer with what you have.
 
 @dataclass(slots=True, repr=False)
 class SearchCall:
-    """As the model made it."""
+    """A call as the model made it."""
 
     call_id: str
     name: str
@@ -57,10 +57,10 @@ class SearchCall:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SearchAnswers:
-    """One text for each call."""
+    """The results, one text per call."""
 
     texts: list[str]
-    # Whether it makes sense to let the model search again.
+    # Whether the model may search again.
     may_go_on: bool
 
 
@@ -72,10 +72,10 @@ _arguments: Final = msgspec.json.Decoder(_Arguments)
 
 
 class SearchTool:
-    """Of one chat."""
+    """The search tool of one chat."""
 
     def __init__(self, search: Search, sources: Sources, budget_tokens: int, on_failure: Callable[[str], None]) -> None:
-        """`budget_tokens` is what all results together may take; `on_failure` is told why a search failed."""
+        """`budget_tokens` limits all results together; `on_failure` receives why a search failed."""
         self._search = search
         self._sources = sources
         self._budget_tokens = budget_tokens
@@ -91,7 +91,7 @@ class SearchTool:
         return SearchAnswers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
 
     def take_back(self) -> None:
-        """What was answered last: the model was not asked again, and has not read it."""
+        """Drops the sources of the last results, which the model has not read."""
         self._sources.keep_first(self._sources_before)
 
     async def _find(self, call: SearchCall) -> list[SearchResult] | str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-# Is told a stage, how much of it is done, and how much there is.
+# Receives a stage, its progress, and its total.
 Tell = Callable[["pb.AttachmentStage.ValueType", int, int], None]
 
 _KINDS = {"text": pb.DOCUMENT_KIND_TEXT, "html": pb.DOCUMENT_KIND_HTML, "pdf": pb.DOCUMENT_KIND_PDF}
@@ -33,7 +33,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     def __init__(
         self, library: "Library | None", extraction: "Extraction | None", attachment_bytes_most: int, log: Log
     ) -> None:
-        """Without a library all is refused, and it is said which setting is missing."""
+        """`library` is None if nothing is configured: calls then fail and name the missing setting."""
         self._library = library
         self._extraction = extraction
         self._attachment_bytes_most = attachment_bytes_most

@@ -1,4 +1,4 @@
-"""What switches grounding on. Nothing of it does by itself."""
+"""Settings of grounding, all of which is off by default."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,21 +20,21 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: PostgresAddress = ""
     database_region: str = ""
     migrate_at_start: bool = True
-    # Whether accounts can keep notes and documents for their chats.
+    # Whether accounts can store notes and documents for their chats.
     memory: bool = False
     attachments: bool = False
-    # `VERSION:HEX`, with commas between: seals what they keep.
+    # Encryption keys as `VERSION:HEX`, separated by commas.
     grounding_key: str = ""
-    # How much of a prompt notes and passages may take.
+    # Token budgets of notes and passages in a prompt.
     memory_tokens: Positive = 512
     attachment_tokens: Positive = 2048
-    # Of one document.
+    # Limits per document.
     attachment_bytes: Positive = 10 * 1024 * 1024
     attachment_pages: Positive = 1000
-    # SearXNG, for instance http://127.0.0.1:8888; without it no chat can search.
+    # Address of SearXNG, for instance http://127.0.0.1:8888; empty disables search.
     search_url: str = ""
     search_timeout_s: Seconds = 5.0
-    # How often a model may search before it has to answer.
+    # How often a model may search before it must answer.
     search_rounds: Positive = 3
 
     @property

@@ -1,4 +1,4 @@
-"""The words of a text in one form, so that a question finds what it asks about however that is written."""
+"""Normalizes the words of a text, so that a question matches other spellings and forms."""
 
 import re
 import unicodedata
@@ -7,19 +7,19 @@ from typing import Final
 
 LONGEST_WORD: Final = 64
 
-# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
 _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 )
-# In the scripts of India a vowel is a mark beside its consonant, and belongs to the word as that does.
+# Vowels in Indic scripts are combining marks, which belong to the word.
 _INDIAN: Final = "\u0900-\u0963\u0966-\u0dff"
-# What is written without a space between is two words where the script changes.
+# A change of script separates words, even without a space.
 _RUNS: Final = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_INDIAN}])+")
 _UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}]")
-# They say how a word may be broken or joined, or make it longer, and stand in the middle of it.
+# Soft hyphens, joiners and elongation marks inside words are ignored.
 _PASSED_OVER: Final = frozenset("\u00ad\u0640\u200b\u200c\u200d\u2060\ufeff")
 
-# They stand in every text, and say nothing of what it is about.
+# Stop words.
 _EMPTY_WORDS: Final = frozenset(
     _RUNS.findall("""
     a about all also am an and any are as at be been but by can could did do does for from had has have he her him his
@@ -31,11 +31,11 @@ _EMPTY_WORDS: Final = frozenset(
 
 
 def words_of(text: str) -> Iterator[str]:
-    """In their order, those left out that say nothing."""
+    """Yields the normalized words in order, without stop words."""
     is_plain = text.isascii()
     for run in _RUNS.findall((text if is_plain else _without_accents(text)).casefold()):
         if not is_plain and _UNSPACED_RUN.match(run):
-            # Two characters are about a word.
+            # Bigrams approximate words.
             yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         elif run not in _EMPTY_WORDS and (len(run) > 1 or run.isdigit()):
             yield _singular(run)[:LONGEST_WORD]
@@ -47,7 +47,7 @@ def _without_accents(text: str) -> str:
 
 
 def _singular(word: str) -> str:
-    """Of English; words of other languages may lose an s, in texts and in questions alike."""
+    """Strips an English plural; other languages may lose an s, but in texts and questions alike."""
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]

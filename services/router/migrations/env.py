@@ -1,4 +1,4 @@
-"""Alembic runs this; the connection, and the transaction around everything, are the database's own."""
+"""Alembic's environment; the database module supplies the connection and its transaction."""
 
 from alembic import context
 

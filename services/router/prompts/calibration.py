@@ -1,26 +1,26 @@
-"""How a model counts prompts, compared with our own count of them.
+"""Learns the ratio of a model's token count of prompts to ours.
 
-Our count is that of one vocabulary; a model has another, and templates and tool definitions come on top. Every answer
-tells the model's own count of its prompt, so the ratio of the two is known after a few.
+We count with one tokenizer; a model has its own, and adds templates and tool definitions. Every answer reports the
+model's count of its prompt, so the ratio is known after a few answers.
 """
 
 import math
 from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 
-# Of a shorter prompt the count says more about the template around it than about the vocabulary.
+# In a shorter prompt the template outweighs the tokenizer.
 LEAST_PROMPT_TOKENS: Final = 256
-# No vocabulary differs from ours by more: what does is a mistake, or a prompt that was cut.
+# No tokenizer differs from ours by more: such a count is an error, or the prompt was truncated.
 SMALLEST_RATIO: Final = 0.2
 LARGEST_RATIO: Final = 5.0
-# Of each size of prompt. An account has a few samples, so that a busy one with unusual texts does not speak for all.
+# Limits per size bucket. Few samples per account keep a busy one with unusual texts from dominating.
 SAMPLES_PER_ACCOUNT: Final = 8
 MOST_ACCOUNTS: Final = 16
 UPPER_QUANTILE: Final = 0.95
 
 
 class CountedPrompt(NamedTuple):
-    """A prompt by our own count."""
+    """A prompt with our own token count."""
 
     tokens: int
     has_tools: bool
@@ -28,7 +28,7 @@ class CountedPrompt(NamedTuple):
 
 
 class Ratios(NamedTuple):
-    """The model's count of a prompt divided by ours."""
+    """Quantiles of the model's count of a prompt divided by ours."""
 
     middle: float
     upper: float
@@ -37,14 +37,14 @@ class Ratios(NamedTuple):
 
 
 class Calibration:
-    """That of one model. Prompts with tools are kept apart, and so are sizes that differ by more than a factor of two:
-    what a server adds to every prompt matters less in a long one."""
+    """The calibration of one model. Prompts are grouped by whether they have tools, and by size within a factor of two:
+    a server's fixed additions matter less in a long prompt."""
 
     def __init__(self) -> None:
         self._by_size: dict[tuple[bool, int], _Samples] = {}
 
     def note(self, prompt: CountedPrompt, model_tokens: int) -> None:
-        """The model counts the prompt as so many tokens."""
+        """Records the model's own count of a prompt."""
         if prompt.tokens < LEAST_PROMPT_TOKENS:
             return
         ratio = model_tokens / prompt.tokens
@@ -52,7 +52,7 @@ class Calibration:
             self._by_size.setdefault(_size(prompt), _Samples()).add(prompt.account_id, ratio)
 
     def ratios(self, prompt: CountedPrompt) -> Ratios | None:
-        """Those of prompts like this one, or of the nearest size there is; None where nothing is known."""
+        """Returns the ratios for similar prompts, or for the nearest known size; None if there are none."""
         has_tools, bits = _size(prompt)
         known = [size for size in self._by_size if size[0] == has_tools]
         if not known:
@@ -64,7 +64,7 @@ class Calibration:
 
 class _Samples:
     def __init__(self) -> None:
-        # The account that was heard of last is the last.
+        # Ordered by last use, most recent last.
         self._by_account: OrderedDict[str, deque[float]] = OrderedDict()
         self._ratios: Ratios | None = None
 

@@ -1,4 +1,4 @@
-"""The character layer: what every conversation begins with, whatever the client sends."""
+"""The character layer: the system prompt that every conversation begins with, whatever the client sends."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +13,16 @@ DEFAULT = "legato-1"
 
 @dataclass(frozen=True, slots=True)
 class Character:
-    # The name of its file. A text that is in use is not edited, but followed by another version under another name, so
-    # that the log tells which one a chat was given.
+    # The name of its file. A character in use is never edited but replaced by a new version under a new name, so that
+    # the log identifies the text that a chat was given.
     version: str
     text: str
-    # The same as a message, ready to be put before the client's.
+    # The text as a system message in JSON.
     message_json: bytes
 
 
 def load_character(named: str = DEFAULT, folder: Path = BUNDLED) -> Character:
-    """One that comes with Legato, by its name, or a file ending with `.md`, whose path is relative to `folder`."""
+    """Loads a bundled character by name, or a file ending with `.md`, whose path is relative to `folder`."""
     path = folder / named if named.endswith(".md") else BUNDLED / f"{named}.md"
     try:
         text = path.read_text(encoding="utf-8").strip()

@@ -1,7 +1,7 @@
-"""How long an answer may get.
+"""Fits max_tokens to a model's context window.
 
-A server refuses a request whose prompt and max_tokens exceed its window together, by a count that is not ours. So the
-limit is fitted by how that model has counted so far, and once more by its own figures where it refuses all the same.
+A server refuses a request whose prompt and max_tokens together exceed its window, by its own count. So the limit is
+fitted by calibration, and once more by the server's own figures if it refuses nevertheless.
 """
 
 from typing import Final, NamedTuple
@@ -10,36 +10,36 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.prompts.calibration import Ratios
 from services.router.providers.base import Figures
 
-# One part of the prompt in so many is left free: while nothing is known of how the model counts prompts of such a size,
-# and from then on.
+# Safety margin, one part of the prompt in this many: before the model's count of prompts of this size is calibrated,
+# and after.
 MARGIN_PARTS: Final = 16
 CALIBRATED_MARGIN_PARTS: Final = 64
-# No vocabulary in use takes a prompt for less than this part of our count of it.
+# No tokenizer in use counts a prompt as less than this share of our count.
 LEAST_RATIO: Final = 0.6
-# Of the window, what is asked for where the prompt seems to leave no room: enough for an answer if it is accepted, and
-# if not, the model says how much there is.
+# The part of the window requested if the prompt seems to leave no room: enough for an answer if it is accepted; if it
+# is refused, the model reports its figures.
 DOUBTFUL_PARTS: Final = 16
-# Of a limit that was refused without a figure, what is asked for then.
+# The part of a limit refused without figures that is requested next.
 REFUSED_PARTS: Final = 64
 
 
 class Fit(NamedTuple):
     max_tokens: int
-    # By what is known, the prompt leaves no room; only the model can tell.
+    # The prompt seems to leave no room; only the model can tell.
     is_doubtful: bool = False
 
 
 def fit_max_tokens(
     asked: int | None, prompt_tokens: int, context_tokens: int, max_output_tokens: int, ratios: Ratios | None = None
 ) -> Fit:
-    """The limit on output to send upstream, at least 1. `prompt_tokens` is our count, `ratios` what is known of the
-    model's."""
+    """Returns the output limit to send to the model, at least 1. `prompt_tokens` is our count; `ratios` calibrate it to
+    the model's."""
     if asked is not None and asked < 1:
         raise LegatoError(Reason.REQUEST_INVALID, "max_tokens must be at least 1.", param="max_tokens")
     if LEAST_RATIO * prompt_tokens >= context_tokens:
         raise LegatoError(
             Reason.CONTEXT_EXCEEDED,
-            # In OpenAI's words, by which frameworks know that the conversation has to be shortened.
+            # OpenAI's wording, by which frameworks detect that the conversation must be shortened.
             f"The prompt has {prompt_tokens} tokens, tool definitions and our own guidance included, and"
             f" this model's maximum context length is {context_tokens}: there is no room for an answer."
             " Please shorten the messages.",
@@ -55,14 +55,14 @@ def fit_max_tokens(
     if room_tokens < 1:
         return Fit(min(most_tokens, max(1, context_tokens // DOUBTFUL_PARTS)), is_doubtful=True)
     cautious_room_tokens = context_tokens - cautious_tokens - cautious_tokens // margin_parts
-    # Caution may not shorten an answer to nothing: being refused costs no more than being asked again.
+    # The margin must not reduce an answer to nothing: a refusal costs only one retry.
     return Fit(max(1, min(most_tokens, max(room_tokens // 2, cautious_room_tokens))))
 
 
 def refit_max_tokens(refused_tokens: int, context_tokens: int, figures: Figures) -> int | None:
-    """A smaller limit than the one that a model refused for the length of prompt and answer together.
+    """Returns a smaller limit after a model refused this one for the total length.
 
-    None: the prompt alone is too long. What the figures say is checked, since a message may quote the client."""
+    Returns None if the prompt alone is too long. The figures are checked, since a message may quote the client."""
     if refused_tokens <= 1:
         return None
     smaller_tokens = max(1, refused_tokens // REFUSED_PARTS)
@@ -72,13 +72,13 @@ def refit_max_tokens(refused_tokens: int, context_tokens: int, figures: Figures)
     room_tokens = (figures.context_tokens or context_tokens) - prompt_tokens
     if room_tokens < 1:
         return None
-    # Some servers want the sum to be smaller than the window.
+    # Some servers require the sum to be below the window.
     fitting_tokens = max(1, room_tokens - 1)
     return fitting_tokens if fitting_tokens < refused_tokens else smaller_tokens
 
 
 def model_prompt_tokens(refused_tokens: int, figures: Figures) -> int | None:
-    """How the model counts the prompt, if it has said so."""
+    """Returns the model's own count of the prompt, if it is known."""
     if figures.prompt_tokens is not None:
         return figures.prompt_tokens
     if figures.total_tokens is not None and figures.total_tokens > refused_tokens:

@@ -1,5 +1,5 @@
-"""What stands as JSON in a message: a list or not, and the text of a string, in slices, for to decode megabytes in one
-go would hold up every other chat."""
+"""Reads raw JSON values of a message: detects lists, and decodes strings in slices, since decoding megabytes at once
+would block the event loop."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ import msgspec
 SLICE_BYTES = 16 * 1024
 
 _string = msgspec.json.Decoder(str)
-# On to a place where a string may be cut: neither inside of a character nor between the two halves of one that is
-# written as two escapes. Never further than a slice.
+# Matches up to a position where a string may be split: neither inside a UTF-8 sequence nor between the escapes of a
+# surrogate pair. Never longer than a slice.
 _WHOLE_CHARACTERS = re.compile(
     rb"(?:[^\"\\\x80-\xff]{1,256}+|[\xc0-\xff][\x80-\xbf]*+|\\u[dD][89abAB]..\\u....|\\u....|\\[^u]){1,64}+", re.DOTALL
 )
 
 
 def is_list(content: msgspec.Raw) -> bool:
-    """Of a value that was read out of JSON; an empty one stands for none."""
+    """Tells if a raw JSON value is a list; an empty value stands for a missing one."""
     return bytes(memoryview(content)[:1]) == b"["
 
 
 def text_slices(string_json: msgspec.Raw) -> Iterator[str]:
-    """Of a string that is valid JSON, and begins with its quote."""
+    """Yields the decoded slices of a string that is valid JSON, quotes included."""
     given = memoryview(string_json)
     if len(given) <= SLICE_BYTES:
         yield _string.decode(given)

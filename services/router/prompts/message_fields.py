@@ -1,8 +1,8 @@
-"""What goes upstream of a message: the fields that are known here, and so are counted.
+"""Reduces messages to the known fields, which are counted and sent to the provider.
 
-Clients keep an answer as an object and send all of it back: null for every field that it did not have, its citations,
-and what they read out of its text. OpenAI passes over that; others refuse a message for one field they do not know. And
-whatever stands in a field that nobody has counted would be read by a model for nothing.
+Clients store an answer as an object and send all of it back: null for every missing field, its citations, and what they
+parsed from its text. OpenAI ignores that; others reject a message for one unknown field. And the content of an
+uncounted field would be read by a model without being charged.
 """
 
 from collections.abc import Callable, Collection
@@ -14,12 +14,12 @@ from msgspec import Raw
 from services.chassis.timing.yielding import Yielder
 from services.router.prompts.json_text import is_list
 
-# What it takes to look at a part or a call, however short, as if it were bytes to read.
+# The fixed cost of examining a part or a call, as a number of bytes.
 BYTES_PER_ITEM = 256
 
 _NOTHING = (Raw(b"null"), Raw(b"[]"))
 
-# Beside OpenAI's own fields: what models thought, which some want back with their calls, and that the last message is
+# OpenAI's own fields; reasoning, which some models require back with their calls; and flags that the last message is
 # the beginning of the answer.
 _OF_MESSAGES = frozenset(
     (
@@ -27,19 +27,19 @@ _OF_MESSAGES = frozenset(
         *("reasoning_content", "reasoning", "prefix", "partial"),
     )
 )
-# What is to be cached, for Anthropic's models behind servers that speak as OpenAI does.
+# `cache_control` is for Anthropic's models behind OpenAI-compatible servers.
 _OF_PARTS = frozenset(("type", "text", "cache_control"))
-# What Google's models give along with a call for themselves.
+# `extra_content` carries data of Google's models for their own calls.
 _OF_CALLS = frozenset(("id", "type", "function", "extra_content"))
 _OF_FUNCTIONS = frozenset(("name", "arguments"))
 
-# What JSON has around the name and the value of a field, and around all of them, with a space where many have one.
+# JSON syntax around a field and around an object, including common spaces.
 _BYTES_PER_FIELD = len('"": , ')
 _BYTES_PER_OBJECT = len("{}")
 
 
 class _PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """As most are, like the calls below: nothing of it is left out."""
+    """The common form of a part, from which nothing is removed."""
 
     type: str
     text: Raw
@@ -56,7 +56,7 @@ class _PlainCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     function: _PlainFunction
 
 
-# In an object of more bytes, fields that are not known are skipped rather than kept: there may be half a million.
+# In larger objects unknown fields are skipped while decoding: there may be half a million.
 _LARGE_BYTES = 64 * 1024
 
 _Fields = dict[str, Raw]
@@ -67,7 +67,7 @@ _list = msgspec.json.Decoder(list[Raw])
 
 
 def _skipping_decoders(names: Collection[str]) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
-    """Two decoders of these fields alone: one that fails where there are others, and one that skips those."""
+    """Returns two decoders of these fields: one that rejects unknown fields, and one that skips them."""
     fields = [(name, Raw, Raw()) for name in sorted(names)]
     strict = msgspec.defstruct("KnownFields", fields, forbid_unknown_fields=True)
     return msgspec.json.Decoder(strict), msgspec.json.Decoder(msgspec.defstruct("SkippedFields", fields))
@@ -77,7 +77,7 @@ _skipping = {names: _skipping_decoders(names) for names in (_OF_MESSAGES, _OF_PA
 
 
 async def with_known_fields(raw_message: Raw, yielder: Yielder) -> Raw:
-    """The very same, where nothing is left out. Null content stays, as that of one who only calls."""
+    """Removes unknown fields; returns the same object if there are none. Null content stays."""
     message, is_all = _known(raw_message, _OF_MESSAGES)
     for name, tell in (("content", _known_part), ("tool_calls", _known_call)):
         if name in message and is_list(message[name]):
@@ -88,8 +88,8 @@ async def with_known_fields(raw_message: Raw, yielder: Yielder) -> Raw:
 
 
 def _is_all_of(raw_object: Raw, *fields: tuple[str, int]) -> bool:
-    """Whether an object has nothing beside these fields, of which each is given by its name and the bytes of its value.
-    A field may stand in it twice, and servers differ in which of the two they read."""
+    """Tells if an object has only these fields, each given by its name and the byte length of its value. Detects
+    duplicates too, since servers differ in which of two they read."""
     known_bytes = sum(len(name) + value_bytes + _BYTES_PER_FIELD for name, value_bytes in fields)
     return len(memoryview(raw_object)) <= known_bytes + _BYTES_PER_OBJECT
 
@@ -134,7 +134,7 @@ def _known_call(raw_call: Raw) -> Raw:
 
 
 def _known(raw_object: Raw, names: frozenset[str]) -> tuple[_Fields, bool]:
-    """Gives those of its fields that are known, and whether that is all there is."""
+    """Returns the known fields, and whether there are no others."""
     fields, has_others = _fields_of(raw_object, names)
     known = {
         name: value for name, value in fields.items() if name in names and (name == "content" or value not in _NOTHING)
@@ -148,7 +148,7 @@ def _known(raw_object: Raw, names: frozenset[str]) -> tuple[_Fields, bool]:
 
 
 def _fields_of(raw_object: Raw, names: frozenset[str]) -> tuple[_Fields, bool]:
-    """Gives its fields, and whether it has others, which were skipped."""
+    """Returns the fields, and whether unknown ones were skipped."""
     if len(memoryview(raw_object)) <= _LARGE_BYTES:
         return _fields.decode(raw_object), False
     strict, lenient = _skipping[names]

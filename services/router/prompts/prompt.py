@@ -1,4 +1,4 @@
-"""The conversation as it goes upstream: the character first, then the client's messages as they came."""
+"""Composes the prompt: the character first, then the client's messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,18 +13,18 @@ from services.router.prompts.character import Character
 from services.router.prompts.json_text import is_list, text_slices
 from services.router.prompts.message_fields import with_known_fields
 
-# What a chat template puts around a message and before the answer, roughly.
+# Approximate tokens of a chat template around a message and before the answer.
 TOKENS_PER_MESSAGE = 4
 TOKENS_BEFORE_ANSWER = 3
 
-# A parameter that is longer than this is no number of a setting.
+# A longer parameter is not a number.
 LONGEST_NUMBER_BYTES = 32
 
-# To find the places of the texts in this much JSON takes a fraction of a millisecond.
+# Scanning this much JSON takes a fraction of a millisecond.
 SLICE_BYTES = 256 * 1024
 
 
-# What stands in a message beside the values of its fields, if it is written with a space after each colon and comma.
+# JSON syntax of a message besides its values, with a space after each colon and comma.
 PLAIN_BYTES = len('{"role": "", "content": }') + len(", ")
 NAME_BYTES = len(', "name": ""')
 CALL_ID_BYTES = len(', "tool_call_id": ""')
@@ -50,7 +50,7 @@ class _ToolCall(msgspec.Struct, gc=False):
 
 
 class _PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """As most are: nothing in it has to be looked at twice."""
+    """The common form of a message, which needs no further decoding."""
 
     role: str
     content: msgspec.Raw = _NULL
@@ -59,11 +59,11 @@ class _PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Message(msgspec.Struct, gc=False):
-    """Any other: all that goes upstream of it (see `echoes.py`), and is counted."""
+    """Any other message, with all fields that are sent on (see `message_fields.py`) and counted."""
 
     role: str
     content: msgspec.Raw = _NULL
-    # What the model said in place of an answer.
+    # The text of a refusal.
     refusal: msgspec.Raw = _NULL
     name: str | None = None
     tool_call_id: str | None = None
@@ -74,8 +74,8 @@ class _Message(msgspec.Struct, gc=False):
     partial: msgspec.Raw = _NULL
 
 
-# Lists are read one by one and texts slice by slice, because a prompt may have a hundred thousand messages, or one of
-# some megabytes: others have their turn in between.
+# Lists are decoded item by item and texts in slices, yielding to the event loop, because a prompt may have a hundred
+# thousand messages, or one of several megabytes.
 _list = msgspec.json.Decoder(list[msgspec.Raw])
 _plain_message = msgspec.json.Decoder(_PlainMessage)
 _message = msgspec.json.Decoder(_Message)
@@ -88,7 +88,7 @@ _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Prompt:
     messages_json: bytes
     tokens: int
-    # Functions of our own, for models that can call any, on the path where the client has none. Empty: none.
+    # Our own functions, offered if the client has none and the model supports tools. Empty: none.
     offered_tools_json: bytes = b""
     offered_tool_choice_json: bytes = b""
 
@@ -101,7 +101,7 @@ async def compose_prompt(
     tool_choice_json: bytes = b"",
     parameters_json: bytes = b"",
 ) -> Prompt:
-    """All that goes upstream is counted, wherever the client has put it."""
+    """Composes the prompt and counts everything that is sent to the model, in any field."""
     counted = tokens.PatientCount()
     for given_json in (tools_json, tool_choice_json, *_texts_among(parameters_json)):
         for piece in tokens.slices_of(given_json.decode(errors="replace")) if given_json else ():
@@ -122,7 +122,7 @@ async def compose_prompt(
 
 
 def insert_guidance(prompt: Prompt, text: str) -> Prompt:
-    """As a system message behind those that the conversation begins with: what stands before it stays as it was."""
+    """Inserts a system message after the leading ones, so that the prefix stays unchanged for caches."""
     raw_messages = _list.decode(prompt.messages_json)
     roles = (_message.decode(raw_message).role for raw_message in raw_messages)
     at = next((index for index, role in enumerate(roles) if role != "system"), len(raw_messages))
@@ -165,14 +165,14 @@ async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages
 
 
 def _read_plain(raw_message: msgspec.Raw) -> _PlainMessage | None:
-    """None: it has parts, fields that are not known, or one of them twice (see `echoes.py`)."""
+    """Decodes a plain message; None if it has parts, unknown or duplicate fields (see `message_fields.py`)."""
     try:
         message = _plain_message.decode(raw_message)
     except msgspec.ValidationError:
         return None
     if is_list(message.content):
         return None
-    # Written out, because most prompts consist of such messages.
+    # Inlined for speed, because most prompts consist of such messages.
     known_bytes = PLAIN_BYTES + len(message.role) + len(memoryview(message.content))
     if message.name:
         known_bytes += NAME_BYTES + len(message.name)
@@ -182,7 +182,7 @@ def _read_plain(raw_message: msgspec.Raw) -> _PlainMessage | None:
 
 
 def _texts_among(parameters_json: bytes) -> list[bytes]:
-    """Formats and stops, which a model may be shown, and whatever else is longer than a number."""
+    """Returns the parameters that a model may be shown: formats, stops, and anything longer than a number."""
     if not parameters_json:
         return []
     try:
@@ -193,8 +193,8 @@ def _texts_among(parameters_json: bytes) -> list[bytes]:
 
 
 def _texts(message: _PlainMessage | _Message) -> Iterator[str]:
-    """In slices."""
-    # Even where it is empty: reading a message is work.
+    """Yields the texts of a message in slices."""
+    # Yielded even if empty: reading a message has a cost.
     yield from tokens.slices_of(message.name or "")
     if message.tool_call_id:
         yield from tokens.slices_of(message.tool_call_id)
@@ -226,7 +226,7 @@ def _text(string_json: msgspec.Raw) -> Iterator[str]:
 
 
 def _any_text(given: msgspec.Raw) -> Iterator[str]:
-    """What is no string is counted as the JSON it is."""
+    """Yields a string's text, or any other value's JSON."""
     if given == _NULL:
         return iter(())
     if memoryview(given)[0] == _QUOTE:
@@ -235,7 +235,7 @@ def _any_text(given: msgspec.Raw) -> Iterator[str]:
 
 
 def _called_system(raw_message: msgspec.Raw) -> msgspec.Raw:
-    """Providers know the role `system`; not all of them know `developer`. All other fields stay as they are."""
+    """Changes the role `developer` to `system`, which all providers accept. Other fields stay unchanged."""
     fields = _raw_fields.decode(raw_message)
     fields["role"] = msgspec.Raw(b'"system"')
     return msgspec.Raw(msgspec.json.encode(fields))

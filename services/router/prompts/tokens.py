@@ -1,7 +1,7 @@
-"""Counts tokens, by OpenAI's o200k vocabulary.
+"""Counts tokens with OpenAI's o200k tokenizer.
 
-For models with another vocabulary that is an estimate, good enough to fit a window and to size a hold; what is charged
-in the end is what the provider counted, where it says so.
+The count is an estimate for models with another tokenizer, good enough to fit a context window and to size a hold; the
+charge is based on the provider's count if it reports one.
 """
 
 import importlib.util
@@ -12,17 +12,17 @@ from typing import Any
 
 from services.chassis.timing.yielding import Yielder
 
-# The event loop waits while a slice is counted: about a millisecond for this much.
+# Counting a slice blocks the event loop for about a millisecond.
 SLICE_CHARACTERS = 16 * 1024
-# What it takes to read a message and to begin with a text, however short, as if it were characters to count.
+# The fixed cost of a message or text, as a number of characters.
 CHARACTERS_PER_TEXT = 32
 
 LONGEST_WORD_CHARACTERS = 64
 
 
 def _open_vocabulary() -> Any:
-    """Opens the tokenizer's extension module by itself: its package would first read every vocabulary that it has into
-    Python objects, which takes a second and as much memory again."""
+    """Loads the tokenizer's extension module directly: its package would first load all its vocabularies into Python
+    objects, which takes a second and as much memory again."""
     package = importlib.util.find_spec("bpe_openai")
     spec = package and PathFinder.find_spec("bpe_openai._bindings", package.submodule_search_locations)
     if spec is None or spec.loader is None:
@@ -36,15 +36,15 @@ _vocabulary = _open_vocabulary()
 
 
 def count(text: str) -> int:
-    """For texts that are surely short: a piece of an answer."""
+    """Counts a text that is known to be short, such as a piece of an answer."""
     return int(_vocabulary.count(text))
 
 
 class RunningCount:
-    """Counts a text that comes in pieces as if it had come whole, wherever the network happened to cut it.
+    """Counts a streamed text as if it had arrived whole, however it was split.
 
-    No token reaches over the space that begins a word, so what stands before the last of those is counted for good,
-    and only the word after it is counted anew when more of it comes."""
+    No token spans the space that begins a word, so everything before the last such space is final, and only the last
+    word is counted again when more arrives."""
 
     __slots__ = ("_settled", "_word", "_word_tokens")
 
@@ -58,7 +58,7 @@ class RunningCount:
         return self._settled + self._word_tokens
 
     def add(self, piece: str) -> int:
-        """By how much the count is larger with it."""
+        """Adds a piece and returns by how much the count grew."""
         before = self._settled + self._word_tokens
         text = self._word + piece
         begin = _last_word(text)
@@ -76,7 +76,7 @@ class RunningCount:
 
 
 def _last_word(text: str) -> int:
-    """Where the last word begins, with its space; text without spaces is taken for words of a bounded length."""
+    """Returns the start of the last word, with its space; text without spaces is split at a bounded length."""
     at = text.rfind(" ")
     while at > 0 and text[at - 1].isspace():
         at = text.rfind(" ", 0, at)
@@ -85,7 +85,7 @@ def _last_word(text: str) -> int:
 
 
 class PatientCount:
-    """Counts slices, one after the other, and says when others should have their turn:
+    """Counts slices and tells when to yield to the event loop:
 
     for piece in slices_of(text):
         if counted.add(piece):
@@ -106,7 +106,7 @@ class PatientCount:
 
 
 def slices_of(text: str) -> Iterator[str]:
-    """A cut between two of them may cost a token more."""
+    """Yields slices of the text; a cut may add a token to the count."""
     if len(text) <= SLICE_CHARACTERS:
         yield text
         return
@@ -116,5 +116,5 @@ def slices_of(text: str) -> Iterator[str]:
 
 @cache
 def count_once(text: str) -> int:
-    """For the few texts that stand in every prompt."""
+    """Counts and caches one of the few texts that are in every prompt."""
     return count(text)

@@ -1,4 +1,4 @@
-"""The kinds of provider: one file and one line each."""
+"""The kinds of provider: one package and one line each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from services.router.providers.openai.provider import OpenAIProvider
 @dataclass(frozen=True, slots=True)
 class ProviderKind:
     open: Callable[[ProviderRoute, ProviderEnvironment], Provider]
-    # Whether it is somewhere else: then the routes file must say where.
+    # Whether it is remote: then the routes file must have its address.
     needs_address: bool
-    # Of its interface, where it has several: the routes file must name one, and a key.
+    # API versions, if there are several: the routes file must then name one, and a key.
     versions: tuple[str, ...] = ()
 
 

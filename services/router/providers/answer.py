@@ -1,4 +1,4 @@
-"""An answer as it comes from a provider, put into pieces."""
+"""Splits a provider's answer into pieces as it is read."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -10,45 +10,44 @@ import msgspec
 from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
 
-# What comes of reading what a provider sent, where that is no JSON, or other JSON than it should be. Of what is nested
-# too deeply nobody knows what it is.
+# Errors of decoding invalid or unexpected JSON. JSON nested too deeply raises RecursionError.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Of texts of all kinds; what is longer becomes several pieces. To count the tokens of so much takes some milliseconds.
+# Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
 LARGEST_PIECE_CHARACTERS: Final = 64 * 1024
-# In one answer. A call may be told of in three ways: by its place, by its id, and by its name.
+# Limit per answer. A call may be identified in three ways: by its index, its id or its name.
 MOST_TOOL_CALLS: Final = 1024
 _WAYS_TO_TELL_A_CALL: Final = 3
-# Ids of some servers bring the model's signature along.
+# Some servers embed the model's signature in the id.
 LONGEST_CALL_ID_CHARACTERS: Final = 16 * 1024
 LONGEST_NAME_CHARACTERS: Final = 1024
 
 
 class UnreadableAnswer(ProviderError):
-    """Something that could not be read; nothing was taken from it."""
+    """A part of the answer could not be decoded; nothing was taken from it."""
 
 
 class ProviderAnswer(ABC):
-    """Each provider's wire inherits from it, and tells by `say`, `refuse`, `think`, `call`, `finish` what it reads."""
+    """Base class of each provider's parser, which reports by `add_text`, `refuse`, `think`, `call` and `finish`."""
 
     def __init__(self) -> None:
         self.pieces: deque[Piece] = deque()
         self.usage: ProviderUsage | None = None
-        # The provider has said why it ends: nothing but its usage can follow.
+        # The provider has sent a finish reason: only usage can follow.
         self.is_finished = False
-        # Nothing at all follows, though the connection may stay open.
+        # Nothing more follows, though the connection may stay open.
         self.is_over = False
-        # Of the last piece.
+        # Length of the last piece.
         self._characters = 0
         self._call_marks: set[tuple[int | None, str | None, str | None]] = set()
         self._calls_without_id = 0
 
     @abstractmethod
     def read_event(self, data: bytes) -> None:
-        """One event of a stream."""
+        """Reads one event of a stream."""
 
     @abstractmethod
     def read_whole(self, body: bytes) -> None:
-        """An answer in one piece."""
+        """Reads an answer that was not streamed."""
 
     def begin_piece(self) -> None:
         self.pieces.append(Piece())
@@ -60,14 +59,14 @@ class ProviderAnswer(ABC):
             self._say_much(text)
             return
         self._characters = characters
-        # In a piece the texts stand before the tool calls, and are of one kind.
+        # Texts in a piece precede its tool calls and are of one kind.
         piece = self.pieces[-1]
         if piece.tool_calls or piece.refuses:
             self.begin_piece()
         self.pieces[-1].contents.append(text)
 
     def refuse(self, text: str) -> None:
-        """What the model says in place of an answer, where its provider tells one from the other."""
+        """Adds text of a refusal, for providers that distinguish it from an answer."""
         for part in _parts_of(text):
             piece = self._piece_for(part)
             if piece.tool_calls or (piece.contents and not piece.refuses):
@@ -76,7 +75,7 @@ class ProviderAnswer(ABC):
             self.pieces[-1].contents.append(part)
 
     def think(self, text: str) -> None:
-        """All that one event brings of it is told at once: a text that grows is copied each time."""
+        """Adds reasoning. Call it once per event: each call copies the text so far."""
         for part in _parts_of(text):
             self._piece_for(part).hidden += part
 
@@ -91,16 +90,16 @@ class ProviderAnswer(ABC):
         call_id, name = fragment.call_id, fragment.name
         for part in _parts_of(arguments):
             self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part))
-            # Said once; what follows is more of the call that was spoken of last.
+            # Sent once; the following fragments continue the same call.
             call_id, name = None, None
 
     def finish(self, reason: str) -> None:
-        """`reason` is one of OpenAI's words, or of its dialects'."""
+        """Records the finish reason, in OpenAI's terms or those of its dialects."""
         self.pieces[-1].finish_reason = reason
         self.is_finished = True
 
     def close(self) -> None:
-        """Everything has come."""
+        """Marks the last piece, once the whole answer has been received."""
         if not self.is_finished:
             raise ProviderError("ended its stream before the answer was complete")
         if not self.pieces:
@@ -116,7 +115,7 @@ class ProviderAnswer(ABC):
             self.pieces[-1].contents.append(part)
 
     def _piece_for(self, text: str) -> Piece:
-        """The last one, if it has room for so much."""
+        """Returns the last piece, or a new one if the text does not fit."""
         if self._characters and self._characters + len(text) > LARGEST_PIECE_CHARACTERS:
             self.begin_piece()
         self._characters += len(text)
@@ -143,7 +142,7 @@ def _parts_of(text: str) -> Iterator[str]:
 
 
 def read_text_of_object(said: msgspec.Raw) -> str:
-    """The JSON of an object, as it was said. Its fields are the client's business."""
+    """Returns the JSON of an object unchanged; only the client interprets its fields."""
     said_json = bytes(said)
     if not said_json.startswith(b"{"):
         raise msgspec.ValidationError

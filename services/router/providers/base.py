@@ -1,4 +1,4 @@
-"""What a provider is to the rest of the router."""
+"""The interface between providers and the rest of the router."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -16,37 +16,37 @@ class Timeouts:
     first_byte_s: float = 120.0
     # Between two events of a stream.
     idle_s: float = 60.0
-    # For an answer that comes in one piece.
+    # For an answer that is not streamed.
     whole_s: float = 600.0
-    # For an answer that comes as a stream, from the request to its end.
+    # For a streamed answer, from the request to its end.
     total_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRoute:
-    """One provider as the routes file describes it."""
+    """A provider as described in the routes file."""
 
     name: str
     kind: str
     base_url: str = ""
     api_key: str = field(default="", repr=False)
-    # The name under which the limit on output goes upstream.
+    # The name of the field for the output limit.
     output_field: str = "max_tokens"
-    # Fields that go upstream with every request: a JSON object.
+    # A JSON object of fields added to every request.
     extra_json: bytes = b"{}"
-    # Of the provider's interface, where that has several.
+    # API version, if the provider has several.
     version: str = ""
-    # Whether a server that speaks OpenAI's language is told with every request to keep nothing of it.
+    # Whether an OpenAI-compatible server is told with every request not to store it.
     no_store: bool = True
-    # Whether it takes no ids of tool calls but those that Mistral's models give.
+    # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False
-    # Whether it takes no content but strings.
+    # Whether it accepts only strings as content.
     string_content: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEnvironment:
-    """What providers need to know that is not in the routes file."""
+    """The configuration of providers that is not in the routes file."""
 
     timeouts: Timeouts
     local_model_socket: Path
@@ -54,7 +54,7 @@ class ProviderEnvironment:
 
 @dataclass(slots=True, repr=False)
 class ProviderCall:
-    """One request to a model. All JSON is the client's own, checked; it is sent on as it is."""
+    """One request to a model. All JSON is the client's own, validated, and sent unchanged."""
 
     model_name: str
     messages_json: bytes
@@ -64,15 +64,15 @@ class ProviderCall:
     parameters_json: bytes
     max_tokens: int
     stream: bool
-    # For the provider, if it is to go on with our trace; empty: it is not.
+    # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
-    # Called when the provider has been sent all of it.
+    # Called once the whole request has been sent.
     on_sent: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)
 class ProviderUsage:
-    """What the provider counted; None where it said nothing that can be true, which is not zero."""
+    """The usage reported by the provider; None, which is not zero, for missing or implausible counts."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -81,17 +81,17 @@ class ProviderUsage:
 
 @dataclass(slots=True, repr=False)
 class Piece:
-    """All that one read from the provider brought. The texts stand before the tool calls."""
+    """The content of one read from the provider. Texts precede the tool calls."""
 
     contents: list[str] = field(default_factory=list)
-    # The texts are said in place of an answer.
+    # The texts are a refusal.
     refuses: bool = False
     tool_calls: list[ToolCallFragment] = field(default_factory=list)
     # Reasoning: counted, never shown.
     hidden: str = ""
     finish_reason: str | None = None
     usage: ProviderUsage | None = None
-    # The answer is whole; whatever follows is housekeeping.
+    # The answer is complete; only trailing bytes follow.
     last: bool = False
 
     @property
@@ -100,30 +100,30 @@ class Piece:
 
 
 class Failure(Enum):
-    """What a failed call to a provider means for the chat."""
+    """The kind of a failed provider call, which decides what happens to the chat."""
 
-    # Not reached, out of quota, broken: another provider may do better.
+    # Unreachable, out of quota or broken: fall back to another provider.
     PROVIDER = "provider"
-    # It has no room at this moment: another provider may, and this one later.
+    # Overloaded: another provider may have capacity, and this one later.
     BUSY = "busy"
     # The provider understood the request and refused it; another would do the same.
     REFUSED = "refused"
-    # By the provider's count, the prompt and the longest answer exceed its window.
+    # By the provider's count, the prompt and the longest answer exceed its context window.
     CONTEXT = "context"
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a provider said about the length of a prompt, by its own count; None: it did not say."""
+    """The figures a provider reported about a prompt's length, by its own count; None if missing."""
 
     context_tokens: int | None = None
     prompt_tokens: int | None = None
-    # The prompt and the limit on output that was asked for.
+    # The prompt plus the requested output limit.
     total_tokens: int | None = None
 
 
 class ProviderError(Exception):
-    """Says what happened in our own words: what the provider said may quote the conversation."""
+    """A failed provider call, in our own words: the provider's message may quote the conversation."""
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class ProviderError(Exception):
         self.what = what
         self.failure = failure
         self.http_status = http_status
-        # As it asked for itself.
+        # The provider's own retry-after.
         self.retry_after_s = retry_after_s
-        # With Failure.CONTEXT: a shorter answer may fit, and this is what the provider said of it. None: it would not.
+        # With Failure.CONTEXT: the provider's figures if a shorter answer may fit; None if it would not.
         self.figures = figures
 
 
 class CannotDo(ProviderError):
-    """The provider has no way to do what was asked for; another one may have. Says it for the client to read."""
+    """The provider does not support what was requested; another may. The message is for the client."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message, Failure.REFUSED)
@@ -153,13 +153,13 @@ class CannotDo(ProviderError):
 
 class Provider(Protocol):
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        """The pieces of the answer as they come; the one marked `last` ends it, or ProviderError is raised.
+        """Yields the pieces of the answer; the one marked `last` ends it, or ProviderError is raised.
 
         Closing the generator, at any point, closes the connection it reads from."""
         ...
 
     async def warm(self) -> None:
-        """Opens a connection for the first call to use, where that is kept. Raises ProviderError."""
+        """Opens a connection for the first call, if connections are kept. Raises ProviderError."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,12 +1,12 @@
-"""Whether a model is worth asking, by what became of those who asked it: a breaker, and figures for whoever looks.
+"""A circuit breaker per model, driven by the outcomes of calls, with the figures for metrics.
 
-It is closed while the model answers. After failures in a row, or too large a share of them, it is open, and the model
-is passed over. After a pause one chat at a time may try it: an answer closes the breaker, a failure makes the pause
-longer.
+The breaker is closed while the model answers. Consecutive failures, or too high a failure rate, open it, and the model
+is skipped. After a pause it is half-open and one chat at a time may try: an answer closes the breaker, a failure
+lengthens the pause.
 
-A model that says that it is full has not failed: for that there is its gate (`saturation.py`).
+A model that reports being full has not failed: its gate handles that (`saturation.py`).
 
-Pure but for the clock: no task, no timer, no lock. One event loop uses it.
+Pure except for the clock: no task, no timer, no lock. Used by a single event loop.
 """
 
 import math
@@ -22,21 +22,21 @@ from services.chassis.timing.clock import Clock
 from services.router.answers.plausible import Violation
 
 FAILURES_IN_A_ROW: Final = 5
-# Or this share of what was heard of within a window, if that is so much at least. An answer that begins and then
-# breaks is heard of twice: so a model all of whose answers break fails half of the time.
+# Or this failure rate within a window that has at least LEAST_OUTCOMES. An answer that begins and then breaks counts as
+# one success and one failure, so a model whose answers all break has a rate of one half.
 FAILURE_SHARE: Final = 0.5
 LEAST_OUTCOMES: Final = 20
 WINDOW_S: Final = 10.0
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-# Pauses are different by so much, up or down, that replicas do not all try at once.
+# Jitter of the pause, up or down, so that replicas do not all retry at once.
 PAUSE_SPREAD: Final = 0.2
-# One that fails again sooner than this after it came back is given twice the pause.
+# A model that fails again within this time after recovering gets twice the pause.
 STEADY_S: Final = 30.0
 
-# A chat that tries a model out waits for this many times the usual latency, but not less than this, where another
-# model can take it: behind one that is silent it would wait for as long as any answer may take to begin.
+# If another model is available, a trial call times out after this multiple of the median latency, but not before the
+# minimum: an unresponsive model would otherwise hold the chat for the whole first-byte timeout.
 TRIAL_PATIENCE: Final = 4.0
 LEAST_TRIAL_PATIENCE_S: Final = 10.0
 
@@ -46,12 +46,12 @@ LATENCIES_KEPT: Final = 128
 class BreakerState(Enum):
     CLOSED = "closed"
     OPEN = "open"
-    # Open, but the pause is over: one may try, or is trying.
+    # Open, but the pause is over: one chat may try, or is trying.
     HALF_OPEN = "half_open"
 
 
 class CircuitBreaker:
-    """Of one model."""
+    """The circuit breaker of one model."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CircuitBreaker:
         self.failures = 0
         self.violations = dict.fromkeys(Violation, 0)
         self.latencies_s = Histogram(FIRST_TOKEN_BOUNDS_S)
-        # Of answers that came to their end.
+        # Only of complete answers.
         self.durations_s = Histogram(REQUEST_BOUNDS_S)
         self.prompt_tokens = Histogram(TOKEN_BOUNDS)
         self.completion_tokens = Histogram(TOKEN_BOUNDS)
@@ -90,12 +90,12 @@ class CircuitBreaker:
 
     @property
     def median_latency_s(self) -> float | None:
-        """From the question to the first piece of the answer, of the last answers."""
+        """Median time to the first piece over recent answers."""
         return statistics.median(self._last_latencies_s) if self._last_latencies_s else None
 
     @property
     def trial_patience_s(self) -> float | None:
-        """None where nothing is known of its latency."""
+        """Timeout of a trial call; None while the latency is unknown."""
         latency_s = self.median_latency_s
         return None if latency_s is None else max(LEAST_TRIAL_PATIENCE_S, TRIAL_PATIENCE * latency_s)
 
@@ -103,7 +103,7 @@ class CircuitBreaker:
         return not self._is_open or (self._trial is None and self._is_pause_over())
 
     def start_attempt(self) -> "Attempt":
-        """Somebody asks the model now, whether it may be asked or, for want of another, though it may not."""
+        """Starts a call to the model, even if the breaker is open and no other model was left."""
         is_trial = self._is_open and self.may_be_asked()
         attempt = Attempt(self, self._clock.elapsed_s(), is_trial=is_trial)
         if is_trial:
@@ -133,7 +133,7 @@ class CircuitBreaker:
     def works(self, attempt: "Attempt") -> None:
         self.over(attempt)
         if attempt.began_s < self._changed_at_s:
-            # It says nothing about now.
+            # The call began before the last state change, so it says nothing about the present.
             return
         self._failures_in_a_row = 0
         if self._is_open:
@@ -159,7 +159,7 @@ class CircuitBreaker:
             self._change(is_open=True)
 
     def over(self, attempt: "Attempt") -> None:
-        """Whatever became of it: another may try."""
+        """Ends a trial, whatever its outcome, so that another chat may try."""
         if self._trial is attempt:
             self._trial = None
 
@@ -180,51 +180,51 @@ class CircuitBreaker:
 
 
 class Attempt:
-    """One chat's, from when the model is asked. It is answered, fails, or is over without either."""
+    """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
 
     __slots__ = ("_health", "began_s", "is_trial")
 
     def __init__(self, health: CircuitBreaker, began_s: float, *, is_trial: bool) -> None:
         self._health = health
         self.began_s = began_s
-        # Of a model that has failed, by the one chat that may at this time.
+        # The single trial call of a half-open breaker.
         self.is_trial = is_trial
 
     def begun(self) -> None:
-        """The first piece of the answer is there."""
+        """Records the first piece of the answer."""
         self._health.begun(self)
 
     def finished(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """All of the answer is there."""
+        """Records a complete answer."""
         self._health.finished(self, prompt_tokens, completion_tokens)
 
     def age_s(self) -> float:
-        """How long ago the model was asked."""
+        """Time since the model was called."""
         return self._health.age_s(self)
 
     def violated(self, violation: Violation) -> None:
-        """It is no failure: the answer is good, or good enough up to here."""
+        """Counts a violation, which is not a failure: the answer so far is usable."""
         self._health.violations[violation] += 1
 
     def declined(self) -> None:
-        """The model works, and said no: it is full, or does not accept this request."""
+        """Records that the model works but refused: it is full, or does not accept this request."""
         self._health.declined(self)
 
     def failed(self) -> None:
-        """In place of an answer, or in the middle of one."""
+        """Records a failure before or during the answer."""
         self._health.failed(self)
 
     def given_up(self) -> None:
-        """Nobody wants to know any more."""
+        """Abandons the call without an outcome."""
         self._health.over(self)
 
 
 class _Window:
-    """What was heard of in the last seconds, in two halves: when one is full, the older one is forgotten."""
+    """Counts recent outcomes in two half windows; the older half is dropped when the newer is full."""
 
     def __init__(self) -> None:
         self._half = 0
-        # Outcomes and failures, of the half before this one and of this one.
+        # (outcomes, failures) of the previous and the current half.
         self._older = (0, 0)
         self._newer = (0, 0)
 

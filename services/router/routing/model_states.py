@@ -1,4 +1,4 @@
-"""The models that the routes lead to, as they are served: where each is, how busy it is and how well it does."""
+"""The runtime state of each model in the routes: its connections, load and health."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from services.router.routing.saturation import ModelSaturation
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelState:
-    """One model."""
+    """The runtime state of one model."""
 
     target: Target
     pooled: PooledProvider
@@ -39,8 +39,8 @@ class ModelStates:
         queueing_tolerated_s: float = 0.0,
         local_places: int | None = None,
     ) -> None:
-        """`queueing_tolerated_s` is that of models for which the routes name none; `local_places` is how many chats the
-        bundled model may have at once, those that wait included."""
+        """`queueing_tolerated_s` is the default for models without their own; `local_places` is the concurrency limit
+        of the bundled model, queued chats included."""
         self._provider_pool = provider_pool
         self._clock = clock
         self._log = log
@@ -52,7 +52,7 @@ class ModelStates:
         self.replace(routes)
 
     def replace(self, routes: Routes) -> None:
-        """From now on, for new chats. What is known of a model that stays as it was is kept."""
+        """Applies new routes to new chats. The state of an unchanged model is kept."""
         self.characters = routes.characters
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
@@ -79,7 +79,7 @@ class ModelStates:
                 await model_state.saturation.queue_watch.aclose()
 
     def held(self, class_id: str) -> "_Held":
-        """Those of a class, in their order. Their connections stay open meanwhile, whatever becomes of the routes."""
+        """Returns a context manager with the models of a class, in order, which keeps their connections open."""
         return _Held(self.by_class[class_id])
 
     def _open(self, route: ProviderRoute, target: Target, pooled: PooledProvider) -> ModelState:
@@ -99,7 +99,7 @@ class ModelStates:
 
 
 def _gauge_address(route: ProviderRoute, target: Target) -> GaugeAddress:
-    """Nobody but the server that the key is for is told it."""
+    """Builds the gauge's address; the API key is sent only to the server that it belongs to."""
     is_same_server = bool(route.base_url) and read_url(route.base_url)[0] == read_url(target.queue_metrics_url)[0]
     return GaugeAddress(target.queue_metrics_url, target.model_name, route.api_key if is_same_server else "")
 

@@ -1,4 +1,4 @@
-"""The connections to providers: shared by the models behind them, and closed after the last chat that uses them."""
+"""Pools the providers' connections: shared by models, and closed after the last chat that uses them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -11,14 +11,14 @@ from services.router.providers.base import Provider, ProviderError, ProviderRout
 
 @dataclass(frozen=True, slots=True)
 class PooledProviderKey:
-    """Models of one provider share its connections, unless the file gives them time limits of their own."""
+    """The key of a pooled provider: models share its connections unless their timeouts differ."""
 
     route: ProviderRoute
     timeouts: Timeouts
 
 
 class PooledProvider:
-    """To one provider."""
+    """The connections to one provider, with a count of their users."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -26,7 +26,7 @@ class PooledProvider:
         self._on_unused: Callable[[], None] | None = None
 
     def acquire(self) -> None:
-        """For a chat that uses it, or may."""
+        """Adds a chat that uses it, or may use it."""
         self._users += 1
 
     def release(self) -> None:
@@ -35,7 +35,7 @@ class PooledProvider:
             self._on_unused()
 
     def when_unused(self, do: Callable[[], None]) -> None:
-        """Nobody new will hold it: once those who do have let go, at the latest now."""
+        """Runs `do` when the last user has released it, or now if there is none."""
         self._on_unused = do
         if not self._users:
             do()
@@ -46,12 +46,12 @@ class ProviderPool:
         self._open_provider = open_provider
         self._log = log
         self._pooled: dict[PooledProviderKey, PooledProvider] = {}
-        # Of providers that are gone from the routes, while chats still use them.
+        # Removed from the routes but still used by chats.
         self._retired: set[PooledProvider] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def replace(self, wanted: Iterable[PooledProviderKey]) -> Mapping[PooledProviderKey, PooledProvider]:
-        """Opens what is wanted and not there yet, and retires what is there and no longer wanted."""
+        """Opens the providers that are new and retires those no longer wanted."""
         wanted = set(wanted)
         opened = {
             key: PooledProvider(self._open_provider(key.route, key.timeouts))
@@ -73,7 +73,7 @@ class ProviderPool:
             await pooled.provider.aclose()
 
     async def _warm(self, name: str, pooled: PooledProvider) -> None:
-        """So that the first chat need not wait for a connection. Whether it works is for chats to find out."""
+        """Opens a connection ahead of the first chat. A failure is only logged; chats will find out."""
         pooled.acquire()
         try:
             await pooled.provider.warm()
@@ -91,7 +91,7 @@ class ProviderPool:
         await pooled.provider.aclose()
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Meanwhile; ended with the pool."""
+        """Runs a background task, which is cancelled when the pool closes."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

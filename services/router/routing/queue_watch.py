@@ -1,7 +1,7 @@
-"""Looks at the queue of a model's server about once a second while chats are there, and keeps it short.
+"""Polls the queue length of a model's server once a second while chats run there, and keeps it short.
 
-The server says how many wait. Whoever waits is one of those that run there, so as many fewer may run until it is asked
-again. Without an answer nothing is known, and nobody is refused.
+Queued requests are among those running there, so the concurrency limit is lowered by the excess until the next poll. If
+the server does not answer, the queue is unknown and no chat is refused.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from services.chassis.load.admission import Gate
 from services.chassis.timing.clock import Clock
 
 LOOK_EACH_S: Final = 1.0
-# After so long without an answer the last one says nothing any more.
+# The last reading expires after this long.
 STALE_S: Final = 3.0
 MOST_WAITING: Final = 8
 
@@ -24,7 +24,7 @@ class Gauge(Protocol):
 
 
 class QueueWatch:
-    """Of one model."""
+    """The queue watch of one model."""
 
     def __init__(self, gauge: Gauge, gate: Gate, clock: Clock, most_waiting: int = MOST_WAITING) -> None:
         self._gauge = gauge
@@ -36,12 +36,12 @@ class QueueWatch:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """A chat goes there."""
+        """Starts polling when a chat is sent to the model."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._look_while_used())
 
     def note(self, waiting: float | None) -> None:
-        """What the server said just now; None: it did not."""
+        """Applies one reading of the queue length; None if the read failed."""
         gate, now_s = self._gate, self._clock.elapsed_s()
         if waiting is None:
             if now_s - self._known_at_s >= STALE_S:

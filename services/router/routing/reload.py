@@ -1,4 +1,4 @@
-"""Reads the routes again while the router runs."""
+"""Reloads the routes file at run time."""
 
 import contextlib
 from pathlib import Path
@@ -18,7 +18,7 @@ class Reload:
         self._log = log
 
     def now(self) -> None:
-        """For new chats; those that run keep what they have. Raises SettingsError, and then nothing has changed."""
+        """Reloads for new chats; running ones keep their routes. Raises SettingsError, and then nothing has changed."""
         try:
             routes = load_routes(self._path, timeouts=self._timeouts)
         except SettingsError as error:
@@ -29,6 +29,6 @@ class Reload:
         self._log.info("routes.reloaded")
 
     def on_signal(self) -> None:
-        """As `now`; whoever sends a signal finds the mistakes in the log."""
+        """Reloads on SIGHUP; mistakes are found in the log."""
         with contextlib.suppress(SettingsError):
             self.now()

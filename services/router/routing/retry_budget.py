@@ -1,16 +1,16 @@
-"""How many chats may be asked once more elsewhere, at a time: where everything fails, asking again makes it worse."""
+"""A retry budget: limits concurrent retries on other models, since retrying makes an outage worse."""
 
 from types import TracebackType
 from typing import Final
 
-# Of the chats that wait for the first piece of an answer.
+# Share of the chats that wait for the first piece of an answer.
 RETRY_SHARE: Final = 0.2
 LEAST_RETRIES: Final = 3
 
 
 class RetryBudget:
     def __init__(self) -> None:
-        # Around all that is done for one chat until its answer begins.
+        # Entered by each chat until its answer begins.
         self.waiting = _Inside()
         self.retry = _Inside()
 
@@ -20,7 +20,7 @@ class RetryBudget:
 
 
 class _Inside:
-    """Counts those who are inside of it."""
+    """A context manager that counts how many are inside it."""
 
     __slots__ = ("count",)
 

@@ -1,11 +1,11 @@
-"""The tables of a TOML file, read key by key; what is wrong with them is gathered, each by its key."""
+"""Reads the tables of a TOML file key by key, and collects all mistakes, each with its key."""
 
 import math
 from typing import Any
 
 
 class Table:
-    """One table; remembers which of its keys were asked for."""
+    """A TOML table that tracks which of its keys were read."""
 
     def __init__(self, mistakes: list[str], path: str, fields: dict[str, Any]) -> None:
         self._mistakes = mistakes

@@ -1,6 +1,6 @@
-"""Which models serve a class, and where they are: `routes.toml`.
+"""Reads `routes.toml`: which models serve a class, and where they are.
 
-The file is checked before anything is opened, and every mistake in it is named at once, by its key.
+The file is validated before anything is opened, and all mistakes are reported at once, each with its key.
 """
 
 import os
@@ -26,50 +26,50 @@ DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
 DEFAULT_TIMEOUTS = Timeouts()
 
 _OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens")
-# What a model may say of its own; a connection is the provider's.
+# Timeouts that a model may override; the connect timeout belongs to the provider.
 _TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One model that may serve a class."""
+    """A model that may serve a class."""
 
     provider: str
     model_name: str
     context_tokens: int
     max_output_tokens: int
-    # How many chats it may have at once, at most; None: as many as its server takes.
+    # Concurrency limit; None: as many chats as its server accepts.
     concurrency: int | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
-    # Whether it calls functions while it streams, so that it can be offered one of ours.
+    # Whether it supports tool calls while streaming, so that our search function can be offered.
     has_tools: bool = True
-    # Where its server publishes how many requests wait there, and how many may.
+    # Where its server publishes its queue length, and the longest queue allowed.
     queue_metrics_url: str = ""
     queue_most_waiting: int = MOST_WAITING
-    # How much later than usual its answers may begin before that is taken for a queue. 0: that is not measured;
-    # None: as for all models.
+    # Delay of the first token, beyond the usual, that counts as queueing. 0 disables the measurement; None uses the
+    # default.
     queueing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    # Those that some class leads to; others need not be there.
+    # Only the providers that some class uses.
     providers: Mapping[str, ProviderRoute]
-    # In the order in which they are tried.
+    # In order of preference.
     classes: Mapping[str, tuple[Target, ...]]
-    # What conversations of a class begin with.
+    # The system prompt of each class.
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
 
     @property
     def uses_local_model(self) -> bool:
-        """Whether the bundled model must be started."""
+        """Tells if the bundled model must be started."""
         return any(provider.kind == "local" for provider in self.providers.values())
 
 
 def load_routes(
     path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ, timeouts: Timeouts = DEFAULT_TIMEOUTS
 ) -> Routes:
-    """`timeouts` are those of models for which the file names no others."""
+    """Loads and validates the file; `timeouts` are the defaults for models without their own."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -85,7 +85,7 @@ def load_routes(
 
 class _Reader:
     def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts) -> None:
-        """`folder` is where the routes file is: paths in it are relative to that."""
+        """`folder` contains the routes file; paths in the file are relative to it."""
         self.mistakes: list[str] = []
         self._folder = folder
         self._environ = environ
@@ -112,7 +112,7 @@ class _Reader:
         if kind in KINDS and KINDS[kind].needs_address:
             route = self._read_remote(name, kind, table)
         if kind in KINDS:
-            # Of a provider of no known kind nobody can say which keys it has.
+            # The keys of an unknown kind of provider cannot be checked.
             table.finish()
         return route
 
@@ -171,7 +171,7 @@ class _Reader:
             table.positive("max_output_tokens"),
             table.positive("concurrency") if table.has("concurrency") else None,
             replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
-            # What the bundled model says with tools comes in one piece, at the end: only the client's are worth that.
+            # The bundled model does not stream with tools, which is worth it only for the client's own tools.
             table.flag("tools", default=provider not in providers or providers[provider].kind != "local"),
             self._read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
             table.positive("queue_most_waiting") if table.has("queue_most_waiting") else MOST_WAITING,

@@ -1,8 +1,8 @@
-"""How busy a model is: by what its server says, a constant, and where the routes ask for it by how long it lets a chat
-wait for the first piece of its answer.
+"""Limits concurrent chats per model: by what its server reports, by a constant, and, if the routes ask for it, by the
+time to the first piece of its answers.
 
-How long that takes depends on what is asked, and a model that thinks is silent meanwhile. So a longer time alone is no
-evidence of a queue, and is taken for one only where the routes say so: for a server that queues and says nothing of it.
+That time depends on the request, and a reasoning model is silent at first. So latency alone is no evidence of a queue,
+and counts as such only if the routes say so: for a server that queues without reporting it.
 """
 
 import math
@@ -19,39 +19,39 @@ from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_S, Backoff
 from services.router.routing.queue_watch import QueueWatch
 
-# Beside which the time that is normal for a model is tolerated once more: sizes that are taken for the same differ by
-# a factor of two.
+# Tolerated on top of the normal time, or the normal time once more if that is longer: sizes in one bucket differ by a
+# factor of two.
 QUEUEING_TOLERATED_S: Final = 0.5
-# One that waits for so many times what is tolerated is taken for slow before it is answered.
+# A chat that waits this many times the tolerated delay counts as late before it is answered.
 OVERDUE: Final = 1.25
-# In a queue everybody waits. Where half of the chats think, so many are late in a row once in hours.
+# A queue delays every chat. If half of them are just reasoning, this many in a row are late once in hours.
 LATE_SAMPLES: Final = 16
 IN_TIME_SHARE: Final = 1 / 16
-# In a queue nobody is overtaken. Where this share of those that are late is, they think.
+# Nobody is overtaken in a queue. If this share of the late chats is overtaken, they are reasoning.
 THINKING_SHARE: Final = 0.5
-# Below this, what is slow is not slow because of us.
+# Below this concurrency, slowness is not caused by our load.
 LEAST_CHATS: Final = 8
-# A time that has become normal may be twice as long only after this.
+# The normal time may double at most once in this period.
 DOUBLED_WITHIN_S: Final = 300.0
-# Where the provider does not count.
+# Estimate for providers that report no usage.
 CHARACTERS_PER_TOKEN: Final = 4
 
-# Of a prompt and of its answer, in tokens, each rounded to a power of two, so that there are some hundreds at most.
+# Tokens of a prompt and of its answer, each rounded to a power of two, which bounds the number of sizes.
 Size = tuple[int, int]
-# In place of the size of an answer of which only the beginning counts.
+# Stands for the answer's size in a stream, whose first piece alone is timed.
 IN_PIECES: Final = -1
 
 
 class ModelSaturation:
-    """Of one model."""
+    """The concurrency control of one model."""
 
     def __init__(self, clock: Clock, tolerated_s: float = 0.0, concurrency: int | None = None) -> None:
-        """Where no time is tolerated, none is measured: then only a constant, and what its server says, limit it."""
+        """A `tolerated_s` of 0 disables latency measurement: only the constant and the server's reports limit it."""
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
         self.backoff = Backoff(clock)
-        # What is slow however little runs is not slow because of us: then that is normal now.
+        # If the model is slow even at low load, the slowness is not ours: the normal times are learned again.
         self.gate = Gate(
             "The model",
             clock,
@@ -65,19 +65,19 @@ class ModelSaturation:
             if tolerated_s
             else None
         )
-        # Looks at its queue, where the server publishes that.
+        # Polls the server's queue if it is published.
         self.queue_watch: QueueWatch | None = None
-        # How many are being answered.
+        # Number of answers in progress.
         self._answering = 0
-        # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
+        # Chats without a first piece yet, oldest first, with their normal time if it is known.
         self._waiting: dict[ModelUse, float] = {}
-        # Those that have waited for too long already, and were counted for it, in that order.
+        # Chats already counted as late, in that order.
         self._overdue: dict[ModelUse, None] = {}
-        # Of the last of those: whether others that came later began before them.
+        # For recent late chats: whether a later chat began before them.
         self._were_overtaken: deque[bool] = deque(maxlen=LATE_SAMPLES)
 
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
-        """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
+        """Admits one chat; `is_whole` means that it does not stream. Raises SATURATED."""
         self._note_overdue()
         running = self.gate.running
         if not self.backoff.has_room(running):
@@ -116,7 +116,7 @@ class ModelSaturation:
         self._begun_or_gone(model_use)
 
     def turned_away(self, retry_after_s: float | None) -> LegatoError:
-        """The server said that it is full, to one that has left. Gives what the client may be told."""
+        """Records that the server refused a chat as full. Returns the error for the client."""
         if retry_after_s is None:
             return self.gate.refuse()
         self.backoff.refused(retry_after_s, self.gate.running)
@@ -131,7 +131,7 @@ class ModelSaturation:
         self._overdue.pop(model_use, None)
 
     def _note_overtaken(self, signal: QueueingSignal, entered_s: float) -> None:
-        """Those that came well before one that has begun now are not in a queue with it: they think."""
+        """Clears late chats that a clearly newer one has overtaken: they are reasoning, not queued."""
         while self._overdue:
             model_use = next(iter(self._overdue))
             if model_use.place.entered_s + self._tolerated_s / 2 > entered_s:
@@ -163,7 +163,7 @@ class ModelSaturation:
 
 
 class ModelUse:
-    """One chat at one model, from when it may be asked until its answer is over."""
+    """One chat's use of a model, from admission to the end of its answer."""
 
     __slots__ = (
         "_has_left",
@@ -189,13 +189,13 @@ class ModelUse:
     ) -> None:
         self._saturation = saturation
         self.place = place
-        # Where it is the one chat that tries a server which asked to be left alone.
+        # Set if this chat probes a server during its backoff.
         self.probe_id = probe_id
         self._prompt_tokens = prompt_tokens
         self.is_whole = is_whole
-        # When it came there was so little to do that it cannot have queued behind us.
+        # Admitted at so low a load that it cannot have queued behind our other chats.
         self.is_calm = is_calm
-        # Whether that was counted before it began.
+        # Whether it was counted as late before it began.
         self.was_late = False
         self.has_begun = False
         self._has_left = False
@@ -206,7 +206,7 @@ class ModelUse:
 
     @property
     def are_others_answered(self) -> bool:
-        """By the same server, at this moment."""
+        """Tells if the same server is answering other chats now."""
         return self._saturation.is_answering
 
     def release(self) -> None:
@@ -217,8 +217,8 @@ class ModelUse:
         self._saturation.gone(self)
 
     def size(self, first: Piece | None = None) -> Size:
-        """By which it is compared with others: a prompt takes its time until the answer begins, and an answer in one
-        piece takes more until it ends."""
+        """Returns the size by which durations are compared: the first piece takes longer for a longer prompt, and a
+        whole answer takes longer the longer it is."""
         answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
         return self._prompt_tokens.bit_length(), answer_bits
 
@@ -230,9 +230,9 @@ class ModelUse:
 
 
 class Normal:
-    """How long work of each size takes when nothing queues: the lowest quarter of its samples, as it is of
-    most signals. Lower times are believed at once. Higher ones slowly, and only where they were
-    measured while there was little to do: else a queue that is always there would become normal by and by."""
+    """The normal duration per size without queueing: the lowest quartile of its samples. A lower value is adopted at
+    once; a higher one slowly, and only from samples at low load, since otherwise a permanent queue would become normal
+    over time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -249,7 +249,7 @@ class Normal:
         now_s = self._clock.elapsed_s()
         low_s = low_sample(time.samples_s)
         if time.normal_s is None:
-            # There are many sizes: of some, the first samples come from a queue that others have measured already.
+            # The first samples of a rare size may come from a queue that other sizes already reveal.
             time.normal_s = min(low_s, self._least_of_larger_s(size))
         elif low_s < time.normal_s:
             time.normal_s = low_s
@@ -262,7 +262,7 @@ class Normal:
         self._times.clear()
 
     def _least_of_larger_s(self, size: Size) -> float:
-        """Less work takes no longer than more."""
+        """Returns the least normal time of larger sizes: less work takes no longer than more."""
         return min(
             (
                 time.normal_s
@@ -277,7 +277,7 @@ class Normal:
 class _Time:
     normal_s: float | None = None
     known_at_s: float = 0.0
-    # Since then.
+    # Samples since `known_at_s`.
     samples_s: list[float] = field(default_factory=list)
 
 

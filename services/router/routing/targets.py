@@ -1,4 +1,4 @@
-"""The models of a class, asked in their order until one begins to answer."""
+"""Tries the models of a class in order until one begins to answer (fallback)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -28,12 +28,12 @@ _NOTHING: Final = nullcontext()
 
 @dataclass(slots=True)
 class Attempts:
-    """Who was asked, for the log."""
+    """The models that one chat tried, for the log."""
 
     count: int = 0
     target: Target | None = None
     http_status: int | None = None
-    # How many of them were of a model that had been asked for a longer answer before.
+    # Attempts that repeated a model with a lower max_tokens.
     refits: int = 0
     first_asked_at_s: float | None = None
 
@@ -42,7 +42,7 @@ class Targets:
     def __init__(
         self, model_states: ModelStates, log: Log, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False
     ) -> None:
-        """`tells_traces`: whether providers are told of our traces, so that theirs can be joined to them."""
+        """`tells_traces` sends our trace context to providers, so that their traces can be joined to ours."""
         self._model_states = model_states
         self._log = log
         self._most_attempts = most_attempts
@@ -60,10 +60,10 @@ class Targets:
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
                 if opening.refusals.are_for_want_of_room and not model_state.health.may_be_asked():
-                    # It would let the client wait, most likely for nothing, who may as well come back.
+                    # Trying it would most likely only delay the client, who may as well retry later.
                     break
-                # A model that answers can bear what the one before it could not, or its gate says so. But where those
-                # that fail are asked one after the other, each chat becomes many.
+                # A healthy model can take a fallback, or its gate refuses it. But trying failing models one after
+                # another would multiply the load.
                 is_retry = attempts.count > 0 and model_state.health.state is not BreakerState.CLOSED
                 if is_retry and budget.is_spent:
                     opening.refusals.is_for_now = True
@@ -80,9 +80,8 @@ class Targets:
 
 
 def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
-    """In their order; but those whose servers asked to be left alone come later, and those whose breaker is open last.
-    So they are asked only where no other has answered: what they said a moment ago is no reason to refuse a chat that
-    nobody else takes."""
+    """Yields the models in order, but those in backoff later and those with an open circuit breaker last. These are
+    tried only if no other model answered: a recent refusal is no reason to refuse a chat that no other model takes."""
     left_alone, failing = [], []
     for model_state in model_states:
         if not model_state.health.may_be_asked():
@@ -98,12 +97,12 @@ def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
 class _PutOff(NamedTuple):
     model_state: ModelState
     max_tokens: int
-    # It has refused a longer answer.
+    # The model refused a longer answer.
     is_refit: bool
 
 
 class _Opening:
-    """One chat that looks for a model."""
+    """One chat's search for a model."""
 
     def __init__(
         self,
@@ -122,16 +121,16 @@ class _Opening:
         self._allowance = allowance
         self._attempts = attempts
         self._counted = CountedPrompt(prompt.tokens, bool(chat.tools_json), chat.account_id)
-        # All that may be asked.
+        # All candidate models.
         self.model_states: Sequence[ModelState] = ()
-        # Those to come back to: others have a larger window, and so more room.
+        # Models to try last: others have a larger context window.
         self.put_off: list[_PutOff] = []
         self.refusals = Refusals()
-        # After a model has refused for length: a limit that may fit.
+        # A lower max_tokens that may fit, after a model refused for length.
         self._refit_tokens: int | None = None
 
     async def try_model(self, model_state: ModelState) -> Upstream | None:
-        """None if another model may do better."""
+        """Tries one model; returns None if another may do better."""
         target, chat = model_state.target, self._chat
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
         ratios = model_state.calibration.ratios(self._counted)
@@ -140,7 +139,7 @@ class _Opening:
                 asked_tokens, self._prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
             )
         except LegatoError as error:
-            # The next one may have a larger window.
+            # The next model may have a larger window.
             self.refusals.no_room = error
             forget_origin(error)
             return None
@@ -164,7 +163,7 @@ class _Opening:
         return await self._try_again(put_off.model_state, self._refit_tokens)
 
     async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
-        """For a shorter answer, since the model refused the longer one."""
+        """Retries the model with a lower max_tokens after it refused for length."""
         self._attempts.refits += 1
         return await self._try(model_state, max_tokens)
 
@@ -196,7 +195,7 @@ class _Opening:
             call.traceparent = span.traceparent
         if chat.tells_acceptance:
             call.on_sent = self._allowance.tell_accepted
-        # A whole answer takes as long as it is: for that nobody knows a limit.
+        # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
         patience_s = model_state.health.trial_patience_s if may_move_on else None
         try:
@@ -215,7 +214,7 @@ class _Opening:
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target
         if isinstance(error, CannotDo):
-            # Nothing was sent for it.
+            # No request was sent.
             self._attempts.count -= 1
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
@@ -231,7 +230,7 @@ class _Opening:
             self.refusals.add_saturated(model_state.saturation.turned_away(error.retry_after_s))
 
     def _refit(self, error: ProviderError, model_state: ModelState, max_tokens: int) -> int | None:
-        """A limit that may fit, where this one was refused for length."""
+        """Returns a lower max_tokens that may fit, if the model refused for length."""
         if error.figures is None:
             return None
         model_tokens = model_prompt_tokens(max_tokens, error.figures)

@@ -1,4 +1,4 @@
-"""Attachments as they are kept, with their passages and the index of the words in them."""
+"""Stores attachments with their passages and the index of their words."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class SealedAttachment:
     kind: DocumentKind
     size_bytes: int
     pages: int
-    # How many.
+    # Number of passages.
     passages: int
     name: Sealed
 
@@ -44,7 +44,7 @@ def add_attachment(
     most: int,
     on_progress: Callable[[int], None],
 ) -> bool:
-    """All of it or nothing. False when the account has as many as it may have."""
+    """Adds an attachment in full or not at all. Returns False if the account has reached its limit."""
     kept = sa.select(sa.func.count()).select_from(attachments).where(attachments.c.account_id == attachment.account_id)
     if connection.execute(kept).scalar_one() >= most:
         return False
@@ -77,7 +77,7 @@ def add_attachment(
 
 
 def list_attachments(connection: sa.Connection, account_id: str) -> list[SealedAttachment]:
-    """The oldest first."""
+    """Returns the attachments, oldest first."""
     query = (
         sa.select(attachments)
         .where(attachments.c.account_id == account_id)
@@ -87,7 +87,7 @@ def list_attachments(connection: sa.Connection, account_id: str) -> list[SealedA
 
 
 def remove_attachment(connection: sa.Connection, account_id: str, attachment_id: str) -> bool:
-    """Whether there was such an attachment."""
+    """Deletes an attachment; returns False if there is none."""
     is_it = (attachments.c.account_id == account_id, attachments.c.attachment_id == attachment_id)
     if connection.execute(sa.select(attachments.c.attachment_id).where(*is_it)).one_or_none() is None:
         return False

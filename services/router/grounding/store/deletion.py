@@ -1,4 +1,4 @@
-"""What is deleted is gone: SQLite would else leave it in free pages of its file, and in the log of its writes."""
+"""Deletes securely: SQLite would otherwise keep the data in free pages and in its write-ahead log."""
 
 import asyncio
 
@@ -6,19 +6,19 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 
-# Each waits for those who read at that moment.
+# Each waits for concurrent readers.
 ATTEMPTS = 3
 
 
 def delete_for_good(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
-    """How many rows there were. Followed by `empty_write_log` once that is committed."""
+    """Deletes rows and returns their number. Call `empty_write_log` after the commit."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete = ON")
     return connection.execute(table.delete().where(*conditions)).rowcount
 
 
 async def empty_write_log(database: Database) -> None:
-    """PostgreSQL keeps house by itself."""
+    """Truncates SQLite's write-ahead log; does nothing for PostgreSQL."""
     if database.is_sqlite:
         await asyncio.to_thread(_truncate, database)
 

@@ -1,4 +1,4 @@
-"""The index of words: which passages have them."""
+"""Queries the word index, which maps words to passages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def count_passages(connection: sa.Connection, account_id: str) -> int:
 
 
 def count_by_word(connection: sa.Connection, account_id: str, words: Collection[bytes]) -> dict[bytes, int]:
-    """In how many passages each of them is; those in none are not there."""
+    """Counts the passages that contain each word; words without any are omitted."""
     query = (
         sa.select(postings.c.word, sa.func.count())
         .where(postings.c.account_id == account_id, postings.c.word.in_(words))
@@ -63,7 +63,7 @@ def get_passages(connection: sa.Connection, account_id: str, passage_ids: Collec
 
 
 def find_holding(connection: sa.Connection, account_id: str) -> tuple[bool, bool]:
-    """Whether the account has notes, and whether it has attachments."""
+    """Returns whether the account has notes, and whether it has attachments."""
     has_notes = sa.exists().where(notes.c.account_id == account_id)
     has_attachments = sa.exists().where(attachments.c.account_id == account_id)
     found = connection.execute(sa.select(has_notes, has_attachments)).one()

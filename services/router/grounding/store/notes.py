@@ -1,4 +1,4 @@
-"""Notes as they are kept."""
+"""Stores notes."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class SealedNote:
 
 
 def add_note(connection: sa.Connection, note: SealedNote, most: int) -> bool:
-    """False when the account has as many as it may have."""
+    """Adds a note; returns False if the account has reached its limit."""
     kept = sa.select(sa.func.count()).select_from(notes).where(notes.c.account_id == note.account_id)
     if connection.execute(kept).scalar_one() >= most:
         return False
@@ -37,7 +37,7 @@ def add_note(connection: sa.Connection, note: SealedNote, most: int) -> bool:
 
 
 def list_notes(connection: sa.Connection, account_id: str) -> list[SealedNote]:
-    """The oldest first."""
+    """Returns the notes, oldest first."""
     query = sa.select(notes).where(notes.c.account_id == account_id).order_by(notes.c.created_at_us, notes.c.note_id)
     return [
         SealedNote(row.note_id, account_id, row.created_at_us, row.tokens, Sealed(row.key_version, row.sealed_text))
@@ -46,5 +46,5 @@ def list_notes(connection: sa.Connection, account_id: str) -> list[SealedNote]:
 
 
 def remove_note(connection: sa.Connection, account_id: str, note_id: str) -> bool:
-    """Whether there was such a note."""
+    """Deletes a note; returns False if there is none."""
     return delete_for_good(connection, notes, notes.c.account_id == account_id, notes.c.note_id == note_id) > 0

@@ -1,6 +1,6 @@
-"""The tables of grounding, in SQLite and PostgreSQL alike. Times are microseconds since 1970.
+"""The tables of grounding, the same in SQLite and PostgreSQL. Times are microseconds since 1970.
 
-What is sealed can be read with the key alone, which the database never sees; so can the words of the index.
+Encrypted columns and the words of the index need the key, which the database never sees.
 """
 
 import sqlalchemy as sa
@@ -37,7 +37,7 @@ attachments = sa.Table(
 passages = sa.Table(
     "passages",
     metadata,
-    # Drawn by lot.
+    # Random.
     sa.Column("passage_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("attachment_id", sa.Text, sa.ForeignKey("attachments.attachment_id"), nullable=False),
     sa.Column("page", sa.Integer, nullable=False),
@@ -47,7 +47,7 @@ passages = sa.Table(
     sa.Index("passages_by_attachment", "attachment_id"),
 )
 
-# Which passages have a word; how often, the index does not say.
+# Which passages contain a word, without its frequency.
 postings = sa.Table(
     "postings",
     metadata,

@@ -1,4 +1,4 @@
-"""Notes, attachments, and the index of their words."""
+"""Creates the tables of notes, attachments, and the index of their words."""
 
 import sqlalchemy as sa
 from alembic import op

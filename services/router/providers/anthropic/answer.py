@@ -1,4 +1,4 @@
-"""What Anthropic answers: a message, whole or as events."""
+"""Parses Anthropic's answers: a message, whole or as events."""
 
 import re
 
@@ -11,7 +11,7 @@ from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
-# For most of it there is no code, but a sentence of its own.
+# Most of these errors have no code, only a message.
 SIGNS = ErrorPatterns(
     context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
     account=ErrorPattern(
@@ -36,7 +36,7 @@ _ERROR_STATUSES = {
 
 
 class _Event(msgspec.Struct, gc=False):
-    """What is in a field depends on the type, and of types that are not known here nothing is looked at."""
+    """An event whose fields depend on its type; unknown types are ignored."""
 
     type: str = ""
     index: int = 0
@@ -53,7 +53,7 @@ class _Block(msgspec.Struct, gc=False):
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
-    # An object, in a call.
+    # An object, in a tool call.
     input: Raw = Raw()
 
 
@@ -95,7 +95,7 @@ class MessageAnswer(ProviderAnswer):
     def __init__(self) -> None:
         super().__init__()
         self._counted: dict[str, int] = {}
-        # Of each call that has begun, the arguments that came with its beginning. None: they come in pieces.
+        # Initial arguments by block index of each open tool call. None: they come in pieces.
         self._begun: dict[int, str | None] = {}
 
     def read_event(self, data: bytes) -> None:
@@ -155,12 +155,12 @@ class MessageAnswer(ProviderAnswer):
         elif delta.thinking:
             self.think(delta.thinking)
         elif delta.partial_json and index in self._begun:
-            # Of others, Anthropic's own tools for instance, nobody here has to know.
+            # Blocks of other types, such as Anthropic's own tools, are ignored.
             self._begun[index] = None
             self.call(ToolCallFragment(index, arguments=delta.partial_json))
 
     def _end_block(self, index: int) -> None:
-        # A function without parameters is called with nothing at all; OpenAI's clients expect an object.
+        # A call without parameters has no input deltas; OpenAI's clients expect an object.
         arguments = self._begun.pop(index, None)
         if arguments is not None:
             self.call(ToolCallFragment(index, arguments=arguments))
@@ -170,7 +170,7 @@ class MessageAnswer(ProviderAnswer):
             self.finish(_FINISH_REASONS.get(reason, "stop"))
 
     def _count(self, usage: Raw) -> None:
-        """Counts are of all so far: a later one takes the place of an earlier one."""
+        """Updates the usage; counts are cumulative, so later ones replace earlier ones."""
         self._counted |= counts.read_counts(usage, _usages)
         get = self._counted.get
         cached_tokens = get("cache_read_input_tokens")

@@ -25,16 +25,16 @@ from services.router.providers.translation.turns import (
     read_conversation,
 )
 
-# The versions differ in how the key is sent, and in whether sampling can be influenced at all.
+# The versions differ in the key's header, and in whether sampling parameters are accepted.
 VERSION_2023 = "2023-06-01"
 VERSION_2026 = "2026-10-21"
 VERSIONS = (VERSION_2026, VERSION_2023)
 
-# Anthropic asks for a stream where an answer may take longer than ten minutes.
+# Anthropic requires streaming if an answer may take longer than ten minutes.
 LONGEST_WHOLE_ANSWER_TOKENS = 21_333
 HIGHEST_TEMPERATURE = 1.0
 
-# What the user says where the model spoke first, as with a greeting: as little as can be said.
+# A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
 _OPENING = Raw(b'"."')
 
 _NO_THINKING = {"type": "disabled"}
@@ -84,7 +84,7 @@ class AnthropicProvider:
             if not _may_think(request, conversation):
                 del request["thinking"]
             elif request["thinking"] != _NO_THINKING:
-                # Who thinks is not to be influenced in this; the client cannot know that it does.
+                # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
@@ -115,7 +115,7 @@ async def _request(
 
 
 async def _messages(said: list[Turn], yielder: ConversionYielder) -> Raw:
-    """What the tools gave, and what the user says after that, are one turn here; and the first turn is the user's."""
+    """Writes the messages; tool results and the user text after them are one turn, and the user's turn is first."""
     if isinstance(said[0], ModelTurn):
         said = [UserTurn([_OPENING]), *said]
     messages = []
@@ -149,7 +149,7 @@ async def _tool_fields(
 ) -> dict[str, Any]:
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is None:
-        # Calls of earlier turns must be calls of something that is defined.
+        # Functions called in earlier turns must be defined.
         called = [Function(name) for name in conversation.called_names]
         if not called:
             return {}
@@ -193,10 +193,10 @@ def _output_format(parameters: Parameters) -> dict[str, Any]:
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Who thinks may not be forced to call a function, and must be shown what it thought before its last call: that
-    went to nobody, and nobody can bring it back. And what it may think at most must leave room for the answer."""
+    """Tells if thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last call,
+    which were not kept. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
-    # Its result may be followed by words of the user, in the same turn.
+    # A tool result may be followed by user text in the same turn.
     last = conversation.turns[-1]
     is_after_call = not isinstance(last, ModelTurn) and any(
         isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:]
@@ -205,6 +205,6 @@ def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
 
 
 def _thought_tokens(thinking: Any) -> int:
-    """How many the route has it think; 0 where it decides by itself."""
+    """Returns the route's thinking budget; 0 if the model decides."""
     budget_tokens = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     return budget_tokens if isinstance(budget_tokens, int) else 0

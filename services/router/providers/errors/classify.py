@@ -1,4 +1,4 @@
-"""What it means that a provider said no."""
+"""Classifies the errors of providers."""
 
 import re
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from services.router.providers.http.retry_after import read_retry_after
 
 _REFUSED_STATUSES = (400, 422)
 _TOO_LARGE = 413
-# Too many requests, overloaded; the last two are those of single providers.
+# Too many requests and overloaded; the last two are specific to single providers.
 _BUSY_STATUSES = (429, 503, 498, 529)
-# Where the status alone does not say what it means.
+# Statuses whose meaning depends on the body.
 TELLING_STATUSES = (*_REFUSED_STATUSES, _TOO_LARGE, *_BUSY_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorPattern:
-    """By what a provider says something that its status does not; all in small letters."""
+    """Identifies an error that the status does not, by code or message in lower case."""
 
     codes: frozenset[str]
-    # Where it has no code for it. A message may quote the client, so this had better begin where the message does.
+    # For errors without a code. A message may quote the client, so the pattern should be anchored at its start.
     message: re.Pattern[str]
 
     def is_in(self, error_body: ErrorBody) -> bool:
@@ -33,12 +33,12 @@ class ErrorPattern:
 class ErrorPatterns:
     # The prompt is too long.
     context: ErrorPattern
-    # Our own account with it is empty, or our key is wrong: nobody who waits or shortens his prompt can help that.
+    # Our account is out of credit, or our key is wrong: neither waiting nor a shorter prompt helps.
     account: ErrorPattern
 
 
 def read_failure(status: int, headers: Mapping[str, str], said: bytes, error_patterns: ErrorPatterns) -> ProviderError:
-    """`said` is what came with one of the telling statuses. It may quote the conversation, so it goes no further."""
+    """Classifies an error response. The body `said` may quote the conversation, so it is not passed on."""
     what = f"answered with status {status}"
     error_body = read_error_body(said)
     failure, retry_after_s = _meaning(status, headers, error_body, error_patterns)
@@ -46,7 +46,7 @@ def read_failure(status: int, headers: Mapping[str, str], said: bytes, error_pat
 
 
 def read_failure_in_answer(status: int, said: bytes, error_patterns: ErrorPatterns) -> ProviderError:
-    """An error where an answer should be, under a status that promised one; `status` is what it amounts to."""
+    """Classifies an error sent in place of an answer under status 200; `status` is its equivalent."""
     error_body = read_error_body(said)
     if error_patterns.context.is_in(error_body):
         status = _TOO_LARGE
@@ -56,7 +56,7 @@ def read_failure_in_answer(status: int, said: bytes, error_patterns: ErrorPatter
 
 
 def _figures(failure: Failure, error_body: ErrorBody, error_patterns: ErrorPatterns, said: bytes) -> Figures | None:
-    """A body that is too large, of which nothing but the status tells, is so whatever the limit on its answer."""
+    """Reads the length figures. A 413 with no message about length does not depend on the output limit."""
     if failure is not Failure.CONTEXT or not error_patterns.context.is_in(error_body):
         return None
     return read_figures(error_body.message, said)
@@ -68,7 +68,7 @@ def _meaning(
     if status not in TELLING_STATUSES:
         return Failure.PROVIDER, None
     if status in _BUSY_STATUSES and error_body.retry_after_s is not None:
-        # Google speaks of plan and billing also where the minute's requests are spent; but then it says until when.
+        # Google mentions plan and billing also for a rate limit per minute, but then it sends a retry delay.
         header_s = read_retry_after(headers)
         return Failure.BUSY, error_body.retry_after_s if header_s is None else header_s
     if error_patterns.account.is_in(error_body):

@@ -1,6 +1,6 @@
-"""What a provider says about an error, taken apart.
+"""Parses the body of a provider's error.
 
-Its codes are its own words. Its message may quote the client's, and so may whatever else is in the body.
+Codes are the provider's own. The message and all other fields may quote the client.
 """
 
 import re
@@ -14,23 +14,23 @@ from msgspec import Raw
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.translation.usage import as_object
 
-# Of a larger one, only the fields are read that are known, and no more than so much of each.
+# In a larger body only known fields are read, each up to this size.
 LARGEST_ERROR_BODY_BYTES: Final = 16 * 1024
 
-# Where providers have their codes: beside the message, and in tables and lists of tables of these names.
+# Fields that hold codes, beside the message and in nested objects, or lists of objects, of these names.
 _CODES = ("code", "type", "status")
 _CODES_INSIDE = {
     "details": ("reason", "error_code"),
     "metadata": ("error_type", "provider_code"),
     "innererror": ("code",),
 }
-# Google's way to say when to come back, among the details.
+# Google's retry delay, in the details.
 _RETRY_DELAY = re.compile(r"([0-9]{1,6}(?:\.[0-9]+)?)s")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErrorBody:
-    """Codes and message in small letters."""
+    """An error's codes and message in lower case."""
 
     codes: frozenset[str] = frozenset()
     message: str = ""
@@ -38,7 +38,7 @@ class ErrorBody:
 
 
 class _Table(msgspec.Struct, gc=False):
-    """An error, or the body of one, of which nothing is made but what is looked at."""
+    """An error, or its body, with each field left undecoded until it is needed."""
 
     message: Raw = Raw()
     code: Raw = Raw()
@@ -55,12 +55,12 @@ _texts = msgspec.json.Decoder(str)
 
 
 def read_error_body(said: bytes) -> ErrorBody:
-    """From the body of an error, or the error that stands in place of an answer."""
+    """Parses an error body, or an error sent in place of an answer."""
     try:
         is_large = len(said) > LARGEST_ERROR_BODY_BYTES
         error = _error_in(_decode_large(said) if is_large else msgspec.json.decode(said))
     except UNREADABLE:
-        # A sentence, a page, or the beginning of something: there is nothing else to go by.
+        # Plain text, HTML or truncated JSON: only the text is usable.
         return ErrorBody(message=said[:LARGEST_ERROR_BODY_BYTES].decode(errors="replace").lower())
     if isinstance(error, str):
         return ErrorBody(message=error.lower())
@@ -89,7 +89,7 @@ def _decode_large(said: bytes) -> Any:
 def _error_in(body: Any) -> Any:
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
-    # Some have it at the top.
+    # Some providers have no nested `error`.
     return body["error"] if isinstance(body, dict) and body.get("error") is not None else body
 
 

@@ -1,7 +1,7 @@
-"""The figures in what a provider says about a prompt that is too long for its window.
+"""Extracts the token figures from a provider's error about a prompt that is too long.
 
-Each has a sentence of its own; the words beside a number say what it is. A message may quote the client, so whoever
-uses a figure has to bear that it is wrong.
+Each provider has its own wording; the words beside a number tell what it is. A message may quote the client, so a
+figure may be wrong and callers must tolerate that.
 """
 
 import re
@@ -13,7 +13,7 @@ from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Figures
 from services.router.providers.translation.usage import as_count
 
-# The sentence stands at the beginning.
+# The figures are near the beginning.
 MOST_CHARACTERS: Final = 1000
 
 # Some write 1,048,576.
@@ -57,14 +57,14 @@ _TOTAL = _any_of(r"requested (?:about |a total of )?N tokens")
 
 
 class _Counts(msgspec.Struct, gc=False):
-    """As llama.cpp has them, beside its sentence."""
+    """llama.cpp's counts, in fields beside its message."""
 
     n_ctx: int | None = None
     n_prompt_tokens: int | None = None
 
 
 class _Body(_Counts, gc=False):
-    """In a stream they stand at the top."""
+    """An error body; in a stream the counts are at the top level."""
 
     error: _Counts | None = None
 
@@ -73,7 +73,7 @@ _bodies = msgspec.json.Decoder(_Body)
 
 
 def read_figures(message: str, said: bytes) -> Figures:
-    """`message` in small letters, `said` is the body that it stands in."""
+    """Reads the figures from `message`, in lower case, and from `said`, the body that contains it."""
     start = message[:MOST_CHARACTERS]
     try:
         body = _bodies.decode(said)

@@ -1,4 +1,4 @@
-"""What Gemini answers: a response, or a stream of responses, each with what is new."""
+"""Parses Gemini's answers: a response, or a stream of responses, each with new content."""
 
 import re
 
@@ -11,7 +11,7 @@ from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
-# It has one status for a key and a field that are wrong, and one for credit and a minute's requests that are spent.
+# One status stands for a wrong key and a wrong field, and one for spent credit and a rate limit.
 SIGNS = ErrorPatterns(
     context=ErrorPattern(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
     account=ErrorPattern(
@@ -23,7 +23,7 @@ SIGNS = ErrorPatterns(
 _FINISH_REASONS = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
-    # It could go on if it was asked again; whoever wants that asks us.
+    # The model could continue if asked again, which is left to the client.
     "CONTINUATION": "length",
     **dict.fromkeys(
         ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"),
@@ -57,7 +57,7 @@ class _Candidate(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Candidates(msgspec.Struct, gc=False, array_like=True):
-    """One was asked for. Of others nothing is made."""
+    """The list of candidates; only the first is decoded, since one was requested."""
 
     first: _Candidate | None = None
 
@@ -132,23 +132,23 @@ class ContentAnswer(ProviderAnswer):
             self.add_text(part.text)
         call = part.function_call
         if call is not None:
-            # A call comes whole; it is told from others by its place, since it need not have an id.
+            # A call is sent whole; it is identified by its position, since its id is optional.
             self.call(ToolCallFragment(self._calls, call.id, call.name, _read_arguments(call.args)))
             self._calls += 1
 
     def _finish(self, reason: str) -> None:
         if reason not in _FINISH_REASONS:
-            # A call that is none, a tool that is not there, or something that nobody has heard of yet.
+            # A malformed call, an unknown tool, or an unknown reason.
             raise ProviderError("failed in the middle of its answer")
         self.finish(_FINISH_REASONS[reason])
 
     def _count(self, usage: Raw) -> None:
-        """Counts are of all so far: a later one takes the place of an earlier one."""
+        """Updates the usage; counts are cumulative, so later ones replace earlier ones."""
         self._counted |= counts.read_counts(usage, _usages)
         if not self._counted:
             return
         get = self._counted.get
-        # What it thought is not among what it said.
+        # Reasoning tokens are not included in the candidates' count.
         said_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
         self.usage = ProviderUsage(
             counts.total(get("prompt_token_count"), get("tool_use_prompt_token_count")),

@@ -20,12 +20,12 @@ from services.router.providers.translation.turns import ModelTurn, PastCall, Res
 
 VERSIONS = ("v1", "v1beta")
 
-# Gemini 3 and later want back, with each call of theirs, what they thought before it. Where the client has not kept
-# that, this says so; Google's own word for it.
+# Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
+# kept it.
 NO_SIGNATURE = "skip_thought_signature_validator"
 _MODELS_WITHOUT_SIGNATURES = ("gemini-1", "gemini-2")
 
-# Seeds are whole numbers of 32 bits there.
+# Seeds are 32-bit integers.
 _SEEDS = 2**31
 
 _FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
@@ -45,7 +45,7 @@ class GeminiProvider:
         origin, path = read_url(base_url)
         self._path = f"{path.rstrip('/')}/{version}"
         self._extra = extra or {}
-        # In a header: an address is written to logs on the way.
+        # Sent in a header, since URLs are logged on the way.
         self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
 
     @classmethod
@@ -65,7 +65,7 @@ class GeminiProvider:
         await self._server.aclose()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
+        # Google stores requests in its logs unless told not to; nothing in the routes file may override that.
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
         question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
@@ -103,7 +103,7 @@ async def _request(call: ProviderCall) -> dict[str, Any]:
 
 
 def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
-    """What the tools gave is a turn of its own: exactly as many results as calls, and nothing beside them."""
+    """Yields the parts of a turn. Tool results are a turn of their own, with exactly one result per call."""
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
             response = {"id": result.call_id, "name": result.name, "response": {"output": result.text}}
@@ -136,7 +136,7 @@ class _Extra(msgspec.Struct):
 
 
 def _signature(extra: Raw) -> str:
-    """As Google's own OpenAI-like interface has its clients bring it back."""
+    """Returns the thought signature as clients of Google's OpenAI-compatible API send it back."""
     try:
         return msgspec.json.decode(extra, type=_Extra).google.thought_signature
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: one request at a time, and the answer as it comes.
+"""One HTTP/1.1 client connection: one request at a time, with a streamed response.
 
 Only what a provider needs: no redirects, no proxies, no cookies, no compression.
 """
@@ -13,48 +13,48 @@ from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.base import ProviderError
 from services.router.providers.http.read_pacing import ReadPacer
 
-# Written at once; of a larger body slice by slice, each when there is room for it.
+# Written at once; a larger body is written in slices, with backpressure.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
 BODY_SLICE_BYTES = 64 * 1024
-# Of an answer, with all interim ones before it.
+# Limit on the response head, interim responses included.
 LARGEST_HEAD_BYTES = 64 * 1024
 MOST_HEADERS = 256
-# Of what is sent around the body, after the head: sizes and extensions of chunks, and trailers. So much of it at a
-# time, and in all so much for each byte of the body, as if every chunk had one byte and a long size.
+# Limits on framing after the head (chunk sizes, extensions, trailers): bytes without any body in between, and in total
+# per byte of the body, as if every chunk had one byte and a long size.
 LARGEST_FRAMING_BYTES = 2 * LARGEST_HEAD_BYTES
 MOST_FRAMING_PER_BODY_BYTE = 16
-# How much of an answer may wait here for a client that does not read.
+# Buffered response bytes before reading is paused (backpressure from a slow client).
 READ_AHEAD_BYTES = 16 * 1024
-# Many servers close a connection that was idle for 5 s. Below that, nobody writes to one that is being closed.
+# Many servers close a connection after 5 s idle. Staying below avoids writing to a closing connection.
 KEEP_ALIVE_S = 4.0
-# A server that was about to close a kept connection has done so by then; one that closes later has thought about it.
+# A server that was about to close an idle connection has done so within this time; a later close is deliberate.
 CLOSED_UNHEARD_WITHIN_S = 1.0
 
 
 class Interrupted(ProviderError):
-    """The connection, and not what was said on it."""
+    """The connection failed, rather than the answer."""
 
 
 class _Refused(Exception):
-    """Raised inside of the parser, which reads no further."""
+    """Raised in a parser callback to stop parsing."""
 
 
 class ConnectionRefused(Interrupted):
-    """Nobody takes it at the address: the server is not there, or so full that it takes no further one."""
+    """The address refuses connections: the server is down, or its accept queue is full."""
 
 
 class Owner(Protocol):
     def take_back(self, connection: "HttpConnection") -> bool:
-        """Whether it keeps one that is free again."""
+        """Returns whether the idle connection is kept for reuse."""
         ...
 
     def forget(self, connection: "HttpConnection") -> None:
-        """It is closed."""
+        """Removes a closed connection."""
         ...
 
 
 class HttpConnection(asyncio.Protocol):
-    """Whoever takes it posts one request, reads as much of the answer as he likes, and lets it go."""
+    """A pooled connection: acquire it, post one request, read any part of the response, release it."""
 
     def __init__(self, owner: Owner, deadlines: Deadlines, read_pacer: ReadPacer) -> None:
         self._owner = owner
@@ -63,44 +63,44 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = deadlines.new(self._on_deadline)
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        # Who waits for anything to change; there is one at most.
+        # The single waiter for any state change.
         self._waiter: asyncio.Future[None] | None = None
-        # What it did in place of answering.
+        # Why the connection failed.
         self._failure: str | None = None
         self._is_reading_paused = False
         self._is_writing_paused = False
-        # When the answer must be there that is waited for, or how long it may be silent.
+        # Deadline of the whole response, or the idle timeout.
         self._answer_by_s: float | None = None
         self._silence_s = 0.0
-        # A piece was handed on a moment ago: what comes now is left to the kernel to gather.
+        # A piece was just passed on: reading is paused so that the kernel buffers what follows.
         self._is_resting = False
-        # It was kept for the next one to use, and by the server too, as far as we know.
+        # It was kept alive after an earlier response, as far as we know by the server too.
         self._was_kept = False
         self._asked_at_s = 0.0
-        # It was closed as if nobody had asked anything.
+        # Closed by the server without a byte of a response, soon after the request.
         self.was_closed_unheard = False
         self._begin(is_asked=False)
 
     def _begin(self, *, is_asked: bool) -> None:
-        # Of the answer: 0 until its head has come.
+        # Status of the response: 0 until its head is complete.
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._received: list[bytes] = []
         self._received_bytes = 0
-        # Since it was asked, of which so much was body; and since the last of that.
+        # Bytes read since the request, those of the body, and those since the last body byte.
         self._read_bytes = 0
         self._body_bytes = 0
         self._bytes_without_body = 0
         self._is_written = False
         self._may_be_kept = not is_asked
-        # Nothing more of the answer will come.
+        # The response is complete.
         self.is_whole = not is_asked
 
-    # What is done with it.
+    # Interface for callers.
 
     async def post(self, head: bytes, body: bytes, on_sent: Callable[[], None] | None = None) -> None:
-        """Ask, and wait for the head of the answer. `on_sent` is called once all of the question is under way."""
+        """Sends a request and waits for the response head. `on_sent` is called once the whole request is written."""
         transport = self._transport
         self._deadline.clear()
         if transport is None or not self._is_usable:
@@ -118,7 +118,7 @@ class HttpConnection(asyncio.Protocol):
             await self._change()
 
     async def read(self) -> bytes:
-        """What has come; nothing at the end."""
+        """Returns the bytes received so far; empty at the end."""
         while not self._received:
             if self.is_whole:
                 return b""
@@ -132,17 +132,17 @@ class HttpConnection(asyncio.Protocol):
         return received
 
     def answer_within(self, limit_s: float) -> None:
-        """From now on: whatever is waited for must be there until then."""
+        """Sets a deadline, counted from now, for everything that is awaited."""
         self._answer_by_s = self._loop.time() + limit_s
         self._end_rest()
 
     def limit_silence(self, silence_s: float) -> None:
-        """In place of that: every byte that comes starts the time anew. Of such an answer, pieces leave in tempo."""
+        """Replaces the deadline by an idle timeout that restarts with every byte. Reads are paced from then on."""
         self._answer_by_s = None
         self._silence_s = silence_s
 
     def release(self) -> None:
-        """Kept for the next one if the answer was read to its end; else closed at once."""
+        """Keeps the connection for reuse if the response was read to its end; otherwise closes it."""
         is_read = self.is_whole and not self._received
         if is_read and self._may_be_kept and self._is_usable and self._owner.take_back(self):
             self._was_kept = True
@@ -170,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def header(self, name: bytes) -> str:
-        """By its name in small letters; empty where there is none."""
+        """Returns a header's value by its lower-case name; empty if missing."""
         return next((value.decode("latin-1") for value in self._values(name)), "")
 
     def _values(self, name: bytes) -> Iterator[bytes]:
@@ -183,12 +183,12 @@ class HttpConnection(asyncio.Protocol):
             while self._is_writing_paused and not self.status:
                 await self._change()
             if self.status:
-                # It has made up its mind without the rest of it.
+                # The server responded without reading the rest of the body.
                 return
         self._is_written = True
 
     def _change(self) -> "asyncio.Future[None]":
-        """To be waited for by one at a time, while the deadline runs. Whoever is cancelled meanwhile lets it go."""
+        """Returns a future of the next change, for one waiter at a time, and arms the deadline."""
         if self._failure is not None:
             raise Interrupted(self._failure)
         answer_by_s = self._answer_by_s
@@ -196,20 +196,20 @@ class HttpConnection(asyncio.Protocol):
         self._waiter = waiter = self._loop.create_future()
         return waiter
 
-    # What the event loop tells.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         if self.is_whole or self._failure is not None:
-            # Nobody has asked for it, or nobody understands it.
+            # Unsolicited or unparseable data.
             self.abort()
             return
         try:
             self._feed(data)
         except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # What is raised in what the parser calls, it hides behind an error of its own.
+            # The parser wraps an exception from a callback in its own.
             refusal = error if isinstance(error, _Refused) else error.__context__
             self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
             return
@@ -231,7 +231,7 @@ class HttpConnection(asyncio.Protocol):
             raise _Refused("sent too much around its answer")
 
     def _feed_head(self, data: bytes) -> None:
-        """The head must end within what is left for it; what follows it need not."""
+        """Feeds the parser while the head is incomplete, and enforces the limit on the head alone."""
         left_bytes = LARGEST_HEAD_BYTES - self._head_bytes
         head = data[:left_bytes]
         self._head_bytes += len(head)
@@ -244,14 +244,14 @@ class HttpConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         if self.status and not self.is_whole and not self._has_length():
-            # The end of the connection is the end of the answer.
+            # The end of the connection ends the response.
             self.is_whole = True
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         self._transport = None
-        # Both know this connection, which would else wait for the collector of garbage.
+        # Breaks the reference cycles, so that the connection is freed without the garbage collector.
         self._deadline.close()
         del self._parser
         if not self.is_whole:
@@ -295,7 +295,7 @@ class HttpConnection(asyncio.Protocol):
         return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
     def _break(self, what: str) -> None:
-        """Nothing more is read. An answer that was whole before it stays so."""
+        """Fails and closes the connection. A response that is already complete stays valid."""
         if not self.is_whole:
             self._failure = self._failure or what
         self.abort()
@@ -313,7 +313,7 @@ class HttpConnection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_result(None)
 
-    # What the parser tells.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         if self.is_whole:
@@ -321,7 +321,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.status:
-            # A trailer, which says nothing about an answer to a chat.
+            # Trailers are ignored.
             return
         if len(self.headers) >= MOST_HEADERS:
             raise _Refused("sent an endless head")
@@ -332,13 +332,13 @@ class HttpConnection(asyncio.Protocol):
             raise _Refused("broke the connection")
         encodings = [value.strip().lower() for value in self._values(b"transfer-encoding")]
         if encodings and encodings != [b"chunked"]:
-            # Packed, or chunked twice: nobody has asked for that, and nobody would unpack it.
+            # Other transfer encodings were not requested and are not supported.
             raise _Refused("broke the connection")
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status
         else:
-            # The answer itself is still to come.
+            # An interim response: the final one follows.
             self.headers.clear()
 
     def on_body(self, body: bytes) -> None:

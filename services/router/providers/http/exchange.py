@@ -1,7 +1,6 @@
-"""Asks a provider's server over HTTP, and reads its answer in one piece or as events.
+"""Calls a provider's server over HTTP, and reads its answer, whole or as server-sent events.
 
-What the words mean is each provider's: it brings a `ProviderAnswer` that understands them, and `ErrorPatterns` for what
-goes wrong.
+The format is each provider's own: it passes a `ProviderAnswer` that parses it, and `ErrorPatterns` for its errors.
 """
 
 import asyncio
@@ -21,19 +20,19 @@ from services.router.providers.http.split_surrogates import LONGEST_HALVED_BYTES
 from services.router.providers.http.sse import EventReader, EventTooLong
 from services.router.providers.translation.json_objects import SHORT_BYTES, has_too_many_objects
 
-# In one piece: it is read in one go, with everybody waiting. Of a million tokens there is room for each, however it is
-# written.
+# Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
+# escaped.
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
-# As events, with all that servers repeat in each of them.
+# Limit on a stream, with everything that servers repeat in each event.
 LARGEST_STREAM_BYTES = 1024 * 1024 * 1024
-# What may follow an answer that is over, and is read so that its connection can be used again.
+# Trailing bytes that are read after the answer so that the connection can be reused.
 MOST_BYTES_AFTER_DONE = 64 * 1024
-# Events that come together are passed on together, but not in any number: each becomes larger on its way to the client.
+# Events received together are passed on together, up to this many: each grows on its way to the client.
 MOST_EVENTS_A_PIECE = 128
-# How long to wait for the usage that follows the answer, and for the end of the response after that.
+# Timeouts for the usage that follows the answer, and for the end of the response after that.
 AFTER_ANSWER_S = 5.0
 AFTER_DONE_S = 1.0
-# How long to wait for what a server says about an error: its status has come, and mostly says enough.
+# Timeout for an error's body: the status is known and mostly sufficient.
 AFTER_FAILURE_S = 2.0
 
 
@@ -41,9 +40,9 @@ AFTER_FAILURE_S = 2.0
 class ProviderRequest:
     path: str
     body: bytes
-    # Whether an answer as events is asked for.
+    # Whether streaming is requested.
     stream: bool
-    # Empty: the server is not told of a trace.
+    # Trace context; empty: none is sent.
     traceparent: str = ""
     on_sent: Callable[[], None] | None = None
 
@@ -58,7 +57,7 @@ class ProviderHttpClient:
         *,
         keep: bool = True,
     ) -> None:
-        """`keep`: whether connections are used again."""
+        """`keep` enables reuse of connections."""
         self._timeouts = timeouts
         self._error_patterns = error_patterns
         self._connections = ConnectionPool(origin, timeouts.connect_s, keep=keep)
@@ -82,7 +81,7 @@ class ProviderHttpClient:
         await self._connections.warm()
 
     async def send(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
-        """The pieces of the answer as they come. Closing the generator closes the connection."""
+        """Yields the pieces of the answer. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
         buffer = AnswerBuffer(self._budget)
@@ -97,8 +96,8 @@ class ProviderHttpClient:
                     yield answer.pieces.popleft()
                 return
             stream = Stream(connection, self._timeouts.idle_s, answer, buffer)
-            # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
-            # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
+            # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
+            # caller enforces it, since a slow client also takes time.
             left_s = over_at_s - self._deadlines.now_s()
             with self._deadlines.limit(left_s, ProviderError("took too long to answer")):
                 piece = await stream.first_piece()
@@ -109,18 +108,18 @@ class ProviderHttpClient:
             await stream.read_to_end()
         finally:
             buffer.release()
-            # Where nothing is left to read, for the next question to use.
+            # Reused if nothing is left to read.
             connection.release()
 
     async def _post(self, question: ProviderRequest) -> HttpConnection:
-        """The connection on which an answer begins."""
+        """Sends the request and returns the connection once the response head has arrived."""
         connection = await self._connections.acquire()
         try:
             return await self._post_on(connection, question)
         except Interrupted:
-            # A server may close a connection that it thinks nobody uses at the very moment we do. To post again could
-            # have it serve twice; but whoever has read a question and works on it does not hang up at once without a
-            # byte. So curl and browsers do this too, and only here: not when it was silent, nor on a new connection.
+            # A server may close an idle connection just as it is reused. A retry could run the request twice; but a
+            # server that has read it does not close at once without a byte. curl and browsers retry in this case too,
+            # and only in this: not after a timeout, and not on a new connection.
             if not connection.was_closed_unheard:
                 raise
         return await self._post_on(await self._connections.connect(), question)
@@ -136,7 +135,7 @@ class ProviderHttpClient:
         return connection
 
     def _patience_s(self, question: ProviderRequest) -> float:
-        """Until there is anything of a stream, or all of an answer in one piece."""
+        """Returns the timeout for the first byte of a stream, or for a whole answer."""
         timeouts = self._timeouts
         return min(timeouts.first_byte_s, timeouts.total_s) if question.stream else timeouts.whole_s
 
@@ -144,7 +143,7 @@ class ProviderHttpClient:
         said = b""
         if connection.status in TELLING_STATUSES:
             connection.answer_within(AFTER_FAILURE_S)
-            # What was said so far counts, however it ends.
+            # A partial body is used too.
             with suppress(Interrupted):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
@@ -153,7 +152,7 @@ class ProviderHttpClient:
 
 
 class Stream:
-    """Reads the events of one response: those of one read make one piece."""
+    """Reads the events of one response; the events of one read form one piece."""
 
     def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
         self._connection = connection
@@ -163,11 +162,11 @@ class Stream:
         self._place = buffer
         self._failed: ProviderError | None = None
         self._received_bytes = 0
-        # Of a character that was cut in two, until the rest of it comes.
+        # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
 
     async def first_piece(self) -> Piece:
-        """The first that says anything: who has only opened his mouth may still fail, and then another can be asked."""
+        """Returns the first piece with content: before that, a failure can still fall back to another model."""
         piece = await self.next_piece()
         self.limit_silence()
         while piece.is_empty and not piece.last:
@@ -177,7 +176,7 @@ class Stream:
     async def next_piece(self) -> Piece:
         pieces = self._answer.pieces
         if pieces:
-            # One read brought many: to pass each on takes a while.
+            # One read brought several pieces: yield to the event loop between them.
             await asyncio.sleep(0)
         while not pieces:
             if self._failed is not None:
@@ -187,7 +186,7 @@ class Stream:
             except Interrupted:
                 if not self._answer.is_finished:
                     raise
-                # The answer was whole; only its usage is missing.
+                # The answer was complete; only its usage is missing.
                 received = b""
             self._received_bytes += len(received)
             try:
@@ -199,19 +198,19 @@ class Stream:
                 if not received and not self._answer.is_over:
                     self._answer.close()
             except (ProviderError, EventTooLong) as error:
-                # What came before it is passed on first.
+                # The pieces before the error are passed on first.
                 self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
                 if pieces and pieces[-1].is_empty:
                     pieces.pop()
         return pieces.popleft()
 
     def limit_silence(self) -> None:
-        """From now on: every byte that comes starts the time anew."""
+        """Sets the idle timeout, which restarts with every byte."""
         limit_s = min(self._idle_s, AFTER_ANSWER_S) if self._answer.is_finished else self._idle_s
         self._connection.limit_silence(limit_s)
 
     async def read_to_end(self) -> None:
-        """A connection can be used again only when its response was read to the end."""
+        """Reads the response to its end, so that the connection can be reused."""
         self._connection.answer_within(AFTER_DONE_S)
         left_bytes = MOST_BYTES_AFTER_DONE
         with suppress(Interrupted):
@@ -248,7 +247,7 @@ class Stream:
 
 
 def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:
-    """Some servers answer the other way than they were asked; what they say about their answer counts."""
+    """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
     if question.stream:
         return connection.content_type != "application/json"
     return connection.content_type == "text/event-stream"

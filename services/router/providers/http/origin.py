@@ -1,4 +1,4 @@
-"""Where a provider's server is, and how requests to it begin."""
+"""The origin of a provider's server, and the heads of requests to it."""
 
 import ssl
 from dataclasses import dataclass
@@ -6,30 +6,30 @@ from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-# What may stand in an address as it is; all else is written as its number.
+# Characters of a path that are not percent-encoded.
 _SAFE = "/?&=%:@!$'()*+,;~"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a server is."""
+    """The address of a server."""
 
     host: str
     port: int
-    # None: it is spoken to in the clear.
+    # None: plain text.
     tls: ssl.SSLContext | None = None
-    # In place of host and port.
+    # A unix socket, used instead of host and port.
     socket: Path | None = None
 
     @property
     def name(self) -> str:
-        """As requests name it."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host.encode("idna").decode()
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
 
 def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> tuple[Origin, str]:
-    """Where the server is, and the path there. `tls` says whom to trust, if not those whom everybody trusts."""
+    """Splits a URL into its origin and path. `tls` replaces the default trust store."""
     parts = urlsplit(url)
     if parts.scheme == "https":
         tls = tls or _usual_trust()
@@ -37,7 +37,7 @@ def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = 
 
 
 def has_host(url: str) -> bool:
-    """Whether it says where a server is."""
+    """Tells if the URL names a host, and a valid port if any."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0
@@ -51,7 +51,7 @@ def _usual_trust() -> ssl.SSLContext:
 
 
 class RequestHead:
-    """All requests to one server begin alike but for the path and the length."""
+    """Prebuilt request heads of one server, which differ only in path, length and trace."""
 
     def __init__(self, origin: Origin, headers: dict[str, str]) -> None:
         lines = [f"{name}: {value}" for name, value in {"Host": origin.name, **headers}.items()]

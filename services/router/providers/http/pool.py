@@ -1,4 +1,4 @@
-"""The connections to one server: kept for a while, so that not every request has to open one."""
+"""A connection pool for one server, with keep-alive."""
 
 import asyncio
 import errno
@@ -13,12 +13,12 @@ from services.router.providers.http.connection import ConnectionRefused, HttpCon
 from services.router.providers.http.origin import Origin
 from services.router.providers.http.read_pacing import ReadPacer
 
-# How much of an answer may wait in the kernel for a client that does not read: one read brings all that it has, and
-# would have it grow to megabytes. It is still far more than a model writes in a round trip.
+# Bounds how much of an answer the kernel buffers for a slow client: one read returns all of it, and auto-tuning would
+# grow it to megabytes. It is still far more than a model generates per round trip.
 RECEIVE_BUFFER_BYTES = 32 * 1024
-# A host with several addresses is asked at the next one when the last has not answered for so long.
+# Delay before the next address of a host is tried (happy eyeballs).
 NEXT_ADDRESS_AFTER_S = 0.25
-# How long its addresses are believed, so that many who connect at once do not all ask for them.
+# How long DNS results are cached, so that concurrent connects share one lookup.
 ADDRESSES_FOR_S = 10.0
 
 _Addresses = list[tuple[Any, Any, int, str, Any]]
@@ -26,12 +26,12 @@ _Addresses = list[tuple[Any, Any, int, str, Any]]
 
 class ConnectionPool:
     def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True) -> None:
-        """`keep`: whether connections that are free are kept for the next request."""
+        """`keep` keeps idle connections for the next request."""
         self._origin = origin
         self._connect_s = connect_s
         self._keeps = keep
         self.deadlines = Deadlines()
-        # The one that was used last is last, and taken first: so those that are too many grow old.
+        # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
         self._read_pacer = ReadPacer(lambda: len(self._open) - len(self._idle))
@@ -39,7 +39,7 @@ class ConnectionPool:
         self._addresses_until_s = 0.0
 
     async def acquire(self) -> HttpConnection:
-        """One that is free, or a new one."""
+        """Returns an idle connection, or opens a new one."""
         while self._idle:
             connection, _ = self._idle.popitem()
             if connection.is_open:
@@ -47,7 +47,7 @@ class ConnectionPool:
         return await self.connect()
 
     async def connect(self) -> HttpConnection:
-        """A new one."""
+        """Opens a new connection."""
         loop, origin = asyncio.get_running_loop(), self._origin
         connection: HttpConnection
         try:
@@ -68,7 +68,7 @@ class ConnectionPool:
         return connection
 
     async def warm(self) -> None:
-        """Open one, for the first request to find."""
+        """Opens a connection ahead of the first request."""
         (await self.connect()).release()
 
     async def aclose(self) -> None:
@@ -76,7 +76,7 @@ class ConnectionPool:
             self._addresses.cancel()
         for connection in list(self._open):
             connection.abort()
-        # So long it takes until the event loop has closed them.
+        # The event loop closes the transports in its next iteration.
         await asyncio.sleep(0)
 
     def take_back(self, connection: HttpConnection) -> bool:
@@ -95,7 +95,7 @@ class ConnectionPool:
         if self._addresses is None or loop.time() >= self._addresses_until_s:
             self._addresses = loop.create_task(self._look_up(loop))
             self._addresses_until_s = loop.time() + ADDRESSES_FOR_S
-        # Others may wait for them too, so whoever leaves does not end it.
+        # Shielded, since other callers may await the same lookup.
         addresses = await asyncio.shield(self._addresses)
         return await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, socket_factory=_new_socket
@@ -112,7 +112,7 @@ class ConnectionPool:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Also where a host has several addresses, and all of them refuse. A unix socket that is full says EAGAIN."""
+    """Tells if the connection was refused, also by all of several addresses. A full unix socket raises EAGAIN."""
     if isinstance(error, ConnectionRefusedError | BlockingIOError):
         return True
     named = set(re.findall(r"\[Errno (\d+)\]", str(error)))
@@ -122,6 +122,6 @@ def _is_refusal(error: Exception) -> bool:
 def _new_socket(address: Any) -> socket.socket:
     family, kind, protocol, *_ = address
     connection = socket.socket(family, kind, protocol)
-    # Before it is connected: then the other side is never told of a larger window.
+    # Set before connecting, so that no larger TCP window is ever announced.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     return connection

@@ -1,4 +1,4 @@
-"""How many requests wait at a model's server, as it publishes that for Prometheus."""
+"""Reads the queue length of a model's server from its Prometheus metrics."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from services.router.providers.base import ProviderError
 from services.router.providers.http.origin import RequestHead, read_url
 from services.router.providers.http.pool import ConnectionPool
 
-# Those of vLLM, SGLang, Text Generation Inference and llama.cpp.
+# The metrics of vLLM, SGLang, Text Generation Inference and llama.cpp.
 NAMES: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size", "llamacpp:requests_deferred")
 ANSWER_WITHIN_S: Final = 2.0
 LARGEST_BYTES: Final = 4 * 1024 * 1024
@@ -22,7 +22,7 @@ _MODEL: Final = re.compile(r'(?:^|[,\s])model_name="(?P<name>(?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class GaugeAddress:
-    """Where the gauge of one model is read."""
+    """The address of one model's gauge."""
 
     url: str
     model_name: str
@@ -40,7 +40,7 @@ class QueueGauge:
         self._head = RequestHead(origin, headers)
 
     async def read(self) -> float | None:
-        """None where that cannot be known at this moment."""
+        """Returns the queue length; None if it is unavailable."""
         try:
             text = await self._get()
         except ProviderError:
@@ -64,7 +64,7 @@ class QueueGauge:
 
 
 def count_waiting(text: str, model_name: str) -> float | None:
-    """In Prometheus' text format. Of a server with several models, those of this one; engines are added up."""
+    """Parses Prometheus' text format. Sums over engines; with several models, counts only this one if it is listed."""
     by_model: dict[str | None, float] = {}
     for sample in _SAMPLE.finditer(text):
         try:

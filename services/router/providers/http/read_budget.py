@@ -1,7 +1,7 @@
-"""Room for what is collected of answers before it can be passed on, shared by all that one server gives at a time.
+"""A memory budget for partially received answers, shared by all answers of one server.
 
-An answer takes of it by what has come, and only beyond what any ordinary one needs. So however many large ones come at
-once, the process does not outgrow its memory, and no small one ever fails for want of room.
+An answer draws on it by what it has received beyond what an ordinary one needs. So concurrent large answers cannot
+exhaust the process's memory, and a small answer never fails for lack of budget.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from services.router.providers.base import ProviderError
 
 BUDGET_BYTES: Final = 64 * 1024 * 1024
-# Of each answer, so much is free.
+# Not charged to the budget, per answer.
 FREE_BYTES: Final = 256 * 1024
 
 
@@ -19,7 +19,7 @@ class BufferBudget:
 
 
 class AnswerBuffer:
-    """Of one answer."""
+    """The buffer space of one answer."""
 
     __slots__ = ("_budget", "_taken_bytes")
 
@@ -28,7 +28,7 @@ class AnswerBuffer:
         self._taken_bytes = 0
 
     def reserve(self, held_bytes: int) -> None:
-        """So much is held by now, in all."""
+        """Adjusts the reservation to the bytes now held in total."""
         more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
         if more_bytes > self._budget.left_bytes:
             raise ProviderError("sent more than there is room for")

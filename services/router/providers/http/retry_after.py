@@ -1,4 +1,4 @@
-"""When a provider wants to be asked again."""
+"""Parses a provider's retry-after headers."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """In seconds; None where it does not say, or says nothing that can be understood."""
+    """Returns the delay in seconds; None if it is missing or invalid."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         seconds = _seconds_in(value, unit_s)
@@ -25,10 +25,10 @@ def _seconds_in(value: str, unit_s: float) -> float | None:
 
 
 def _seconds_until(value: str) -> float | None:
-    """HTTP allows for a date too."""
+    """Returns the seconds until an HTTP date."""
     try:
         moment = parsedate_to_datetime(value)
         return (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):
-        # No date, or one beyond all calendars.
+        # Not a date, or out of range.
         return None

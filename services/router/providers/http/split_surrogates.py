@@ -1,16 +1,16 @@
-"""Characters that were cut in two.
+"""Joins surrogate pairs that were split between two events.
 
-JSON writes a character beyond the first 65,536 as two escapes. A server that cuts its text by the halves of such
-characters, as JavaScript counts them, sends one at the end of an event and the other at the beginning of the next: each
-is proper JSON, and neither is text.
+JSON escapes a character beyond U+FFFF as two surrogates. A server that cuts text by UTF-16 units, as JavaScript counts,
+sends one at the end of an event and the other at the beginning of the next: each event is valid JSON, but its text is
+not valid Unicode.
 """
 
 import re
 
-# What such a server sends at a time is short, and each escape in it is looked at.
+# Such a server sends short events, and every escape in them is examined.
 LONGEST_HALVED_BYTES = 64 * 1024
 
-# Two halves, or one, or any other escape: those have to be told from a backslash that stands for itself.
+# A pair, a single surrogate, or any other escape, so that an escaped backslash is not misread.
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<first>\\u[dD][89abAB][0-9a-fA-F]{2})"
@@ -21,8 +21,8 @@ _ESCAPE = re.compile(
 
 
 def join_halves(event: bytes, first: bytes) -> tuple[bytes, bytes]:
-    """The event without a half that waits for its other one, which is told as well; and with `first`, the one that
-    waited, if this is the other one. One that never finds it is left out."""
+    """Returns the event without an unpaired first half, and that half; a second half is completed with `first`, the
+    half kept from the previous event. A half that is never paired is dropped."""
 
     def join(found: re.Match[bytes]) -> bytes:
         nonlocal first

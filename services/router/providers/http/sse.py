@@ -1,11 +1,11 @@
-"""Takes server-sent events out of the bytes of a connection, however the network cut them."""
+"""Parses server-sent events from a byte stream, however it is split."""
 
-# Of one event, with all of its lines: longer ones are not a chat; a tool call's arguments in one piece fit easily.
+# Limits on one event with all its lines: a tool call's arguments in one event fit easily.
 LONGEST_EVENT_BYTES = 4 * 1024 * 1024
 LONGEST_EVENT_LINES = 1024
 
 _ONE_LINE = b"data: "
-# Some servers begin with it, and it means nothing.
+# Some servers begin with it; it is ignored.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -15,21 +15,21 @@ class EventTooLong(Exception):
 
 class EventReader:
     def __init__(self) -> None:
-        # The beginning of a line whose end has not come yet.
+        # An incomplete line.
         self._begun = bytearray()
-        # The lines of an event whose blank line has not come yet; they are joined once, when it has.
+        # The lines of an incomplete event; they are joined once it ends.
         self._data: list[bytes] = []
         self._data_bytes = 0
-        # No line was read yet but whole events as nearly all servers write them, which do not begin with a mark.
+        # True until the first line is parsed by `_read`; events of the fast path do not begin with a mark.
         self._may_have_mark = True
 
     @property
     def held_bytes(self) -> int:
-        """Of an event that is not complete."""
+        """Bytes buffered for an incomplete event."""
         return len(self._begun) + self._data_bytes
 
     def feed(self, received: bytes) -> list[bytes]:
-        """The data of each event that is complete with what was received."""
+        """Returns the data of each event completed by the received bytes."""
         if b"\n" not in received and b"\r" not in received:
             self._hold(received)
             return []
@@ -37,7 +37,7 @@ class EventReader:
             received = bytes(self._begun) + received
             self._begun.clear()
         if b"\r" in received:
-            # Whether a carriage return ends a line by itself is seen from what follows it.
+            # A trailing carriage return may be half of a CRLF, so it is held back.
             if received.endswith(b"\r"):
                 self._hold(b"\r")
                 received = received[:-1]
@@ -45,7 +45,7 @@ class EventReader:
         if not self._data and received.startswith(_ONE_LINE) and received.endswith(b"\n\n"):
             events = received[len(_ONE_LINE) : -2].split(b"\n\n" + _ONE_LINE)
             if received.count(b"\n") == 2 * len(events):
-                # As nearly all servers write nearly all of them: whole, and each on one line.
+                # Fast path for the common case: complete events of one line each.
                 return events
         lines = received.split(b"\n")
         rest = lines.pop()
@@ -54,7 +54,7 @@ class EventReader:
         return self._read(lines)
 
     def finish(self) -> list[bytes]:
-        """The connection is at its end: the last event may lack its blank line."""
+        """Flushes at the end of the connection: the last event may lack its blank line."""
         lines = bytes(self._begun).replace(b"\r", b"\n").split(b"\n")
         self._begun.clear()
         return self._read([*lines, b""])
@@ -80,5 +80,5 @@ class EventReader:
                 events.append(data[0] if len(data) == 1 else b"\n".join(data))
                 data.clear()
                 self._data_bytes = 0
-            # Comments, and fields that mean nothing to a chat (event, id, retry), are passed over.
+            # Comments and other fields (event, id, retry) are ignored.
         return events

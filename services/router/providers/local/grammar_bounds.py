@@ -1,8 +1,8 @@
-"""Bounds what the bundled model is asked to keep to.
+"""Limits the JSON schemas that the bundled model is given.
 
-Its server turns a JSON schema into a grammar, and compares each token of its vocabulary with all that the grammar
-allows at that place, in the one thread that works for everybody. What is allowed at once is what costs: an `enum` of
-6,000 values takes a minute and a half, and nobody can end that. So a schema is measured before it is sent.
+Its server compiles a JSON schema into a grammar, and matches each token of its vocabulary against all alternatives at
+the current position, in the one inference thread. The number of alternatives determines the CPU time: an `enum` of
+6,000 values takes a minute and a half and cannot be cancelled. So a schema is measured before it is sent.
 """
 
 import re
@@ -10,23 +10,23 @@ from typing import Any, Final
 
 import msgspec
 
-# How many ways there may be to go on, at any place: of 300, the first tokens take a second or two.
+# Alternatives at any position: with 300, the first tokens take a second or two.
 CHOICES_MOST: Final = 300
-# Of the whole schema, values of enums included.
+# Limits on the whole schema, values of enums included.
 ELEMENTS_MOST: Final = 5_000
 SCHEMA_BYTES_MOST: Final = 256 * 1024
 DEPTH_MOST: Final = 64
-# The server takes no more itself.
+# The server's own limit.
 REPETITIONS_MOST: Final = 2_000
-# In one `pattern`. Where several may stand for nothing, the ways to read a text multiply.
+# Quantifiers in one `pattern`. Several that may match nothing multiply the ways to parse a text.
 PATTERN_REPEATS_MOST: Final = 8
-# Of one repetition within another.
+# Product of nested repetitions.
 PATTERN_PRODUCT_MOST: Final = 200
 PATTERN_BYTES_MOST: Final = 1_000
 
 _COUNTS: Final = ("minLength", "maxLength", "minItems", "maxItems")
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
-# Escaped characters and classes hold no quantifiers.
+# Escaped characters and classes contain no quantifiers.
 _PATTERN_ATOMS: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _PATTERN_REPEAT: Final = re.compile(r"(?<!\()(?:[*+?]|\{\d*(?:,\d*)?\})")
 _PATTERN_PARTS: Final = re.compile(
@@ -35,11 +35,11 @@ _PATTERN_PARTS: Final = re.compile(
 
 
 class TooMuch(Exception):
-    """Says what of the schema is too much, in words that quote nothing of it."""
+    """Names the limit that the schema exceeds, without quoting the schema."""
 
 
 def check_schema(schema_json: bytes) -> None:
-    """Raises TooMuch where the bundled model could not keep to the schema without keeping everybody waiting."""
+    """Raises TooMuch if the schema would block the bundled model for other chats."""
     if len(schema_json) > SCHEMA_BYTES_MOST:
         raise TooMuch(f"it has more than {SCHEMA_BYTES_MOST} bytes")
     try:
@@ -47,7 +47,7 @@ def check_schema(schema_json: bytes) -> None:
     except RecursionError:
         raise TooMuch(f"it is nested more than {DEPTH_MOST} deep") from None
     except msgspec.DecodeError:
-        # Not our business: the server says so itself.
+        # Invalid JSON is left for the server to report.
         return
     _check_size(schema)
     if _Choices(schema).of(schema) > CHOICES_MOST:
@@ -84,7 +84,7 @@ def _check_pattern(pattern: str) -> None:
     plain = _PATTERN_ATOMS.sub(".", pattern)
     if len(_PATTERN_REPEAT.findall(plain)) > PATTERN_REPEATS_MOST:
         raise TooMuch(f"a pattern has more than {PATTERN_REPEATS_MOST} repetitions")
-    # Of each open group, what its repetitions multiply to.
+    # The product of repetitions in each open group.
     products, of_last = [1], 1
     for part in _PATTERN_PARTS.finditer(plain):
         if part["open"]:
@@ -104,8 +104,8 @@ def _check_pattern(pattern: str) -> None:
 
 
 class _Choices:
-    """How many ways to go on a schema allows at most at one place. What `$ref` names is counted wherever it is named,
-    and is looked at once."""
+    """Counts the most alternatives that a schema allows at one position. The target of a `$ref` counts wherever it is
+    referenced, and is visited once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -115,7 +115,7 @@ class _Choices:
         if not isinstance(node, dict):
             return 1
         if id(node) not in self._known:
-            # What leads back to itself allows nothing more by that.
+            # A recursive reference adds no alternatives.
             self._known[id(node)] = 1
             self._known[id(node)] = self._count(node)
         return self._known[id(node)]

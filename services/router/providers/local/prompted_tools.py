@@ -1,7 +1,7 @@
-"""Tool calling for a model whose template knows nothing of tools.
+"""Tool calling for a model whose chat template has no tools.
 
-The functions are described in a system message, the answer is bound to a JSON schema, and calls and results of earlier
-turns are told in plain turns.
+The functions are described in a system message, the answer is constrained to a JSON schema, and earlier calls and
+results are written as plain turns.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Offer:
         return "\n".join(("You can call these functions:", *lines, ways))
 
     def response_format(self, *, exact: bool) -> dict[str, Any]:
-        """`exact` takes over the schemas of the arguments; not every schema can be turned into a grammar."""
+        """Returns the answer's schema. `exact` includes the argument schemas, not all of which compile to a grammar."""
         choices = [
             _object(name={"const": function.name}, arguments=_schema(function) if exact else _ANY_OBJECT)
             for function in self.functions
@@ -80,7 +80,7 @@ class Offer:
 
 
 def read_offer(tools_json: bytes, tool_choice_json: bytes) -> Offer | None:
-    """None: this turn is to be answered in words."""
+    """Reads the offered functions; None if this turn must be answered in text."""
     tools = read_tools(tools_json, tool_choice_json)
     if tools is None or tools.mode is Mode.NONE:
         return None
@@ -91,7 +91,7 @@ def read_offer(tools_json: bytes, tool_choice_json: bytes) -> Offer | None:
 
 
 def read_answer(text: str) -> str | ToolCallFragment | None:
-    """What the model said: words, or a call. None: it was cut short."""
+    """Parses the model's output as a text or a call; None if it was truncated."""
     try:
         answer = msgspec.json.decode(text, type=_CallOrReply)
     except UNREADABLE:
@@ -102,7 +102,7 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
 
 
 async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
-    """The same conversation for a template that knows system, user and assistant alone."""
+    """Rewrites the conversation for a template with only system, user and assistant roles."""
     yielder = ConversionYielder()
     told: list[bytes] = []
     names: dict[str, str] = {}
@@ -116,7 +116,7 @@ async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
             if yielder.is_due_after(raw_message):
                 await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
-        # The edge lets none of these through; others may ask a router too.
+        # The edge rejects these, but others may call a router too.
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
     if guidance:
         told.append(_told("system", guidance))
@@ -124,9 +124,9 @@ async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
 
 
 async def _told_plainly(message: _Message, names: dict[str, str], yielder: ConversionYielder) -> bytes:
-    """`names` are those of the functions that were called so far, by the ids of their calls."""
+    """Rewrites one message; `names` maps call ids to the functions called so far."""
     texts = [_text(message.content)]
-    # Who else has calls has not made them.
+    # Calls in messages of other roles are ignored.
     for raw_call in (message.tool_calls if message.role == "assistant" else None) or ():
         call = _past_call.decode(raw_call)
         names[call.id] = call.function.name

@@ -1,4 +1,4 @@
-"""The bundled model, served by llama.cpp in a process of its own (see `services/router/local_model.py`)."""
+"""The bundled model, served by llama.cpp in its own process (see `services/router/local_model.py`)."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -21,13 +21,13 @@ from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
 from services.router.providers.openai.provider import OpenAIProvider
 
-# Parameters that say how to answer with tools: here that is said by the schema.
+# Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 
 
 class LocalProvider:
     def __init__(self, socket: Path, timeouts: Timeouts) -> None:
-        # The server keeps a thread for every open connection, so idle ones are not kept.
+        # The server holds a thread per open connection, so idle ones are not kept.
         self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
 
     @classmethod
@@ -35,7 +35,7 @@ class LocalProvider:
         return cls(environment.local_model_socket, environment.timeouts)
 
     async def warm(self) -> None:
-        """It is near, and keeps no connection."""
+        """Does nothing: the server is local and its connections are not kept."""
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -53,7 +53,7 @@ class LocalProvider:
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
-        """None: it cannot follow one of the schemas, or only at everybody's cost. The model is then left to itself."""
+        """Calls the model with the exact schemas; returns None if one is unsupported or too expensive."""
         try:
             check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
             return await self._send(call, offer, exact=True)
@@ -65,7 +65,7 @@ class LocalProvider:
             return None
 
     async def _send(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
-        """The answer is JSON that means something only when it is whole, so it comes in one piece."""
+        """Collects the whole answer, since partial JSON cannot be interpreted."""
         text, finish_reason = "", "stop"
         async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:
             async for piece in pieces:
@@ -82,7 +82,7 @@ class _JsonSchema(msgspec.Struct):
 
 class _ResponseFormat(msgspec.Struct):
     json_schema: _JsonSchema | None = None
-    # llama.cpp knows this place as well.
+    # llama.cpp also accepts the schema here.
     schema: msgspec.Raw = msgspec.Raw()
 
 
@@ -96,7 +96,7 @@ def _check_response_format(parameters_json: bytes) -> None:
     try:
         wanted = msgspec.json.decode(parameters_json, type=_Parameters).response_format or _ResponseFormat()
     except msgspec.ValidationError:
-        # Of no shape that the server takes: it says so.
+        # An invalid format is left for the server to report.
         return
     for schema in ((wanted.json_schema or _JsonSchema()).schema, wanted.schema):
         try:

@@ -1,6 +1,6 @@
-"""What servers answer that speak OpenAI's chat completions: of each message, what the router looks at.
+"""Parses answers of servers compatible with OpenAI's chat completions, as far as the router needs them.
 
-Dialects differ: every field may be missing or null, and unknown ones are passed over.
+Dialects differ: every field may be missing or null, and unknown fields are ignored.
 """
 
 import re
@@ -15,8 +15,8 @@ from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
-# OpenAI and llama.cpp have codes for a prompt that is too long; of the others each has a sentence. An empty account has
-# a code everywhere, but not where somebody in between passes OpenAI's sentence on.
+# OpenAI and llama.cpp have codes for a prompt that is too long; the others have messages. An empty account has a code,
+# unless an intermediary forwards only OpenAI's message.
 SIGNS = ErrorPatterns(
     context=ErrorPattern(
         frozenset(("context_length_exceeded", "exceed_context_size_error")),
@@ -36,14 +36,14 @@ SIGNS = ErrorPatterns(
 
 _DONE = b"[DONE]"
 
-# A field that is not there, or is null. The former is one object, so that it is known at a glance.
+# A missing or null field. Missing is a singleton, which makes the comparison fast.
 _ABSENT = Raw()
 _NOTHING = (_ABSENT, Raw(b"null"))
 
 
 class _Function(msgspec.Struct, gc=False):
     name: str | None = None
-    # A text, or an object.
+    # A string or an object.
     arguments: Raw = _ABSENT
 
 
@@ -55,7 +55,7 @@ class _ToolCall(msgspec.Struct, gc=False):
 
 class _Part(msgspec.Struct, gc=False):
     text: str | None = None
-    # Mistral has its thoughts among the parts.
+    # Mistral has its reasoning among the parts.
     thinking: "list[_Part] | None" = None
 
 
@@ -64,7 +64,7 @@ class _Message(msgspec.Struct, gc=False):
 
     content: str | list[_Part] | None = None
     refusal: str | None = None
-    # Two names for the same: what the model thinks before it speaks.
+    # Two names for the reasoning.
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[_ToolCall] | None = None
@@ -74,7 +74,7 @@ class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
     message: _Message | None = None
     finish_reason: str | None = None
-    # Moonshot counts here.
+    # Moonshot's place for usage.
     usage: Raw = _ABSENT
 
 
@@ -84,7 +84,7 @@ class _Groq(msgspec.Struct, gc=False):
 
 
 class _Choices(msgspec.Struct, gc=False, array_like=True):
-    """One was asked for. Of others nothing is made."""
+    """The list of choices; only the first is decoded, since one was requested."""
 
     first: _Choice | None = None
 
@@ -95,7 +95,7 @@ class _Completion(msgspec.Struct, gc=False):
     object: str | None = None
     choices: _Choices | None = None
     usage: Raw = _ABSENT
-    # Any value but null is an error, whatever the status was.
+    # Any value but null is an error, whatever the status.
     error: Raw = _ABSENT
     x_groq: _Groq | None = None
 
@@ -108,7 +108,7 @@ class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: Raw = _ABSENT
     completion_tokens: Raw = _ABSENT
     prompt_tokens_details: Raw = _ABSENT
-    # DeepSeek's name for what was cached.
+    # DeepSeek's name for cached tokens.
     prompt_cache_hit_tokens: Raw = _ABSENT
 
 
@@ -144,7 +144,7 @@ class CompletionAnswer(ProviderAnswer):
         if choice is None or choice.message is None:
             raise ProviderError("sent an answer without a message")
         self._read(choice.message)
-        # Some leave the reason out. That this is all of it is known without: it came whole.
+        # Some servers omit the reason; a whole answer is complete without it.
         self.finish(choice.finish_reason or "stop")
 
     def _decode(self, data: bytes) -> _Completion:
@@ -161,7 +161,7 @@ class CompletionAnswer(ProviderAnswer):
         return completion
 
     def _read(self, message: _Message) -> None:
-        # First what may turn out to be unreadable: then nothing was taken from the message yet.
+        # Decodes what may be unreadable first, before anything is taken from the message.
         calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
@@ -185,7 +185,7 @@ class CompletionAnswer(ProviderAnswer):
             self.think("".join(thoughts))
 
     def _count(self, completion: _Completion) -> None:
-        """Counts may come in any place and any number of times; the last of each is that of the whole."""
+        """Updates the usage, which may appear in several places and repeatedly; the last value counts."""
         usage = completion.usage
         if usage in _NOTHING and completion.x_groq is not None:
             usage = completion.x_groq.usage
@@ -236,7 +236,7 @@ def _latest(usage: ProviderUsage | None, before: ProviderUsage | None) -> Provid
 
 def _failure(error: Raw | bytes) -> ProviderError:
     try:
-        # Most servers have the status there that they would have answered with; OpenAI has a word.
+        # Most servers put the HTTP status in `code`; OpenAI has a string.
         status = _errors.decode(error).code
     except UNREADABLE:
         status = 500

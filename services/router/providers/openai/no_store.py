@@ -1,12 +1,12 @@
-"""How servers that speak OpenAI's language are told to keep nothing of a request."""
+"""Request fields that tell OpenAI-compatible servers not to store a request."""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-# OpenAI's own field. Others pass over it, or know it too.
+# OpenAI's own field. Others support or ignore it.
 _STORE_FALSE: Final = {"store": False}
 
-# Hosts with another way to say it, and hosts with none, of which some refuse fields that they do not know.
+# Hosts with other fields, and hosts with none, some of which reject unknown fields.
 _WAYS: Final[dict[str, dict[str, Any]]] = {
     "openrouter.ai": {"provider": {"zdr": True, "data_collection": "deny"}},
     "api.deepseek.com": {},
@@ -18,5 +18,5 @@ _WAYS: Final[dict[str, dict[str, Any]]] = {
 
 
 def no_store_fields(base_url: str) -> dict[str, Any]:
-    """What goes along with every request."""
+    """Returns the fields to add to every request."""
     return _WAYS.get(urlsplit(base_url).hostname or "", _STORE_FALSE)

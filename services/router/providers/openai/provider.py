@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions."""
+"""A provider for any server compatible with OpenAI's chat completions."""
 
 import ssl
 from collections.abc import AsyncGenerator
@@ -32,8 +32,8 @@ class OpenAIProvider:
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
-        """`tls` says whom to trust, if not those whom everybody trusts; `socket` where the server is, if not at the
-        host that the address names: there connections are not kept."""
+        """`tls` replaces the default trust store; `socket` is a unix socket to use instead of the host in the URL,
+        without keep-alive."""
         origin, path = read_url(base_url, tls, socket)
         self._path = f"{path.rstrip('/')}/chat/completions"
         self._output_field = output_field
@@ -83,7 +83,7 @@ class OpenAIProvider:
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:
-    """The request's body. What the client sent is put in as it is, byte for byte."""
+    """Encodes the request body. The client's JSON is inserted byte for byte."""
     parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages_json]
     parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
     if call.tools_json:

@@ -1,6 +1,6 @@
-"""Ids of tool calls for Mistral's models, which take nine letters and digits and nothing else.
+"""Converts tool call ids for Mistral's models, which accept only nine letters and digits.
 
-The client has them in the one form in which all calls leave us, or from another provider altogether.
+The client has ids in our canonical form, or from another provider.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _NULL = Raw(b"null")
 
 
 async def shorten_call_ids(messages_json: bytes) -> bytes:
-    """The same messages; all fields but those ids stay as they are."""
+    """Returns the messages with shortened ids; all other fields are unchanged."""
     if b'"tool_call' not in messages_json:
         return messages_json
     yielder = ConversionYielder()
@@ -35,13 +35,13 @@ async def shorten_call_ids(messages_json: bytes) -> bytes:
             if yielder.is_due_after(raw_message):
                 await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
-        # What has another form than calls have is for the provider to judge.
+        # Malformed messages are left for the provider to report.
         return messages_json
     return b"[" + b",".join(messages) + b"]"
 
 
 async def _with_short_ids(raw_message: Raw, yielder: ConversionYielder) -> Raw:
-    """Of one who calls, or says what came of it; on the messages of others such fields mean nothing."""
+    """Shortens the ids of an assistant or tool message; other messages are unchanged."""
     message = _fields.decode(raw_message)
     role = _text.decode(message.get("role", _NULL))
     if role == "tool":
@@ -66,7 +66,7 @@ def _shorten(fields: dict[str, Raw], name: str) -> None:
 
 
 def short_id(call_id: str) -> str:
-    """What stands for the id, the same every time."""
+    """Returns a short id, always the same for the same id."""
     if _SHORT_ID.fullmatch(call_id):
         return call_id
     number = int.from_bytes(hashlib.sha256(call_id.encode()).digest())

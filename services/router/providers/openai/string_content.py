@@ -1,6 +1,6 @@
-"""Content for servers that take strings alone: DeepSeek refuses a list of parts, Ollama makes a message of each.
+"""Converts content for servers that accept only strings: DeepSeek rejects lists, Ollama splits them into messages.
 
-The client may send either form, and many frameworks send lists wherever they can.
+The client may send either form, and many frameworks prefer lists.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ _part = msgspec.json.Decoder(_Part)
 
 
 async def write_as_strings(messages_json: bytes) -> bytes:
-    """The same messages, and the very same bytes where no content is a list; all other fields stay as they are."""
+    """Joins lists of parts into strings; returns the same bytes if there are none. Other fields are unchanged."""
     yielder = ConversionYielder()
     were_rewritten = False
     try:
@@ -35,7 +35,7 @@ async def write_as_strings(messages_json: bytes) -> bytes:
             if yielder.is_due_after(raw_message):
                 await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
-        # What has another form than messages have is for the provider to judge.
+        # Malformed messages are left for the provider to report.
         return messages_json
     return b"[" + b",".join(messages) + b"]" if were_rewritten else messages_json
 

@@ -1,7 +1,7 @@
-"""The pace at which prompts are converted for providers that speak another language than the client.
+"""Converts long prompts in slices, for providers with another format than the client's.
 
-A prompt may have a hundred thousand messages, parts or calls. They are read and written one by one, in slices, between
-which others have their turn; whoever has few of them never waits.
+A prompt may have a hundred thousand messages, parts or calls. They are read and written one by one, yielding to the
+event loop between slices; a short prompt never yields.
 """
 
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ from msgspec import Raw
 
 from services.chassis.timing.yielding import Yielder
 
-# To convert this much takes some milliseconds.
+# Converting this much takes some milliseconds.
 SLICE_BYTES: Final = 256 * 1024
-# What it takes to convert an element, however short, as if it were bytes.
+# The fixed cost of an element, as a number of bytes.
 BYTES_PER_ELEMENT: Final = 256
 
 _list = msgspec.json.Decoder(list[Raw])
 
 
 class ConversionYielder(Yielder):
-    """Those of one prompt."""
+    """Decides when the conversion of one prompt yields to the event loop."""
 
     __slots__ = ()
 
@@ -33,9 +33,9 @@ class ConversionYielder(Yielder):
 
 
 async def read_list(list_json: bytes | Raw, yielder: ConversionYielder) -> list[Raw]:
-    """Its elements, as the JSON they are."""
+    """Returns the elements of a list as raw JSON."""
     elements = _list.decode(list_json)
-    # That takes far less than to convert them.
+    # Splitting costs far less than converting.
     if yielder.is_due(len(memoryview(list_json)) // 8):
         await yielder.pause()
     return elements

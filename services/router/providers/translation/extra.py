@@ -1,10 +1,10 @@
-"""Fields that the routes file adds to every request."""
+"""Merges the fields that the routes file adds to every request."""
 
 from typing import Any
 
 
 def merged(ours: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
-    """Both, table by table; of what is in both, the added one."""
+    """Merges two objects recursively; `added` takes precedence."""
     both = dict(ours)
     for name, value in added.items():
         under = both.get(name)

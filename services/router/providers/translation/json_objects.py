@@ -1,14 +1,14 @@
-"""How many objects are in JSON, counted before any of them is made.
+"""Counts the objects in JSON before any of them is decoded.
 
-A list of empty objects takes thirty times its own size once it is read. Text may be full of braces, as code is; so
-those that stand in strings are left out, where it comes to that.
+A list of empty objects takes thirty times its size once decoded. Text may be full of braces, as code is; so braces in
+strings are excluded if the plain count exceeds the limit.
 """
 
 from typing import Final
 
-# In one event, or in an answer in one piece. Fewer than this are never too many, however they lie.
+# Limit per event, or per whole answer. This many are harmless, however they are nested.
 MOST_OBJECTS: Final = 20_000
-# Shorter JSON has no room for so many.
+# Shorter JSON cannot contain that many.
 SHORT_BYTES: Final = len(b"{},") * MOST_OBJECTS
 _ALL_BUT_MARKS: Final = bytes(byte for byte in range(256) if byte not in b'"{')
 
@@ -20,12 +20,12 @@ def has_too_many_objects(data: bytes) -> bool:
 
 
 def count_objects(data: bytes) -> int:
-    """Exactly, of proper JSON, up to the most that may be; in time and space that grow with its size alone."""
-    # Backslashes that stand for themselves go first: what is left of them belongs to what follows.
+    """Counts the objects of valid JSON exactly, up to the limit, in linear time and space."""
+    # Removes escaped backslashes first, then escaped quotes.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Then all but quotes and braces, and the strings without any: what stands outside of the others stays outside.
+    # Removes all but quotes and braces, then empty strings; what is outside of strings stays outside.
     marks = plain.translate(None, _ALL_BUT_MARKS).replace(b'""', b"")
     if marks.count(b'"') > 2 * MOST_OBJECTS + 2:
-        # Between any two strings that are left there is an object.
+        # Any two remaining strings have an object between them.
         return MOST_OBJECTS + 1
     return sum(len(part) for part in marks.split(b'"')[::2])

@@ -1,4 +1,4 @@
-"""How the client wants its answer, for providers that speak another language than the client."""
+"""Reads the client's parameters, for providers with another format than the client's."""
 
 import msgspec
 from msgspec import Raw
@@ -18,13 +18,13 @@ class ResponseFormat(msgspec.Struct):
 
     @property
     def schema(self) -> Raw | None:
-        """Of a format that has one."""
+        """The JSON schema of the format, if it has one."""
         found = self.json_schema.schema if self.json_schema is not None else Raw()
         return None if found in _NOTHING else found
 
 
 class Parameters(msgspec.Struct):
-    """All that the edge lets through; None where the client said nothing."""
+    """All parameters that the edge accepts; None if the client did not send one."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -47,5 +47,5 @@ def read_parameters(parameters_json: bytes) -> Parameters:
     try:
         return _parameters.decode(parameters_json) if parameters_json else Parameters()
     except (msgspec.DecodeError, RecursionError):
-        # The edge lets none of these through; others may ask a router too.
+        # The edge rejects these, but others may call a router too.
         raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None

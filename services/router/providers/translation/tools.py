@@ -1,4 +1,4 @@
-"""Which functions the model may call in this turn, for providers that speak another language than the client."""
+"""Reads which functions the model may call, for providers with another format than the client's."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
 
-# A schema that says nothing.
+# Values that stand for no schema.
 _NOTHING = (Raw(), Raw(b"null"), Raw(b"{}"))
 
 
@@ -26,9 +26,9 @@ class Function(msgspec.Struct):
 
 
 class Mode(Enum):
-    # As the model sees fit.
+    # The model decides.
     AUTO = "auto"
-    # The functions are there to understand earlier turns by; this one is answered in words.
+    # The functions only explain earlier turns; this one must be answered in text.
     NONE = "none"
     # One of the functions must be called.
     REQUIRED = "required"
@@ -85,7 +85,7 @@ def _decoded(decoder: msgspec.json.Decoder[_Given], given: bytes, param: str) ->
     try:
         return decoder.decode(given)
     except (msgspec.DecodeError, RecursionError):
-        # The edge lets none of these through; others may ask a router too.
+        # The edge rejects these, but others may call a router too.
         raise LegatoError(Reason.REQUEST_INVALID, f"{param} could not be read.", param=param) from None
 
 

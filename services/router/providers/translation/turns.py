@@ -1,7 +1,7 @@
-"""The client's messages as turns, for providers that speak another language than the client.
+"""Converts the client's messages to turns, for providers with another format than the client's.
 
-Such providers know three speakers: the system, the user and the model. What the tools gave belongs to the user's turn
-after the calls: all of it, and nothing else that was never called. Texts stay the JSON they came as.
+Such providers have three roles: system, user and model. Tool results belong to the user's turn after the calls: all of
+them, and no result without a call. Texts stay raw JSON.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.prompts.json_text import is_list
 from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder, read_list
 
-# What providers accept as the id of a call.
+# The ids that providers accept for a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NO_TEXT = (Raw(), Raw(b"null"))
-# Longer ones are hardly ever blank, and are not read for it.
+# A longer text is assumed not to be blank, and is not decoded.
 _LONGEST_BLANK_BYTES = 64
 
 
@@ -36,7 +36,7 @@ class _ToolCall(msgspec.Struct, gc=False):
 class _Message(msgspec.Struct, gc=False):
     role: str
     content: Raw = Raw()
-    # What the model said in place of an answer; a string, or null.
+    # The text of a refusal; a string, or null.
     refusal: Raw = Raw()
     tool_calls: list[Raw] | None = None
     tool_call_id: str | None = None
@@ -52,7 +52,7 @@ class PastCall:
     name: str
     # A JSON object.
     arguments: Raw
-    # What the provider gave along with the call for itself, if the client has brought it back.
+    # The provider's own data for the call, if the client sent it back.
     extra: Raw
 
 
@@ -77,7 +77,7 @@ class ModelTurn:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ResultsTurn:
-    """What came of all calls of the turn before, in their order."""
+    """The results of all calls of the previous turn, in order."""
 
     results: list[ToolResult]
 
@@ -87,13 +87,13 @@ Turn = UserTurn | ModelTurn | ResultsTurn
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Conversation:
-    # Wherever they stood: providers have one place for them.
+    # System messages from any position: providers have one place for them.
     system: list[Raw]
     turns: list[Turn]
 
     @property
     def called_names(self) -> list[str]:
-        """Of the functions that were called so far, each once."""
+        """The names of all functions called so far, without duplicates."""
         calls = (call.name for turn in self.turns if isinstance(turn, ModelTurn) for call in turn.calls)
         return list(dict.fromkeys(calls))
 
@@ -125,7 +125,7 @@ class _Reader:
         self._yielder = yielder
         self.system: list[Raw] = []
         self.turns: list[Turn] = []
-        # Calls of the last turn, and what they gave so far.
+        # Calls of the last turn, and their results so far.
         self._asked: dict[str, PastCall] = {}
         self._given: dict[str, Raw] = {}
 
@@ -160,7 +160,7 @@ class _Reader:
             raise _refusal("Two tool calls of one message have the same id.")
 
     async def expect_results(self) -> None:
-        """What was called before must have given something by now."""
+        """Adds the turn of results, and refuses the request if a call has none."""
         if not self._asked:
             return
         if len(self._given) < len(self._asked):
@@ -189,7 +189,7 @@ class _Reader:
         return calls
 
     async def _texts(self, content: Raw) -> list[Raw]:
-        """The texts of a message that are not blank."""
+        """Returns the texts of a message that are not blank."""
         if not is_list(content):
             return [content] if _says_something(content) else []
         texts = []
@@ -203,7 +203,7 @@ class _Reader:
 
 
 def plain_id(call_id: str) -> str:
-    """The id, or what stands for it at providers that are particular; the same one every time."""
+    """Returns the id, or a valid replacement, always the same for the same id."""
     if _PLAIN_ID.fullmatch(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode()).hexdigest()[:24]
@@ -219,7 +219,7 @@ def _read_call(call: _ToolCall) -> PastCall:
 
 
 def _says_something(text: Raw) -> bool:
-    """Providers refuse blank texts. Models give them, as line breaks before a call, and clients send them back."""
+    """Tells if a text is not blank. Providers refuse blank texts, though models write them before a call."""
     if text in _NO_TEXT:
         return False
     return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(_string.decode(text).strip())

@@ -1,4 +1,4 @@
-"""Counts of tokens as providers tell them."""
+"""Reads the token counts that providers report."""
 
 from typing import Any, Final, TypeVar
 
@@ -6,7 +6,7 @@ import msgspec
 
 from services.router.providers.answer import UNREADABLE
 
-# No count can be larger: metering would refuse it, however often it came.
+# Metering would refuse a larger count on every attempt.
 LARGEST_TOKENS: Final = 10**9
 _MOST_DIGITS: Final = len(str(LARGEST_TOKENS))
 
@@ -14,8 +14,8 @@ _Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 
 def read_counts(said: msgspec.Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, int]:
-    """Those that can be true, of the fields that a provider has for them, each of which is `Raw`. They are read by
-    themselves: an answer that came whole is not broken by odd ones, and nothing is made of what stands beside them."""
+    """Returns the valid counts among a provider's fields, each of which is `Raw`. They are decoded separately: an
+    invalid count does not break a complete answer, and other fields stay undecoded."""
     try:
         told = msgspec.structs.asdict(fields.decode(said))
     except UNREADABLE:
@@ -34,11 +34,11 @@ def as_object(said: Any) -> dict[str, Any]:
 
 
 def as_count(said: Any) -> int | None:
-    """A count that can be true, or None."""
-    # Exactly: true is an integer too, to Python.
+    """Returns the value if it is a valid count, else None."""
+    # An exact type check, since bool is a subclass of int.
     return said if type(said) is int and 0 <= said <= LARGEST_TOKENS else None
 
 
 def total(first: int | None, *others: int | None) -> int | None:
-    """Of counts of which the first must be there; None where that cannot be true."""
+    """Sums counts of which the first is required; None if it is missing or the sum is invalid."""
     return None if first is None else as_count(first + sum(other or 0 for other in others))
