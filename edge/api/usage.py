@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -76,9 +77,8 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     )
 
 
-async def usage_page(
-    metering: Metering, clock: Clock, principal: Principal, parameters: Mapping[str, list[str]]
-) -> dict[str, Any]:
+async def get_usage(*, metering: Metering, clock: Clock, principal: Principal, query_string: bytes) -> dict[str, Any]:
+    parameters = parse_qs(query_string.decode("latin-1"), keep_blank_values=True)
     query = parse_query(parameters, int(clock.now().timestamp()))
     await metering.caught_up(principal.account_id)
     rows = await metering.usage(
