@@ -49,6 +49,10 @@ protos: .venv/dev ## Write the typed stubs anew from the .proto files
 baseline: .venv/dev ## After a release: what later .proto files must stay compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
 
+.PHONY: openapi
+openapi: .venv/dev ## Write the OpenAPI document anew that the edge serves at /openapi.json
+	@$(BIN)/python -m openapi
+
 .PHONY: format
 format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -111,6 +115,10 @@ chaos: .venv/dev ## Let one of two models fail and come back under load (five mi
 .PHONY: fuzz
 fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
 	@$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
+
+.PHONY: openapi-fuzz
+openapi-fuzz: .venv/dev ## Ask for all that the OpenAPI document describes, and compare the answers with it (two minutes). Options: make openapi-fuzz ARGS="--examples 5000 --seed 7"
+	@$(BIN)/python -m tests.campaigns.openapi $(ARGS)
 
 .PHONY: overload
 overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from edge.api.chat import create_chat_completion
 from edge.api.models import get_model, list_models
+from edge.api.openapi import get_openapi
 from edge.api.usage import get_usage
 from edge.api.usage_request import get_usage_request
 from edge.principal import Scope
@@ -62,6 +63,7 @@ ROUTES: Final = (
     Route("GET", "/v1/models/{model_id}", Scope.SCOPE_MODELS, get_model),
     Route("GET", "/v1/usage", Scope.SCOPE_USAGE, get_usage),
     Route("GET", "/v1/usage/requests/{request_id}", Scope.SCOPE_USAGE, get_usage_request),
+    Route("GET", "/openapi.json", None, get_openapi, is_public=True),
     Route("POST", "/v1/embeddings", None, refuse_endpoint, is_offered=False),
     Route("POST", "/v1/completions", None, refuse_endpoint, is_offered=False),
     Route("POST", "/v1/responses", None, refuse_endpoint, is_offered=False),

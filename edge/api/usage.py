@@ -58,7 +58,7 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     given_start_s = _integer(parameters, "start_time", 0, LATEST_S)
     given_end_s = _integer(parameters, "end_time", 0, LATEST_S)
     end_s = now_s if given_end_s is None else given_end_s
-    start_s = end_s - DAY_S if given_start_s is None else given_start_s
+    start_s = max(0, end_s - DAY_S) if given_start_s is None else given_start_s
     if start_s >= end_s:
         raise _invalid("start_time must be before end_time.", "start_time")
     limit = _integer(parameters, "limit", 1, width.most)
