@@ -31,6 +31,11 @@ help: ## List the targets
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
+.venv/docs: .venv/dev requirements/docs.lock
+	@echo "Installing what the pages are built with ..."
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
+	@touch $@
+
 .PHONY: setup
 setup: .venv/run ## Make .venv from the hashed lock
 
@@ -52,6 +57,11 @@ baseline: .venv/dev ## After a release: what later .proto files must stay compat
 .PHONY: openapi
 openapi: .venv/dev ## Write the OpenAPI document anew that the edge serves at /openapi.json
 	@$(BIN)/python -m openapi
+
+.PHONY: docs
+docs: .venv/docs ## Build docs/ into a static site with search and the API reference, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 .PHONY: format
 format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
@@ -146,3 +156,4 @@ lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock
 	@$(call write_lock,run,pyproject.toml)
 	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)
 	@$(call write_lock,dev,pyproject.toml --extra dev --group local-model --constraints requirements/run.lock)
+	@$(call write_lock,docs,--group docs --constraints requirements/dev.lock)
