@@ -4,7 +4,7 @@ Two kinds of error are rendered elsewhere, since no response can be begun for th
 (`edge/chat/replies.py`), and the answer to bytes that are not HTTP (`edge/http/connection.py`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -65,18 +65,18 @@ class Edge:
             forget_origin(error)
             await self._refuse(response, internal_error(), request_id)
 
-    async def _dispatch(self, scope: HttpScope, receive: Receive, response: Response, request_id: str) -> None:
+    def _dispatch(self, scope: HttpScope, receive: Receive, response: Response, request_id: str) -> Awaitable[None]:
+        """Begins to answer the request. It is no coroutine: each piece of a stream has one frame less to pass."""
         if scope["method"] == "OPTIONS":
-            await send_nothing(response.send, self._cors.preflight(scope))
-            return
+            return send_nothing(response.send, self._cors.preflight(scope))
         found = self._routes.find(scope["path"])
         if found is None:
             raise LegatoError(Reason.NOT_FOUND, "There is nothing at this address.")
         route, path_values = found
         if scope["method"] != route.method:
-            await self._refuse_method(scope, response, route)
-        elif route.answers_itself:
-            await route.handler(
+            return self._refuse_method(scope, response, route)
+        if route.answers_itself:
+            return route.handler(
                 **self._parts[route],
                 needed_scope=route.scope,
                 scope=scope,
@@ -84,11 +84,9 @@ class Edge:
                 response=response,
                 request_id=request_id,
             )
-        else:
-            answer = await self._answer(scope, route, path_values)
-            await send_json(response.send, 200, msgspec.json.encode(answer), [])
+        return self._answer(scope, response, route, path_values)
 
-    async def _answer(self, scope: HttpScope, route: Route, path_values: Mapping[str, str]) -> Any:
+    async def _answer(self, scope: HttpScope, response: Response, route: Route, path_values: Mapping[str, str]) -> None:
         principal = None
         if route.is_offered and not route.is_public:
             principal = await self._entrance.admit(scope, route.scope)
@@ -96,7 +94,8 @@ class Edge:
             await self._entrance.identify(scope, route.scope)
         known = {"principal": principal, "query_string": scope["query_string"]}
         used = {name: known[name] for name in route.takes & known.keys()}
-        return await route.handler(**self._parts[route], **used, **path_values)
+        answer = await route.handler(**self._parts[route], **used, **path_values)
+        await send_json(response.send, 200, msgspec.json.encode(answer), [])
 
     async def _refuse_method(self, scope: HttpScope, response: Response, route: Route) -> None:
         if not route.is_public:
