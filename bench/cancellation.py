@@ -113,16 +113,16 @@ def measure(seconds: float, progress: Progress) -> Iterator[Row]:
 
 def measure_on(service: Service, upstream: Upstream, seconds: float, progress: Progress) -> Iterator[Row]:
     """With a service that has this upstream, and is sent to others afterwards."""
-    house = _House(service, seconds, progress)
+    harness = _Harness(service, seconds, progress)
     for case in CASES:
-        yield house.row(case.name, lambda case=case: house.leave(case, upstream))  # type: ignore[misc]
+        yield harness.row(case.name, lambda case=case: harness.leave(case, upstream))  # type: ignore[misc]
     with _several() as (routes, upstreams):
         first, spare, anthropic, google = upstreams
         service.follow_routes(routes)
         for case, vendor in ((ANTHROPIC, anthropic), (GEMINI, google)):
-            yield house.row(case.name, lambda case=case, vendor=vendor: house.leave(case, vendor))  # type: ignore[misc]
-        yield house.row(SECOND_ATTEMPT, lambda: house.leave_second_attempt(first, spare))
-        yield house.row(GIVEN_UP, lambda: house.wait_for_the_next(first, spare))
+            yield harness.row(case.name, lambda case=case, vendor=vendor: harness.leave(case, vendor))  # type: ignore[misc]
+        yield harness.row(SECOND_ATTEMPT, lambda: harness.leave_second_attempt(first, spare))
+        yield harness.row(GIVEN_UP, lambda: harness.wait_for_the_next(first, spare))
 
 
 def verdict(rows: list[Row]) -> str:
@@ -133,7 +133,7 @@ def verdict(rows: list[Row]) -> str:
     )
 
 
-class _House:
+class _Harness:
     def __init__(self, service: Service, seconds: float, progress: Progress) -> None:
         self._service = service
         self._seconds = seconds

@@ -70,7 +70,7 @@ class _Load:
                 prompt_tokens=100,
                 output_tokens=4096,
             )
-            await self._replica.ask("Reserve", reserve, pb.ReserveResponse, PATIENCE_S)
+            await self._replica.call("Reserve", reserve, pb.ReserveResponse, PATIENCE_S)
             self.reserve_s.append(time.perf_counter() - asked_at_s)
             self.operations += 1
             settle = pb.SettleRequest(
@@ -80,7 +80,7 @@ class _Load:
                 basis=pb.BASIS_PROVIDER,
                 end=pb.END_COMPLETE,
             )
-            settled: pb.SettleResponse = await self._replica.ask("Settle", settle, pb.SettleResponse, PATIENCE_S)
+            settled: pb.SettleResponse = await self._replica.call("Settle", settle, pb.SettleResponse, PATIENCE_S)
             self.charged_nanos += settled.charged_nanos
             self.operations += 1
 

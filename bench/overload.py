@@ -50,7 +50,7 @@ SETTINGS: Final = {
 }
 
 
-class House:
+class OverloadHarness:
     """A service with its clients."""
 
     def __init__(self, service: Service, folder: Path, seconds: float, progress: Progress) -> None:
@@ -86,11 +86,11 @@ class House:
 
 
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
-    with _house(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as house:
-        yield from measure_curve(house, MULTIPLES, GREEDY_MULTIPLE)
+    with _harness(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as harness:
+        yield from measure_curve(harness, MULTIPLES, GREEDY_MULTIPLE)
     # Its provider answers at once.
-    with _house(seconds, progress, 0, 0.0, 0.0) as house:
-        yield from _measure_edge(house)
+    with _harness(seconds, progress, 0, 0.0, 0.0) as harness:
+        yield from _measure_edge(harness)
 
 
 def verdict(rows: list[Row]) -> str:
@@ -101,14 +101,14 @@ def verdict(rows: list[Row]) -> str:
     return f"Goodput at 3x is {share:.0f} % of the peak; promised are more than {GOODPUT_LEAST:.0%}: {kept}."
 
 
-def measure_curve(house: House, multiples: Sequence[float], greedy_multiple: float) -> Iterator[Row]:
-    peak = house.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
+def measure_curve(harness: OverloadHarness, multiples: Sequence[float], greedy_multiple: float) -> Iterator[Row]:
+    peak = harness.find_peak(f"{CURVE}: peak", SLOTS + SLOTS // 4)
     outcomes = [
-        (_case(multiple), house.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
+        (_case(multiple), harness.offer(f"{CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in multiples
     ]
     yield from _curve(CURVE, [("peak", peak), *outcomes])
-    outcome = house.offer_greedily(FAIRNESS, greedy_multiple * peak.per_s("done"))
+    outcome = harness.offer_greedily(FAIRNESS, greedy_multiple * peak.per_s("done"))
     greedy, *polite = outcome.tallies
     for name, tallies in (("the greedy key", [greedy]), ("nine polite keys", polite)):
         ended = sum(tally.done + tally.refused + tally.failed for tally in tallies)
@@ -121,10 +121,10 @@ def measure_curve(house: House, multiples: Sequence[float], greedy_multiple: flo
         yield Row(FAIRNESS, name, figures, outcome.others_share)
 
 
-def _measure_edge(house: House) -> Iterator[Row]:
-    peak = house.find_peak(f"{EDGE_CURVE}: peak", 32)
+def _measure_edge(harness: OverloadHarness) -> Iterator[Row]:
+    peak = harness.find_peak(f"{EDGE_CURVE}: peak", 32)
     outcomes = [
-        (_case(multiple), house.offer(f"{EDGE_CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
+        (_case(multiple), harness.offer(f"{EDGE_CURVE}: {_case(multiple)}", multiple * peak.per_s("done")))
         for multiple in EDGE_MULTIPLES
     ]
     yield from _curve(EDGE_CURVE, [("peak", peak), *outcomes])
@@ -152,10 +152,12 @@ def _case(multiple: float) -> str:
 
 
 @contextmanager
-def _house(seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float) -> Iterator[House]:
+def _harness(
+    seconds: float, progress: Progress, slots: int, first_s: float, answer_s: float
+) -> Iterator[OverloadHarness]:
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
         started_provider(["bench.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
         Service(provider, SETTINGS) as service,
     ):
-        yield House(service, Path(name), seconds, progress)
+        yield OverloadHarness(service, Path(name), seconds, progress)

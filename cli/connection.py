@@ -40,7 +40,7 @@ PAUSE_S = 0.3
 RESTART_PATIENCE_S = 6.0
 
 
-class Refused(click.ClickException):
+class CallRefused(click.ClickException):
     exit_code = 1
 
     def __init__(self, message: str, reason: Reason) -> None:
@@ -52,7 +52,7 @@ class NotRunning(click.ClickException):
     exit_code = 3
 
 
-class Services:
+class ServiceStubs:
     def __init__(
         self,
         open_channel_to: Callable[[str], grpc.Channel],
@@ -104,7 +104,7 @@ class Services:
             channel.close()
 
 
-def ask(
+def call_service(
     method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]",
     request: RequestT,
     *,
@@ -127,7 +127,7 @@ def ask(
                 raise _refused(refusal)
             if not repeatable:
                 # It may have been done all the same, and done twice it would be there twice.
-                raise Refused(f"{_outage(refusal)}: see whether it was done before you repeat it.", refusal.reason)
+                raise CallRefused(f"{_outage(refusal)}: see whether it was done before you repeat it.", refusal.reason)
             if waited_s >= patience_s:
                 raise _refused(refusal)
             bar.show("waiting for the service", round(waited_s), round(patience_s))
@@ -143,11 +143,11 @@ def _outage(error: LegatoError) -> str:
     return error.message.removesuffix(" Please retry.").rstrip(".")
 
 
-def _refused(error: LegatoError) -> Refused:
-    return Refused(error.message, error.reason)
+def _refused(error: LegatoError) -> CallRefused:
+    return CallRefused(error.message, error.reason)
 
 
-def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Services:
+def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> ServiceStubs:
     """On the sockets of `data`, or where `LEGATO_AUTH_ADDRESS` and `LEGATO_METERING_ADDRESS` say: of several addresses,
     at the first that answers. Routers at all of those in `LEGATO_ROUTER_ADDRESS`. On TCP with the certificate that
     `LEGATO_TLS_CERT` names."""
@@ -177,7 +177,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         _require_socket(path, data)
         return open_sync_channel(f"unix:{path}")
 
-    return Services(open_channel_to, find_routers)
+    return ServiceStubs(open_channel_to, find_routers)
 
 
 def _require_socket(path: Path, data: Path) -> None:
@@ -186,7 +186,7 @@ def _require_socket(path: Path, data: Path) -> None:
         if not is_supervised(data):
             raise NotRunning(f"Legato is not running on {data}: start it with `legato up --data {data}`")
         if time.monotonic() > give_up_at:
-            raise Refused(f"{path.stem} is not answering: see {data / 'logs' / path.stem}.log", Reason.UNAVAILABLE)
+            raise CallRefused(f"{path.stem} is not answering: see {data / 'logs' / path.stem}.log", Reason.UNAVAILABLE)
         time.sleep(0.05)
 
 

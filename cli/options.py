@@ -11,7 +11,7 @@ import click
 from cli.output import show_fields, show_json, show_table
 
 if TYPE_CHECKING:
-    from cli.connection import Services
+    from cli.connection import ServiceStubs
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -37,11 +37,11 @@ class Invocation:
         return read_settings(CommandSettings).data
 
     @functools.cached_property
-    def services(self) -> "Services":
+    def services(self) -> "ServiceStubs":
         from cli.connection import running_services
 
         # A test hands its own services to the command as the context's object.
-        services: Services | None = self._context.obj
+        services: ServiceStubs | None = self._context.obj
         if services is None:
             # A folder that is given is meant, also where the settings say that services are elsewhere.
             services = running_services(self.data, {} if self.given_data else os.environ)

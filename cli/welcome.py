@@ -10,14 +10,14 @@ import click
 
 from cli.commands.accounts import create_account, every_account
 from cli.commands.keys import create_key
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 FIRST_ACCOUNT = "default"
 FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
 
 
-def welcome(services: Services, base_url: str) -> dict[str, Any]:
+def welcome(services: ServiceStubs, base_url: str) -> dict[str, Any]:
     """Makes the first account and its key, if there is no account yet."""
     first = next(every_account(services), None)
     if first is not None:

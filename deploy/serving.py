@@ -6,7 +6,7 @@ python deploy/serving.py http+unix:/run/legato/model.sock       GET /health, and
 
 import sys
 
-from cli.supervision.health import Health, grpc_is_serving
+from cli.supervision.health import HealthProbe, grpc_is_serving
 from services.router.local_model import WORK_PATH
 
 # A long prompt may keep it busy for some seconds; less than the probe's own patience.
@@ -16,7 +16,7 @@ HTTP_ON_A_SOCKET = "http+unix:"
 
 def is_serving(address: str) -> bool:
     if address.startswith(HTTP_ON_A_SOCKET):
-        health = Health("http", address.removeprefix(HTTP_ON_A_SOCKET), WORK_PATH)
+        health = HealthProbe("http", address.removeprefix(HTTP_ON_A_SOCKET), WORK_PATH)
         return health.is_serving() and health.answers(WORK_TIMEOUT_S)
     return grpc_is_serving(address)
 

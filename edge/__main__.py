@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
-from edge.http.connection_limit import Connections, most_connections
+from edge.http.connection_limit import ConnectionLimit, most_connections
 from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
@@ -37,7 +37,7 @@ async def main() -> None:
         operations = serve_operations(settings.edge_operations_listen, registry, log, edge.readiness.missing)
         await opened.enter_async_context(operations)
         if await _done_before(stop, edge.prepare()):
-            connections = Connections(most_connections(settings.edge_connections), clock, log)
+            connections = ConnectionLimit(most_connections(settings.edge_connections), clock, log)
             show_connections(registry, connections)
             server = HttpServer(
                 edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once, connections
@@ -52,8 +52,8 @@ async def main() -> None:
             await stop
             on_second_signal(server.break_off)
             edge.readiness.is_leaving = True
-            await health.leave()
-            server.leave()
+            await health.announce_shutdown()
+            server.stop_keeping_alive()
             await asyncio.sleep(settings.drain_delay_s)
             server.should_exit = True
             await serving

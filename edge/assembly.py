@@ -8,16 +8,16 @@ from typing import Final
 
 from edge.access.entrance import Entrance
 from edge.access.principals import Principals
-from edge.access.saturation import Saturation
-from edge.access.wrong_keys import Strangers
+from edge.access.saturation import EdgeSaturation
+from edge.access.wrong_keys import WrongKeyLimiter
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.api.models import Models
-from edge.backends.exchanges import Services
+from edge.backends.exchanges import Backends
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
 from edge.billing.recovery import Journals
-from edge.chat.chat import Surroundings
+from edge.chat.chat import ChatDependencies
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
@@ -63,7 +63,7 @@ async def assembled(
 ) -> AsyncIterator[Assembly]:
     certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
     show_certificate(registry, certificates)
-    services = Services(
+    services = Backends(
         settings.address("auth"),
         settings.address("router"),
         settings.address("metering"),
@@ -75,10 +75,10 @@ async def assembled(
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
-    strangers = Strangers(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
-    saturation = Saturation(clock, settings.edge_queueing_s)
+    wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
+    saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
-    surroundings = Surroundings(
+    dependencies = ChatDependencies(
         metering,
         journals.own,
         services.routers,
@@ -90,8 +90,8 @@ async def assembled(
         metrics,
         tracer,
     )
-    entrance = Entrance(principals, strangers, saturation, metering)
-    chat = ChatEndpoint(entrance, models, Bodies(), surroundings)
+    entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
+    chat = ChatEndpoint(entrance, models, Bodies(), dependencies)
     await services.start()
     principals.start()
     models.start()

@@ -5,10 +5,10 @@ To its clients the edge is the model server, so what OpenTelemetry has a name fo
 
 from typing import Final, NamedTuple
 
-from edge.access.saturation import Saturation
+from edge.access.saturation import EdgeSaturation
 from edge.billing.journal import SLOTS, Journal
 from edge.billing.metering import Metering
-from edge.http.connection_limit import Connections
+from edge.http.connection_limit import ConnectionLimit
 from edge.readiness import Readiness
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.type.v1.usage_pb2 import Usage
@@ -137,7 +137,7 @@ class ChatMetrics:
 
 
 def show_edge(
-    registry: Registry, readiness: Readiness, saturation: Saturation, journal: Journal, metering: Metering
+    registry: Registry, readiness: Readiness, saturation: EdgeSaturation, journal: Journal, metering: Metering
 ) -> None:
     gauge(registry, "legato_ready", "Whether clients should be sent to this edge.", lambda: not readiness.missing())
     gauges(
@@ -183,7 +183,7 @@ def show_edge(
     )
 
 
-def show_connections(registry: Registry, connections: Connections) -> None:
+def show_connections(registry: Registry, connections: ConnectionLimit) -> None:
     gauge(registry, "legato_connections", "Connections that clients have open.", lambda: connections.open)
     gauge(registry, "legato_connections_limit", "How many this edge takes.", lambda: connections.most)
     counters_of(

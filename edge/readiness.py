@@ -1,10 +1,10 @@
 """Whether clients should be sent to this edge."""
 
-from edge.backends.exchanges import Services
+from edge.backends.exchanges import Backends
 
 
 class Readiness:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Backends) -> None:
         self._services = services
         # What an edge before this one left is settled, and every service has answered once.
         self.is_complete = False

@@ -9,7 +9,7 @@ from edge.http.connection_limit import MOST_CONNECTIONS
 from edge.wire.client_address import Addresses
 from edge.wire.cors import Cors
 from services.chassis.load.gcra import LARGEST_RATE
-from services.chassis.residency import Store, keep_in_canada
+from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, check_all
 
 
@@ -62,7 +62,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         check_all(
-            partial(keep_in_canada, [Store("DATA", self.data_region)]),
+            partial(keep_in_canada, [DataStore("DATA", self.data_region)]),
             partial(Addresses, self.trusted_proxies),
             partial(Cors, self.cors_origins),
         )

@@ -7,22 +7,22 @@ from services.chassis.telemetry.tracing import Span, Tracer, work_on
 from services.chassis.timing.clock import Clock
 
 
-class Laps:
-    __slots__ = ("_clock", "_lap_began_s", "began_s", "span")
+class StepTimer:
+    __slots__ = ("_clock", "_step_began_s", "began_s", "span")
 
     def __init__(self, clock: Clock, span: Span | None = None) -> None:
         """`span` is there if the chat is traced; then the steps are its children."""
         self._clock = clock
-        self.began_s = self._lap_began_s = clock.elapsed_s()
+        self.began_s = self._step_began_s = clock.elapsed_s()
         self.span = span
 
-    def end(self, step: Step) -> float:
+    def end_step(self, step: Step) -> float:
         """Says when that was."""
         now_s = self._clock.elapsed_s()
-        step.durations_s.observe(now_s - self._lap_began_s)
+        step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:
-            self.span.child(step.name, began_s=self._lap_began_s).end(now_s)
-        self._lap_began_s = now_s
+            self.span.child(step.name, began_s=self._step_began_s).end(now_s)
+        self._step_began_s = now_s
         return now_s
 
     def refused(self, error: LegatoError) -> None:
@@ -35,7 +35,7 @@ class Laps:
             self.span.end()
 
 
-def traced_laps(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> Laps:
+def traced_step_timer(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> StepTimer:
     """Of a chat that may be traced, as part of the trace that its client has begun."""
     traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
     span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
@@ -45,4 +45,4 @@ def traced_laps(clock: Clock, tracer: Tracer, headers: Headers, request_id: str)
         span.attributes["gen_ai.provider.name"] = PROVIDER
         span.attributes["http.request.method"] = "POST"
         span.attributes["legato.request_id"] = request_id
-    return Laps(clock, span)
+    return StepTimer(clock, span)

@@ -114,3 +114,4 @@ class ChatRequest(chat_request._Body, kw_only=True):
     logprobs: Annotated[bool, Meta(description="Not offered: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not offered.")] | None = None
     stream_options: StreamOptions | None = None
+    metadata: Annotated[dict[str, str | None], Meta(description="Accepted and ignored.")] | None = None

@@ -35,7 +35,7 @@ STORES: Final = (ON_SQLITE, ON_POSTGRESQL)
 SIZES: Final = (FEW, MANY)
 
 
-class House(NamedTuple):
+class FlatnessHarness(NamedTuple):
     """One service with its databases filled, and an account for each round."""
 
     size: Size
@@ -73,34 +73,34 @@ def measure(
         with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name, ExitStack() as opened:
             folder = Path(name)
             upstream = opened.enter_context(started_upstream(folder))
-            houses = [
+            harnesses = [
                 opened.enter_context(_filled(store, size, upstream, folder, progress, rounds, new_keys_a_round))
                 for size in sizes
             ]
             costs: dict[tuple[str, str], list[Cost]] = {}
             for number in range(rounds):
                 # Each is the first as often as the other: what is warm then helps both.
-                for house in houses if number % 2 else houses[::-1]:
-                    progress.step(f"{store}, {house.size.name}: {SAME_KEY}", seconds + SETTLE_S)
-                    target = house.target._replace(api_key=house.books[number].api_key, books=house.books[number])
+                for harness in harnesses if number % 2 else harnesses[::-1]:
+                    progress.step(f"{store}, {harness.size.name}: {SAME_KEY}", seconds + SETTLE_S)
+                    target = harness.target._replace(api_key=harness.books[number].api_key, books=harness.books[number])
                     seen = run(target, CASE, upstream, folder, progress, seconds)
                     spent = Spent(seen.cpu_s, seen.others_share)
-                    costs.setdefault((SAME_KEY, house.size.name), []).append(_cost(spent, seen.outcome.answered))
-                    progress.step(f"{store}, {house.size.name}: {NEW_KEYS}", new_keys_a_round / 100)
-                    costs.setdefault((NEW_KEYS, house.size.name), []).append(_ask_with_new_keys(house, number))
-            audits_s = [_audit_s(house, progress) for house in houses]
+                    costs.setdefault((SAME_KEY, harness.size.name), []).append(_cost(spent, seen.outcome.answered))
+                    progress.step(f"{store}, {harness.size.name}: {NEW_KEYS}", new_keys_a_round / 100)
+                    costs.setdefault((NEW_KEYS, harness.size.name), []).append(_ask_with_new_keys(harness, number))
+            audits_s = [_audit_s(harness, progress) for harness in harnesses]
         for case in (SAME_KEY, NEW_KEYS):
             yield from rows_of(case, store, [costs[case, size.name] for size in sizes], sizes)
-        for house, audit_s in zip(houses, audits_s, strict=True):
+        for harness, audit_s in zip(harnesses, audits_s, strict=True):
             figures: dict[str, float | None] = {
-                "accounts": house.size.accounts,
-                "keys": house.size.keys,
-                "ledger rows": house.size.ledger_rows,
-                "to fill s": house.fill_s,
-                "first answer s": house.target.first_answer_s,
+                "accounts": harness.size.accounts,
+                "keys": harness.size.keys,
+                "ledger rows": harness.size.ledger_rows,
+                "to fill s": harness.fill_s,
+                "first answer s": harness.target.first_answer_s,
                 "audit s": audit_s,
             }
-            yield Row("databases", f"{store}, {house.size.name}", figures, 0.0)
+            yield Row("databases", f"{store}, {harness.size.name}", figures, 0.0)
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -112,7 +112,7 @@ def verdict(rows: Sequence[Row]) -> str:
 @contextmanager
 def _filled(
     store: str, size: Size, upstream: Upstream, folder: Path, progress: Progress, rounds: int, new_keys: int
-) -> Iterator[House]:
+) -> Iterator[FlatnessHarness]:
     progress.step(f"{store}: filling in {size.ledger_rows:,} bookings", size.ledger_rows / 50_000)
     with ExitStack() as opened:
         # What the auditor takes is no matter of a chat; it is timed by itself.
@@ -138,20 +138,20 @@ def _filled(
         target = target._replace(first_answer_s=time.monotonic() - began_at_s)
         warm_up(target, folder, progress)
         keys = [[service.new_key(book.account_id) for _ in range(new_keys)] for book in books]
-        yield House(size, target, service, books, keys, fill_s)
+        yield FlatnessHarness(size, target, service, books, keys, fill_s)
 
 
-def _ask_with_new_keys(house: House, number: int) -> Cost:
+def _ask_with_new_keys(harness: FlatnessHarness, number: int) -> Cost:
     """Each is asked about at auth, where it is found among all others."""
-    keys = house.new_keys[number]
-    target = house.target
+    keys = harness.new_keys[number]
+    target = harness.target
     requests = [encode_request(CASE, key, target.model, target.path, target.headers) for key in keys]
     watch = Watch(target.processes, family=os.getpid())
     answers = asyncio.run(_ask_all(target.port, requests))
     time.sleep(SETTLE_S)
     spent = watch.spent()
     for answer in answers:
-        house.books[number].add_usage(*_tokens(answer))
+        harness.books[number].add_usage(*_tokens(answer))
     return _cost(spent, len(keys))
 
 
@@ -191,13 +191,13 @@ def _cost(spent: Spent, chats: int) -> Cost:
     return Cost({process: 1000 * cpu_s / chats for process, cpu_s in spent.cpu_s.items()}, spent.others_share)
 
 
-def _audit_s(house: House, progress: Progress) -> float:
+def _audit_s(harness: FlatnessHarness, progress: Progress) -> float:
     """With what all accounts were charged, to the last nano."""
-    progress.step(f"auditing {house.target.name}", house.size.ledger_rows / 50_000)
-    for books in house.books[1:]:
+    progress.step(f"auditing {harness.target.name}", harness.size.ledger_rows / 50_000)
+    for books in harness.books[1:]:
         books.check_charges()
     began_at_s = time.monotonic()
-    house.books[0].check()
+    harness.books[0].check()
     return time.monotonic() - began_at_s
 
 

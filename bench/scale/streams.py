@@ -15,7 +15,7 @@ from bench.processors import Watch
 from bench.progress import Progress
 from bench.report import Row
 from bench.runs import warm_up
-from bench.soak.readings import House
+from bench.soak.readings import SoakHarness
 from bench.targets import ON_SQLITE, OURS, legato_target
 from tests.support.service import Service
 
@@ -76,7 +76,7 @@ def measure_on(
     books = Books(service)
     target = legato_target(ON_SQLITE, service, books)
     warm_up(target, folder, progress)
-    look = _Look(House(service), upstream, case.in_flight, watched_s)
+    look = _Look(SoakHarness(service), upstream, case.in_flight, watched_s)
     request = encode_request(case, target.api_key, target.model, target.path, target.headers)
     lasts_s = case.ramp_s + case.chunks
     outcome = put_load(
@@ -112,8 +112,8 @@ def verdict(rows: Sequence[Row]) -> str:
 class _Look:
     """At the processes, from when the last stream has begun; called again and again."""
 
-    def __init__(self, house: House, upstream: Upstream, streams: int, watched_s: float) -> None:
-        self._house = house
+    def __init__(self, harness: SoakHarness, upstream: Upstream, streams: int, watched_s: float) -> None:
+        self._harness = harness
         self._upstream = upstream
         self._streams = streams
         self._watched_s = watched_s
@@ -137,7 +137,7 @@ class _Look:
             self._next_at_s = now_s + 1
             if self._upstream.chats() - self._chats_before < self._streams:
                 return
-            self._watch, self._began_at_s = Watch(self._house.process_ids, family=os.getpid()), now_s
+            self._watch, self._began_at_s = Watch(self._harness.process_ids, family=os.getpid()), now_s
         self._samples.append(self._memory_kb())
         self._kernel_kb = max(self._kernel_kb, _kernel_kb() - self._kernel_before_kb)
         self._next_at_s = now_s + SAMPLE_EVERY_S
@@ -162,7 +162,7 @@ class _Look:
         return self._kernel_kb / self._streams
 
     def _memory_kb(self) -> dict[str, float]:
-        return {name.partition("-")[0]: 1024 * mib for name, mib in self._house.private_mib().items()}
+        return {name.partition("-")[0]: 1024 * mib for name, mib in self._harness.private_mib().items()}
 
 
 def _kernel_kb() -> float:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from cli.commands import up
 from cli.main import main
 from cli.supervision.data_folder import socket_of
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from cli.supervision.processes import Installation, process_groups
 from cli.supervision.supervisor import ProcessSpec
 
@@ -20,7 +20,7 @@ def groups_with_second(installation: Installation) -> Sequence[Sequence[ProcessS
     socket = socket_of(SECOND, installation.data)
     listen = {"LEGATO_ROUTER_LISTEN": f"unix:{socket}"}
     second = dataclasses.replace(
-        router, name=SECOND, environ={**router.environ, **listen}, health=Health("grpc", str(socket))
+        router, name=SECOND, environ={**router.environ, **listen}, health=HealthProbe("grpc", str(socket))
     )
     both = {"LEGATO_ROUTER_ADDRESS": f"{router.environ['LEGATO_ROUTER_LISTEN']},unix:{socket}"}
     told = [dataclasses.replace(edge, environ={**edge.environ, **both}) for edge in edges]

@@ -15,7 +15,7 @@ from bench.progress import Progress
 from bench.soak.clients import Order, Outcome
 from bench.soak.judgement import Sample, Soak, is_back
 from bench.soak.kinds import UNSTEADY_CLASS
-from bench.soak.readings import House, wait_for_rest
+from bench.soak.readings import SoakHarness, wait_for_rest
 from tests.e2e.operations import LISTENING
 from tests.support.service import Service
 
@@ -78,19 +78,19 @@ class Campaign:
         self._progress = progress
         self._chats_per_s = chats_per_s
         self._staying, self._leaving = _Account(service), _Account(service)
-        self._house = House(service)
+        self._harness = SoakHarness(service)
 
     def run(self, seconds: float, warm_up_s: float, first_s: float = FIRST_S) -> Soak:
         self._progress.step("everything once", first_s)
         with self._provider() as folder:
             first = self._put_load(folder, first_s, lambda: None)
-        before = self._house.possessions_at_rest()
+        before = self._harness.possessions_at_rest()
         samples: list[Sample] = []
         self._progress.step("soak", seconds)
         with self._provider() as folder:
             outcome = self._put_load(folder, seconds, self._sampler(samples))
             # While the provider is there: connections to it that nobody closes would end with it.
-            after = wait_for_rest(self._house, lambda now: is_back(before, now))
+            after = wait_for_rest(self._harness, lambda now: is_back(before, now))
         return Soak(seconds, warm_up_s, outcome, samples, before, after, self._faults(first, outcome))
 
     @contextmanager
@@ -116,13 +116,13 @@ class Campaign:
         def sample() -> None:
             elapsed_s = time.monotonic() - began_at_s
             if elapsed_s >= len(samples) * SAMPLE_EVERY_S:
-                samples.append(Sample(elapsed_s, self._house.private_mib()))
+                samples.append(Sample(elapsed_s, self._harness.private_mib()))
 
         return sample
 
     def _faults(self, *outcomes: Outcome) -> list[str]:
         faults = self._service.audit()
-        if not self._house.is_the_same():
+        if not self._harness.is_the_same():
             faults.append("a process has ended, and was started again")
         worth_nanos = sum(outcome.worth_nanos for outcome in outcomes)
         charged_nanos = self._charged_nanos(self._staying)

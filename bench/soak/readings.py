@@ -30,7 +30,7 @@ STILL_LOOKS: Final = 3
 LOOK_EVERY_S: Final = 0.3
 
 
-class House:
+class SoakHarness:
     """The processes of a service, found once: their logs become long."""
 
     def __init__(self, service: Service) -> None:
@@ -83,11 +83,11 @@ class House:
 
 
 def wait_for_rest(
-    house: House, is_enough: Callable[[Mapping[str, Mapping[str, int]]], bool]
+    harness: SoakHarness, is_enough: Callable[[Mapping[str, Mapping[str, int]]], bool]
 ) -> dict[str, dict[str, int]]:
     """Until it is enough, or for as long as anybody waits."""
     give_up_at_s = time.monotonic() + PATIENCE_S
-    while not is_enough(found := house.possessions()) and time.monotonic() < give_up_at_s:
+    while not is_enough(found := harness.possessions()) and time.monotonic() < give_up_at_s:
         time.sleep(LOOK_EVERY_S)
     return found
 

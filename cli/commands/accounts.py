@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.commands.bookings import OutcomeUnknown, command_line, grant
-from cli.connection import Refused, Services, ask
+from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
@@ -104,7 +104,7 @@ def set_(
         attachments=_is_on(attachments),
         **limits,
     )
-    show_changed(invocation, ask(invocation.services.accounts.UpdateAccount, request).account)
+    show_changed(invocation, call_service(invocation.services.accounts.UpdateAccount, request).account)
 
 
 @accounts.command()
@@ -113,7 +113,7 @@ def set_(
 def suspend(invocation: Invocation, account_id: str) -> None:
     """Refuse all keys of an account. They are refused everywhere when the command returns."""
     request = SuspendAccountRequest(account_id=account_id)
-    show_changed(invocation, ask(invocation.services.accounts.SuspendAccount, request).account)
+    show_changed(invocation, call_service(invocation.services.accounts.SuspendAccount, request).account)
 
 
 @accounts.command()
@@ -122,7 +122,7 @@ def suspend(invocation: Invocation, account_id: str) -> None:
 def resume(invocation: Invocation, account_id: str) -> None:
     """Take the suspension back. The account's keys work everywhere when the command returns."""
     request = ResumeAccountRequest(account_id=account_id)
-    show_changed(invocation, ask(invocation.services.accounts.ResumeAccount, request).account)
+    show_changed(invocation, call_service(invocation.services.accounts.ResumeAccount, request).account)
 
 
 def show_changed(invocation: Invocation, account: Account) -> None:
@@ -134,49 +134,51 @@ def show_changed(invocation: Invocation, account: Account) -> None:
     invocation.show(describe(account, balance))
 
 
-def create_account(services: Services, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[Account, Balance]:
     if credits_nanos:
         # Found before there is an account: else it would be there, and nobody would know its id.
         _ = services.credits
-    account = ask(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
+    account = call_service(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
     if not credits_nanos:
         return account, Balance(account_id=account.account_id)
     try:
         return account, grant(services, account.account_id, credits_nanos)
     except OutcomeUnknown as unknown:
         raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
-    except Refused as refusal:
+    except CallRefused as refusal:
         again = command_line("credits", "grant", account.account_id, format_usd(credits_nanos))
-        raise Refused(
+        raise CallRefused(
             f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
             refusal.reason,
         ) from None
 
 
-def get_account(services: Services, account_id: str) -> Account:
-    return ask(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
+def get_account(services: ServiceStubs, account_id: str) -> Account:
+    return call_service(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
 
 
-def every_account(services: Services) -> Iterator[Account]:
+def every_account(services: ServiceStubs) -> Iterator[Account]:
     page_token = ""
     while True:
-        page = ask(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token))
+        page = call_service(
+            services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token)
+        )
         yield from page.accounts
         page_token = page.next_page_token
         if not page_token:
             return
 
 
-def balance_of(services: Services, account_id: str) -> Balance:
-    return ask(services.metering.GetBalance, GetBalanceRequest(account_id=account_id)).balance
+def balance_of(services: ServiceStubs, account_id: str) -> Balance:
+    return call_service(services.metering.GetBalance, GetBalanceRequest(account_id=account_id)).balance
 
 
-def balances_of(services: Services, account_ids: Sequence[str]) -> dict[str, Balance]:
+def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str, Balance]:
     """An account that was never granted anything has a balance too: nothing."""
     balances = {account_id: Balance(account_id=account_id) for account_id in account_ids}
     for first in range(0, len(account_ids), PAGE_SIZE):
         request = ListBalancesRequest(account_ids=account_ids[first : first + PAGE_SIZE])
-        for balance in ask(services.credits.ListBalances, request).balances:
+        for balance in call_service(services.credits.ListBalances, request).balances:
             balances[balance.account_id] = balance
     return balances
 

@@ -10,7 +10,7 @@ import click
 import grpc
 
 from cli.commands.accounts import get_account
-from cli.connection import Refused, Services, ask
+from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.progress import Bar
@@ -66,7 +66,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's documents. One without a name was changed, or its key is gone."""
     get_account(invocation.services, account_id)
     request = ListAttachmentsRequest(account_id=account_id)
-    found = ask(invocation.services.grounding.ListAttachments, request).attachments
+    found = call_service(invocation.services.grounding.ListAttachments, request).attachments
     invocation.show_list([_describe(attachment) for attachment in found], COLUMNS)
 
 
@@ -78,11 +78,11 @@ def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
     """Delete a document. Nothing is left of it when the command returns."""
     request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
     remove_from = invocation.services.grounding.RemoveAttachment
-    ask(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
+    call_service(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
     invocation.show({"removed": attachment_id})
 
 
-def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) -> Attachment:
+def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar) -> Attachment:
     try:
         for response in services.grounding.AddAttachment(_pieces(account_id, file)):
             if response.HasField("attachment"):
@@ -92,7 +92,7 @@ def add_attachment(services: Services, account_id: str, file: Path, bar: Bar) ->
             bar.show(what, round(begin + (end - begin) * part), 100)
     except grpc.RpcError as error:
         refusal = from_rpc_error(error, "The router")
-        raise Refused(refusal.message, refusal.reason) from None
+        raise CallRefused(refusal.message, refusal.reason) from None
     raise click.ClickException("the router broke off")
 
 

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cli.connection import ask
+from cli.connection import call_service
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from protos.metering.v1.metering_pb2 import AuditRequest
@@ -17,7 +17,7 @@ TIMEOUT_S = 600.0
 @takes_invocation
 def audit(invocation: Invocation) -> None:
     """Prove that balances, holds, charges and counters agree. Exits with 1 if they do not."""
-    violations = list(ask(invocation.services.credits.Audit, AuditRequest(), timeout_s=TIMEOUT_S).violations)
+    violations = list(call_service(invocation.services.credits.Audit, AuditRequest(), timeout_s=TIMEOUT_S).violations)
     if invocation.json:
         show_json({"ok": not violations, "violations": violations})
     else:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 import grpc
 
-from cli.connection import Refused, Services, ask
+from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation
 from protos.metering.v1.metering_pb2 import (
     AdjustCreditsRequest,
@@ -36,11 +36,11 @@ PATIENCE_S = 10.0
 _LEAVES_OPEN = (Reason.UNAVAILABLE, Reason.INTERNAL)
 
 
-class OutcomeUnknown(Refused):
+class OutcomeUnknown(CallRefused):
     """Whether it was booked only metering can tell."""
 
 
-def grant(services: Services, account_id: str, amount_nanos: int, grant_id: str | None = None) -> Balance:
+def grant(services: ServiceStubs, account_id: str, amount_nanos: int, grant_id: str | None = None) -> Balance:
     amount = format_usd(amount_nanos)
     request = GrantCreditsRequest(
         grant_id=f"grant_{secrets.token_hex(16)}" if grant_id is None else grant_id,
@@ -52,7 +52,7 @@ def grant(services: Services, account_id: str, amount_nanos: int, grant_id: str 
 
 
 def adjust(
-    services: Services, account_id: str, amount_nanos: int, reason: str, adjustment_id: str | None = None
+    services: ServiceStubs, account_id: str, amount_nanos: int, reason: str, adjustment_id: str | None = None
 ) -> Balance:
     amount = format_usd(amount_nanos)
     request = AdjustCreditsRequest(
@@ -77,8 +77,8 @@ def _book(
 
     try:
         with _ended_as_if_interrupted():
-            return ask(method, request, patience_s=PATIENCE_S).balance
-    except Refused as refusal:
+            return call_service(method, request, patience_s=PATIENCE_S).balance
+    except CallRefused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise
         why = "no answer came" if refusal.reason is Reason.UNAVAILABLE else "the service failed"

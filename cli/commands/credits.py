@@ -7,7 +7,7 @@ import click
 
 from cli.commands import bookings
 from cli.commands.accounts import balance_of, get_account
-from cli.connection import ask
+from cli.connection import call_service
 from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
@@ -91,7 +91,7 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
     while True:
         size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(entries))
         request = ListCreditsRequest(account_id=account_id, page_size=size, page_token=page_token)
-        page = ask(invocation.services.credits.ListCredits, request)
+        page = call_service(invocation.services.credits.ListCredits, request)
         entries += page.entries
         page_token = page.next_page_token
         if not page_token or len(entries) == limit:

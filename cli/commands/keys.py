@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.connection import Services, ask
+from cli.connection import ServiceStubs, call_service
 from cli.limits import LIMITS, limit_options, own_limits
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, shared_options, takes_invocation
@@ -84,7 +84,7 @@ def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
     if not any(limit is not None for limit in limits.values()):
         raise click.UsageError("nothing to set: give a limit.")
     request = UpdateKeyRequest(key_id=key_id, **limits)
-    invocation.show(describe(ask(invocation.services.keys.UpdateKey, request).key))
+    invocation.show(describe(call_service(invocation.services.keys.UpdateKey, request).key))
 
 
 @keys.command()
@@ -92,14 +92,14 @@ def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
 @takes_invocation
 def revoke(invocation: Invocation, key_id: str) -> None:
     """Revoke a key. It is refused everywhere when the command returns."""
-    invocation.show(describe(ask(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
+    invocation.show(describe(call_service(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
 
 
 @keys.command()
 @takes_invocation
 def peppers(invocation: Invocation) -> None:
     """Count the working keys by the pepper they need. A version that nobody needs may be taken away."""
-    counts = ask(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
+    counts = call_service(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
     things = [
         {
             "pepper_version": count.pepper_version,
@@ -112,7 +112,7 @@ def peppers(invocation: Invocation) -> None:
 
 
 def create_key(
-    services: Services, account_id: str, name: str, scopes: Sequence[str], expires_after_days: int | None
+    services: ServiceStubs, account_id: str, name: str, scopes: Sequence[str], expires_after_days: int | None
 ) -> CreateKeyResponse:
     request = CreateKeyRequest(
         account_id=account_id,
@@ -120,14 +120,14 @@ def create_key(
         scopes=[SCOPES[scope] for scope in dict.fromkeys(scopes)],
         expires_after_days=expires_after_days,
     )
-    return ask(services.keys.CreateKey, request, repeatable=False)
+    return call_service(services.keys.CreateKey, request, repeatable=False)
 
 
-def every_key(services: Services, account_id: str) -> Iterator[Key]:
+def every_key(services: ServiceStubs, account_id: str) -> Iterator[Key]:
     page_token = ""
     while True:
         request = ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE, page_token=page_token)
-        page = ask(services.keys.ListKeys, request)
+        page = call_service(services.keys.ListKeys, request)
         yield from page.keys
         page_token = page.next_page_token
         if not page_token:

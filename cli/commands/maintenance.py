@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from cli.connection import ask
+from cli.connection import call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from protos.auth.v1.auth_pb2 import (
@@ -39,14 +39,14 @@ def maintenance() -> None:
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
     """Refuse new chats; those that run go on. It holds everywhere when the command returns."""
     request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
-    invocation.show(describe(ask(invocation.services.maintenance.StartMaintenance, request).maintenance))
+    invocation.show(describe(call_service(invocation.services.maintenance.StartMaintenance, request).maintenance))
 
 
 @maintenance.command()
 @takes_invocation
 def off(invocation: Invocation) -> None:
     """Let chats in again. It holds everywhere when the command returns."""
-    response = ask(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
+    response = call_service(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 
@@ -54,7 +54,7 @@ def off(invocation: Invocation) -> None:
 @takes_invocation
 def status(invocation: Invocation) -> None:
     """Show whether there is maintenance, and what clients are told."""
-    response = ask(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
+    response = call_service(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 

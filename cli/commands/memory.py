@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.commands.accounts import get_account
-from cli.connection import ask
+from cli.connection import call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from protos.router.v1.grounding_pb2 import AddNoteRequest, ListNotesRequest, Note, RemoveNoteRequest
@@ -29,7 +29,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
     """Keep a note. Without TEXT it is read from stdin, where no list of processes shows it."""
     get_account(invocation.services, account_id)
     request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
-    invocation.show(_describe(ask(invocation.services.grounding.AddNote, request, repeatable=False).note))
+    invocation.show(_describe(call_service(invocation.services.grounding.AddNote, request, repeatable=False).note))
 
 
 @memory.command("list")
@@ -38,7 +38,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's notes. One without a text was changed, or its key is gone."""
     get_account(invocation.services, account_id)
-    notes = ask(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
+    notes = call_service(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
     invocation.show_list([_describe(note) for note in notes], COLUMNS)
 
 
@@ -49,7 +49,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
 def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
     """Delete a note. Nothing is left of it when the command returns."""
     request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
-    ask(invocation.services.grounding.RemoveNote, request, repeatable=False)
+    call_service(invocation.services.grounding.RemoveNote, request, repeatable=False)
     invocation.show({"removed": note_id})
 
 

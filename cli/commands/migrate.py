@@ -9,7 +9,7 @@ from cli.options import Invocation, takes_invocation
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision.completeness import require_complete
 from services.chassis.errors import LegatoError
-from services.chassis.residency import Store, keep_in_canada
+from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import PostgresAddress, SettingsError
 
 SERVICES = Path(__file__).parents[2] / "services"
@@ -21,8 +21,8 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_region: str = ""
 
     @property
-    def stores(self) -> list[Store]:
-        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+    def stores(self) -> list[DataStore]:
+        return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
         keep_in_canada(self.stores)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.connection import Refused, ask
+from cli.connection import CallRefused, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import show_json
 from protos.router.v1.router_pb2 import BreakerState, ListTargetsRequest, ReloadRoutesRequest, Target
@@ -57,8 +57,8 @@ def reload(invocation: Invocation) -> None:
     for router, stub in invocation.services.routers.items():
         targets, mistakes = None, []
         try:
-            targets = len(ask(stub.ReloadRoutes, ReloadRoutesRequest()).targets)
-        except Refused as error:
+            targets = len(call_service(stub.ReloadRoutes, ReloadRoutesRequest()).targets)
+        except CallRefused as error:
             mistakes = error.message.splitlines()
         outcomes.append({"router": router, "reloaded": not mistakes, "targets": targets, "mistakes": mistakes})
         failures += (f"{router}: {mistake}" for mistake in mistakes)
@@ -75,8 +75,10 @@ def show(invocation: Invocation) -> None:
     failures: list[str] = []
     for router, stub in routers.items():
         try:
-            rows += (describe(router, target) for target in ask(stub.ListTargets, ListTargetsRequest()).targets)
-        except Refused as error:
+            rows += (
+                describe(router, target) for target in call_service(stub.ListTargets, ListTargetsRequest()).targets
+            )
+        except CallRefused as error:
             failures.append(f"{router}: {error.message}")
     invocation.show_list(rows, ["router", *COLUMNS] if len(routers) > 1 else COLUMNS)
     _fail_for(failures)
@@ -85,7 +87,7 @@ def show(invocation: Invocation) -> None:
 def _fail_for(failures: list[str]) -> None:
     """After what could be done was done and shown."""
     if failures:
-        raise Refused("\n".join(failures), Reason.REQUEST_INVALID)
+        raise CallRefused("\n".join(failures), Reason.REQUEST_INVALID)
 
 
 def describe(router: str, target: Target) -> dict[str, Any]:

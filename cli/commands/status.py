@@ -9,7 +9,7 @@ import msgspec
 from cli.connection import NotRunning
 from cli.options import Invocation, takes_invocation
 from cli.supervision.data_folder import is_supervised, read_processes
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 
 COLUMNS = ["name", "pid", "restarts", "health"]
 
@@ -36,7 +36,7 @@ def describe(state: dict[str, Any]) -> dict[str, Any]:
 def _health(state: dict[str, Any]) -> str:
     if state["pid"] is None:
         return "down"
-    health = msgspec.convert(state["health"], Health)
+    health = msgspec.convert(state["health"], HealthProbe)
     if not health.is_serving():
         return "not serving"
     # What answers its health check by itself may be at work on something long, or hang: `up` ends it then.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.commands.accounts import get_account
-from cli.connection import Services, ask
+from cli.connection import ServiceStubs, call_service
 from cli.names import OneOrMoreOf
 from cli.options import Invocation, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
@@ -78,14 +78,14 @@ def usage(
 
 
 def list_usage(
-    services: Services, account_id: str, start: datetime, end: datetime, by: str, group: list[str]
+    services: ServiceStubs, account_id: str, start: datetime, end: datetime, by: str, group: list[str]
 ) -> list[UsageRow]:
     request = ListUsageRequest(
         account_id=account_id, bucket=BUCKETS[by], group_by_key="key" in group, group_by_class="class" in group
     )
     request.start_time.FromDatetime(start)
     request.end_time.FromDatetime(end)
-    return list(ask(services.metering.ListUsage, request).rows)
+    return list(call_service(services.metering.ListUsage, request).rows)
 
 
 def default_start(end: datetime, by: str) -> datetime:

@@ -30,7 +30,7 @@ class Incomplete(click.ClickException):
     """Says what is missing, and what to do: the one other message that may have several lines."""
 
 
-class Store(Enum):
+class StoreState(Enum):
     ABSENT = "absent"
     EMPTY = "empty"
     USED = "used"
@@ -45,22 +45,22 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
     missing = {
         name: _missing_store(data, database_url, name)
         for name, store in stores.items()
-        if store is Store.ABSENT and (_is_used_beside(name, stores) or _was_there(had, name, database_url))
+        if store is StoreState.ABSENT and (_is_used_beside(name, stores) or _was_there(had, name, database_url))
     }
     # Keys are made for accounts alone.
-    needs_peppers = not peppers_given and (stores["auth"] is Store.USED or PEPPERS in had.get("parts", ()))
+    needs_peppers = not peppers_given and (stores["auth"] is StoreState.USED or PEPPERS in had.get("parts", ()))
     if needs_peppers and not (data / PEPPERS).exists():
         missing[PEPPERS] = f"{data / PEPPERS} (the secret that keys are hashed with; without it no key works)"
     missing = {name: told for name, told in missing.items() if name not in begin_anew}
     if missing:
-        raise Incomplete(_say(data, missing))
+        raise Incomplete(_message(data, missing))
 
 
 def next_pepper_version(data: Path, database_url: str) -> int:
     """The first that no key was made with: one that is made anew must not pass for the one that is lost."""
     query = "SELECT max(pepper_version) FROM api_keys"
     with contextlib.suppress(_Unreadable):
-        return int(_ask(data, database_url, "auth", query) or 0) + 1
+        return int(_query(data, database_url, "auth", query) or 0) + 1
     return 1
 
 
@@ -86,8 +86,8 @@ def _was_there(had: Mapping[str, Any], name: str, database_url: str) -> bool:
     return name in had.get("parts", ()) or had.get("database") == "postgresql"
 
 
-def _is_used_beside(name: str, stores: Mapping[str, Store]) -> bool:
-    return any(store is Store.USED for other, store in stores.items() if other != name)
+def _is_used_beside(name: str, stores: Mapping[str, StoreState]) -> bool:
+    return any(store is StoreState.USED for other, store in stores.items() if other != name)
 
 
 def _missing_store(data: Path, database_url: str, name: str) -> str:
@@ -98,7 +98,7 @@ def _missing_store(data: Path, database_url: str, name: str) -> str:
     return f"{_file(data, name)} ({what}{was if _recorded(data).get('database') == 'postgresql' else ''})"
 
 
-def _say(data: Path, missing: Mapping[str, str]) -> str:
+def _message(data: Path, missing: Mapping[str, str]) -> str:
     options = " ".join(f"--begin-anew {name}" for name in missing)
     return (
         f"missing: {'; '.join(missing.values())}. "
@@ -108,20 +108,21 @@ def _say(data: Path, missing: Mapping[str, str]) -> str:
     )
 
 
-def _store(data: Path, database_url: str, name: str) -> Store:
+def _store(data: Path, database_url: str, name: str) -> StoreState:
     try:
-        return Store.USED if _ask(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1") else Store.EMPTY  # noqa: S608
+        is_used = _query(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1")  # noqa: S608
+        return StoreState.USED if is_used else StoreState.EMPTY
     except _Unreadable as error:
         return error.store
 
 
 class _Unreadable(Exception):
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreState) -> None:
         super().__init__(store.value)
         self.store = store
 
 
-def _ask(data: Path, database_url: str, name: str, query: str) -> Any:
+def _query(data: Path, database_url: str, name: str, query: str) -> Any:
     """The first value of the answer, or None."""
     row = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
     return row[0] if row else None
@@ -129,16 +130,16 @@ def _ask(data: Path, database_url: str, name: str, query: str) -> Any:
 
 def _ask_sqlite(path: Path, query: str) -> Any:
     if not path.exists():
-        raise _Unreadable(Store.ABSENT)
+        raise _Unreadable(StoreState.ABSENT)
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
                 # Cut to nothing, or never begun.
-                raise _Unreadable(Store.ABSENT)
+                raise _Unreadable(StoreState.ABSENT)
             return connection.execute(query).fetchone()
     except sqlite3.OperationalError as error:
         # Its tables are still to be made; or it is locked, or on a disk that cannot be read.
-        raise _Unreadable(Store.EMPTY if "no such table" in str(error) else Store.UNKNOWN) from None
+        raise _Unreadable(StoreState.EMPTY if "no such table" in str(error) else StoreState.UNKNOWN) from None
     except sqlite3.DatabaseError as error:
         raise Incomplete(damaged(path, str(error))) from None
 
@@ -158,9 +159,9 @@ def _ask_postgresql(url: str, schema: str, query: str) -> Any:
             # The names are our own.
             return connection.execute(query.encode()).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        raise _Unreadable(Store.ABSENT) from None
+        raise _Unreadable(StoreState.ABSENT) from None
     except psycopg.Error:
-        raise _Unreadable(Store.UNKNOWN) from None
+        raise _Unreadable(StoreState.UNKNOWN) from None
 
 
 def _file(data: Path, name: str) -> Path:

@@ -90,13 +90,13 @@ class FolderLock:
     def __init__(self, path: Path, patience_s: float) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         give_up_at = time.monotonic() + patience_s
-        while not self._take():
+        while not self._try_lock():
             if time.monotonic() > give_up_at:
                 os.close(self.fd)
                 raise AlreadyLocked(str(path))
             time.sleep(0.05)
 
-    def _take(self) -> bool:
+    def _try_lock(self) -> bool:
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,7 +9,7 @@ import msgspec
 TIMEOUT_S = 2.0
 
 
-class Health(msgspec.Struct, frozen=True):
+class HealthProbe(msgspec.Struct, frozen=True):
     """How a process is asked: the gRPC health service, or GET /health, on a unix socket."""
 
     protocol: Literal["grpc", "http"]

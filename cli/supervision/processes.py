@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from cli.supervision.data_folder import socket_of
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from cli.supervision.supervisor import ProcessSpec
 from services.chassis.process import failpoints
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
@@ -76,7 +76,7 @@ def _service(installation: Installation, name: str) -> ProcessSpec:
         name=name,
         argv=_python_module(f"services.{name}"),
         environ=_environ(installation, name, secrets),
-        health=Health("grpc", str(socket_of(name, installation.data))),
+        health=HealthProbe("grpc", str(socket_of(name, installation.data))),
         pass_fds=(installation.lock_fd,),
     )
 
@@ -97,7 +97,7 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
                 "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
             },
         ),
-        health=Health("grpc", str(socket)),
+        health=HealthProbe("grpc", str(socket)),
         pass_fds=(installation.lock_fd, installation.edge_fd),
     )
 
@@ -115,7 +115,7 @@ def _local_model(installation: Installation) -> ProcessSpec:
         name=LOCAL_MODEL,
         argv=_python_module("services.router.local_model"),
         environ=_environ(installation, LOCAL_MODEL),
-        health=Health("http", str(socket_of(LOCAL_MODEL, installation.data)), WORK_PATH),
+        health=HealthProbe("http", str(socket_of(LOCAL_MODEL, installation.data)), WORK_PATH),
         pass_fds=(installation.lock_fd,),
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from cli.supervision.process_log import ProcessLog
 from cli.supervision.responsiveness import Responsiveness
 from services.chassis.process import lifeline
@@ -29,7 +29,7 @@ class ProcessSpec:
     name: str
     argv: Sequence[str]
     environ: Mapping[str, str]
-    health: Health
+    health: HealthProbe
     # Descriptors that the process inherits under the same number.
     pass_fds: tuple[int, ...] = ()
 

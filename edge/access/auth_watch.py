@@ -11,9 +11,9 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from edge.access.maintenance import Maintenance
-from edge.access.principal_cache import Remembered
-from edge.backends.auth import Auth, AuthReplica, WatchCall
+from edge.access.maintenance import MaintenanceMode
+from edge.access.principal_cache import PrincipalCache
+from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
@@ -33,16 +33,16 @@ _BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
 class Watch:
     def __init__(
         self,
-        auth: Auth,
-        remembered: Remembered,
-        maintenance: Maintenance,
+        auth: AuthClient,
+        principal_cache: PrincipalCache,
+        maintenance: MaintenanceMode,
         on_news: Callable[[pb.WatchResponse], None],
         clock: Clock,
         log: Log,
     ) -> None:
         """`on_news` is told of each heartbeat with a newer epoch, after what should be forgotten has been."""
         self._auth = auth
-        self._remembered = remembered
+        self._principal_cache = principal_cache
         self._maintenance = maintenance
         self._on_news = on_news
         self._clock = clock
@@ -88,7 +88,7 @@ class Watch:
                     part.cancel()
                 outcomes = await asyncio.gather(*parts, return_exceptions=True)
                 for key_ids in told.values():
-                    self._remembered.give_back_used(key_ids)
+                    self._principal_cache.add_used_keys(key_ids)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             await replica.reconnect()
         for outcome in outcomes:
@@ -104,7 +104,7 @@ class Watch:
                 return
             heartbeat = cast(pb.WatchResponse, received)
             replica.heard()
-            self._take(heartbeat)
+            self._apply(heartbeat)
             for ping_no in [number for number in told if number <= heartbeat.echoed_ping_no]:
                 del told[ping_no]
 
@@ -116,18 +116,18 @@ class Watch:
             # Before it is sent, since a lease counts from then.
             self._sent_at_s[ping_no] = now_s
             self._forget_pings(now_s)
-            used = self._remembered.take_used(USED_KEYS_PER_PING)
+            used = self._principal_cache.pop_used_keys(USED_KEYS_PER_PING)
             if used:
                 told[ping_no] = used
-            await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._remembered.epoch, used_key_ids=used))
+            await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used))
             await asyncio.sleep(PING_EVERY_S)
 
-    def _take(self, heartbeat: pb.WatchResponse) -> None:
+    def _apply(self, heartbeat: pb.WatchResponse) -> None:
         # One that comes late from the other replica may name keys that are good again.
-        is_news = heartbeat.epoch > self._remembered.epoch
+        is_news = heartbeat.epoch > self._principal_cache.epoch
         # Before the lease is prolonged, as all that it covers.
-        self._maintenance.take(heartbeat)
-        self._remembered.take(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
+        self._maintenance.update(heartbeat)
+        self._principal_cache.apply_heartbeat(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
         if is_news:
             self._on_news(heartbeat)
         self._heard.set()

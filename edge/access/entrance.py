@@ -4,38 +4,38 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from edge.access.principals import Principals
-from edge.access.running_keys import Standing
-from edge.access.saturation import Saturation
-from edge.access.wrong_keys import Strangers
+from edge.access.running_keys import RunningKey
+from edge.access.saturation import EdgeSaturation
+from edge.access.wrong_keys import WrongKeyLimiter
 from edge.billing.metering import Metering
 from edge.principal import Principal, Scope
-from edge.step_timer import Laps
+from edge.step_timer import StepTimer
 from edge.wire.asgi import Headers, HttpScope
 from edge.wire.body_reader import announced_tokens, guess_tokens
 from edge.wire.rate_headers import Admission
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.admission import Place
+from services.chassis.load.admission import Permit
 
 # By itself, since to look it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class AdmittedRequest:
     """Of one chat that was let in."""
 
     principal: Principal
-    standing: Standing
+    running_key: RunningKey
     admission: Admission
-    laps: Laps
+    step_timer: StepTimer
 
 
 class Entrance:
     def __init__(
-        self, principals: Principals, strangers: Strangers, saturation: Saturation, metering: Metering
+        self, principals: Principals, wrong_key_limiter: WrongKeyLimiter, saturation: EdgeSaturation, metering: Metering
     ) -> None:
         self._principals = principals
-        self._strangers = strangers
+        self._wrong_key_limiter = wrong_key_limiter
         self._saturation = saturation
         self._metering = metering
 
@@ -63,7 +63,7 @@ class Entrance:
             return []
         principal = self._principals.recall(scope["headers"])
         if principal is None:
-            return self._strangers.rates(scope)
+            return self._wrong_key_limiter.rates(scope)
         if error.reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE):
             # Metering was waited for already, or may be what is being worked on.
             return self._metering.last_rates(principal) or []
@@ -74,28 +74,28 @@ class Entrance:
             return []
 
     # A chat asks in this order, by what refusing costs; and who is refused for want of room has taken nothing from its
-    # rate: identify, require_service, standing, place, take.
+    # rate: identify, require_service, track_key, acquire_permit, charge_request.
 
     def require_service(self) -> None:
         """Raises MAINTENANCE while no new chats are let in. It is as new as what is known of the key."""
         self._principals.maintenance.raise_if_on()
 
-    def standing(self, principal: Principal) -> Standing:
-        """For as long as the chat runs: `with entrance.standing(principal) as standing: …`."""
-        return self._principals.standing(principal)
+    def track_key(self, principal: Principal) -> RunningKey:
+        """For as long as the chat runs: `with entrance.track_key(principal) as running_key: …`."""
+        return self._principals.track_key(principal)
 
-    def place(self, principal: Principal) -> Place:
-        """For as long as the chat runs: `with entrance.place(principal): …`. Raises SATURATED."""
-        return self._saturation.enter(principal.key_id)
+    def acquire_permit(self, principal: Principal) -> Permit:
+        """For as long as the chat runs: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
+        return self._saturation.acquire_permit(principal.key_id)
 
-    def take(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
+    def charge_request(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
         """One chat from the key's rates; raises RATE_LIMITED."""
         return self._metering.admit(principal, announced_tokens(scope))
 
-    async def take_body(self, visit: Visit, body_bytes: int) -> None:
+    async def charge_body(self, admitted: AdmittedRequest, body_bytes: int) -> None:
         """A body whose size was not announced counts by what has come, before anything is done with it; raises
         RATE_LIMITED."""
-        await self._metering.take_tokens(visit.principal, visit.admission, guess_tokens(body_bytes))
+        await self._metering.take_tokens(admitted.principal, admitted.admission, guess_tokens(body_bytes))
 
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         """Whose key it is, and that it may do this; None: every key may. Wrong keys are counted by where they come
@@ -105,7 +105,7 @@ class Entrance:
             principal = self._principals.recall(headers) or await self._principals.authenticate(headers)
         except LegatoError as error:
             if error.reason is Reason.KEY_INVALID:
-                self._strangers.count(scope)
+                self._wrong_key_limiter.count(scope)
             raise
         if needed is not None:
             principal.require(needed)

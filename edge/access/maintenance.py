@@ -4,7 +4,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 
-class Maintenance:
+class MaintenanceMode:
     def __init__(self) -> None:
         self._epoch = 0
         self._current = pb.Maintenance()
@@ -13,7 +13,7 @@ class Maintenance:
     def is_on(self) -> bool:
         return self._current.is_on
 
-    def take(self, answer: pb.WatchResponse | pb.VerifyResponse) -> None:
+    def update(self, answer: pb.WatchResponse | pb.VerifyResponse) -> None:
         """One that was read before another that has come already does not count. An auth of an older version says
         nothing of maintenance."""
         if answer.HasField("maintenance") and answer.epoch >= self._epoch:

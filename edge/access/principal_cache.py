@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edge.principal import Principal
 
 LEASE_S = 0.8
-REMEMBERED_MOST = 100_000
+MOST_CACHED_PRINCIPALS = 100_000
 HOUR_S = 3600.0
 
 
@@ -29,7 +29,7 @@ class _Entry:
         self.note_again_at_s = note_again_at_s
 
 
-class Remembered:
+class PrincipalCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._epoch = 0
@@ -76,13 +76,13 @@ class Remembered:
         if once_only:
             if digest in self._entries:
                 self._forget(digest)
-            self.give_back_used([principal.key_id])
+            self.add_used_keys([principal.key_id])
             return True
         before = self._entries.pop(digest, None)
         entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
         self._entries[digest] = entry
         self._digest_by_key_id[principal.key_id] = digest
-        if len(self._entries) > REMEMBERED_MOST:
+        if len(self._entries) > MOST_CACHED_PRINCIPALS:
             _, oldest = self._entries.popitem(last=False)
             self._digest_by_key_id.pop(oldest.principal.key_id, None)
         if now_s >= entry.note_again_at_s:
@@ -93,7 +93,7 @@ class Remembered:
         """Whether the key was good when auth last said something about it. False also for one that was crowded out."""
         return key_id in self._digest_by_key_id
 
-    def take(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
+    def apply_heartbeat(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         """Forget first, then prolong: the lease may never cover what should be forgotten. `sent_at_s` is when the ping
         was sent that the heartbeat echoes; when it came does not matter, it may have been under way for long."""
         self._epoch = max(self._epoch, heartbeat.epoch)
@@ -110,7 +110,7 @@ class Remembered:
             # lease, so that it is right again after clocks have stood still or were set.
             self._auth_ahead_s = self._time_of(heartbeat) - sent_at_s
 
-    def take_used(self, most: int) -> list[str]:
+    def pop_used_keys(self, most: int) -> list[str]:
         """Keys that were used, each once an hour, to be told to auth."""
         if not self._used_key_ids:
             return []
@@ -118,9 +118,9 @@ class Remembered:
         self._used_key_ids.difference_update(taken)
         return taken
 
-    def give_back_used(self, key_ids: list[str]) -> None:
+    def add_used_keys(self, key_ids: list[str]) -> None:
         """What auth may not have heard."""
-        if len(self._used_key_ids) < REMEMBERED_MOST:
+        if len(self._used_key_ids) < MOST_CACHED_PRINCIPALS:
             self._used_key_ids.update(key_ids)
 
     def _time_of(self, heartbeat: pb.WatchResponse) -> float:
@@ -135,4 +135,4 @@ class Remembered:
 
     def _note(self, entry: _Entry, now_s: float) -> None:
         entry.note_again_at_s = now_s + HOUR_S - self._clock.now().timestamp() % HOUR_S
-        self.give_back_used([entry.principal.key_id])
+        self.add_used_keys([entry.principal.key_id])

@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
-from edge.access.maintenance import Maintenance
-from edge.access.principal_cache import Remembered
-from edge.access.running_keys import Standing, Standings
-from edge.backends.auth import ANSWERS, NAME, Auth, AuthReplica
+from edge.access.maintenance import MaintenanceMode
+from edge.access.principal_cache import PrincipalCache
+from edge.access.running_keys import RunningKey, RunningKeys
+from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica
 from edge.principal import Principal
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -32,19 +32,19 @@ LONGEST_KEY = 200
 
 class Principals:
     def __init__(self, replicas: Replicas[AuthReplica], clock: Clock, log: Log, registry: Registry) -> None:
-        self._auth = Auth(replicas)
+        self._auth = AuthClient(replicas)
         self._clock = clock
-        self._remembered = Remembered(clock)
-        self.maintenance = Maintenance()
-        self._standings = Standings(self._auth.find_refused_keys)
-        self._watch = Watch(self._auth, self._remembered, self.maintenance, self._look_at_running, clock, log)
+        self._principal_cache = PrincipalCache(clock)
+        self.maintenance = MaintenanceMode()
+        self._running_keys = RunningKeys(self._auth.find_refused_keys)
+        self._watch = Watch(self._auth, self._principal_cache, self.maintenance, self._look_at_running, clock, log)
         # By the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         gauge(
             registry,
             "auth_revocation_lag_seconds",
             "How old that is what this edge knows about keys: the time since the newest answered ping was sent.",
-            lambda: self._remembered.lag_s,
+            lambda: self._principal_cache.lag_s,
         )
 
         gauge(
@@ -59,7 +59,7 @@ class Principals:
 
     async def close(self) -> None:
         await self._watch.close()
-        await self._standings.close()
+        await self._running_keys.close()
         for task in self._verifying.values():
             task.cancel()
 
@@ -70,22 +70,22 @@ class Principals:
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
-        return self._remembered.find(digest) or await self._verify_together(api_key, digest)
+        return self._principal_cache.find(digest) or await self._verify_together(api_key, digest)
 
     def recall(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
         """Who asks, where that is known without asking anybody."""
         try:
-            return self._remembered.find(hashlib.sha256(_api_key(headers)).digest())
+            return self._principal_cache.find(hashlib.sha256(_api_key(headers)).digest())
         except LegatoError:
             return None
 
-    def standing(self, principal: Principal) -> Standing:
+    def track_key(self, principal: Principal) -> RunningKey:
         """For as long as an answer runs; it says from when on the key is no longer good."""
-        standing = self._standings.enter(principal.key_id)
-        if not self._remembered.knows(principal.key_id):
+        running_key = self._running_keys.add(principal.key_id)
+        if not self._principal_cache.knows(principal.key_id):
             # Auth may have named this key between its verification and now.
-            self._standings.doubt([principal.key_id])
-        return standing
+            self._running_keys.recheck([principal.key_id])
+        return running_key
 
     async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
         """One question for all who wait with the same key: an edge that has lost its lease because it is busy would
@@ -115,16 +115,16 @@ class Principals:
                     # Every key that is not good is refused in the same words, whoever found out.
                     raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             else:
-                self.maintenance.take(answer)
+                self.maintenance.update(answer)
                 principal = _principal(answer.principal)
-                if self._remembered.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
+                if self._principal_cache.put(digest, principal, answer.epoch, asked_at_s, once_only=answer.once_only):
                     return principal
         raise unavailable(NAME)
 
     def _look_at_running(self, heartbeat: pb.WatchResponse) -> None:
         if heartbeat.forget_all:
-            self._standings.doubt_all()
-        self._standings.refuse(heartbeat.refused_key_ids)
+            self._running_keys.recheck_all()
+        self._running_keys.refuse(heartbeat.refused_key_ids)
 
 
 def _api_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

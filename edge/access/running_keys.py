@@ -15,13 +15,13 @@ ASKED_AT_ONCE = 1_000
 ASK_AGAIN_AFTER_S = 0.2
 
 
-class Standing:
+class RunningKey:
     """Of the key of one running answer; to be left when that has ended."""
 
-    __slots__ = ("_standings", "is_refused", "key_id")
+    __slots__ = ("_running_keys", "is_refused", "key_id")
 
-    def __init__(self, standings: "Standings", key_id: str) -> None:
-        self._standings = standings
+    def __init__(self, running_keys: "RunningKeys", key_id: str) -> None:
+        self._running_keys = running_keys
         self.key_id = key_id
         self.is_refused = False
 
@@ -31,55 +31,55 @@ class Standing:
                 Reason.KEY_INVALID, "The API key was revoked, or its account suspended, while the answer was under way."
             )
 
-    def __enter__(self) -> "Standing":
+    def __enter__(self) -> "RunningKey":
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._standings.leave(self)
+        self._running_keys.remove(self)
 
 
-class Standings:
+class RunningKeys:
     """Of all answers that run; nothing is kept of keys that have none."""
 
     def __init__(self, find_refused: Callable[[Sequence[str]], Awaitable[Iterable[str]]]) -> None:
         """`find_refused` asks auth which of some keys are no longer good."""
         self._find_refused = find_refused
-        self._by_key_id: dict[str, set[Standing]] = {}
+        self._by_key_id: dict[str, set[RunningKey]] = {}
         self._doubted: set[str] = set()
         self._asking: asyncio.Task[None] | None = None
 
-    def enter(self, key_id: str) -> Standing:
-        standing = Standing(self, key_id)
-        self._by_key_id.setdefault(key_id, set()).add(standing)
-        return standing
+    def add(self, key_id: str) -> RunningKey:
+        running_key = RunningKey(self, key_id)
+        self._by_key_id.setdefault(key_id, set()).add(running_key)
+        return running_key
 
-    def leave(self, standing: Standing) -> None:
-        running = self._by_key_id.get(standing.key_id)
+    def remove(self, running_key: RunningKey) -> None:
+        running = self._by_key_id.get(running_key.key_id)
         if running is not None:
-            running.discard(standing)
+            running.discard(running_key)
             if not running:
-                del self._by_key_id[standing.key_id]
+                del self._by_key_id[running_key.key_id]
 
     def refuse(self, key_ids: Iterable[str]) -> None:
         for key_id in key_ids:
-            for standing in self._by_key_id.get(key_id, ()):
-                standing.is_refused = True
+            for running_key in self._by_key_id.get(key_id, ()):
+                running_key.is_refused = True
 
-    def doubt(self, key_ids: Iterable[str]) -> None:
+    def recheck(self, key_ids: Iterable[str]) -> None:
         """Auth may have had something to say about these keys that we have missed."""
         self._doubted |= self._by_key_id.keys() & key_ids
         if self._doubted and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask())
+            self._asking = asyncio.create_task(self._ask_auth())
 
-    def doubt_all(self) -> None:
-        self.doubt(list(self._by_key_id))
+    def recheck_all(self) -> None:
+        self.recheck(list(self._by_key_id))
 
     async def close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    async def _ask(self) -> None:
+    async def _ask_auth(self) -> None:
         """Until there is an answer for every key that still runs: nobody will name these keys by himself again."""
         while self._doubted:
             asked = list(islice(self._doubted, ASKED_AT_ONCE))

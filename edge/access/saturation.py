@@ -9,8 +9,8 @@ import asyncio
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Place
-from services.chassis.load.queueing import Signal
+from services.chassis.load.admission import Gate, Permit
+from services.chassis.load.queueing import QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.clock import Clock
 
@@ -25,16 +25,16 @@ LIFETIME_S: Final = 1.5
 LEAST_CHATS: Final = 64
 
 
-class Saturation:
+class EdgeSaturation:
     def __init__(self, clock: Clock, tolerated_s: float = LATENESS_TOLERATED_S) -> None:
         """Where no time is tolerated, what is measured is told but counts for nothing: then everybody is let in."""
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
-        self._lateness = Signal(self._gate, clock, round_s=ROUND_S)
+        self._lateness = QueueingSignal(self._gate, clock, round_s=ROUND_S)
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait tells.
         # All must wait: those who were held up by one stall come to their end together, and are many.
-        self._reserving = Signal(self._gate, clock, share=0.0, round_s=ROUND_S)
+        self._reserving = QueueingSignal(self._gate, clock, share=0.0, round_s=ROUND_S)
         # All that was measured, for whoever looks.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
@@ -47,9 +47,9 @@ class Saturation:
     def limit(self) -> float:
         return self._gate.limit
 
-    def enter(self, key_id: str) -> Place:
-        """For one chat: `with saturation.enter(key_id): …`. Raises SATURATED."""
-        return self._gate.enter(key_id)
+    def acquire_permit(self, key_id: str) -> Permit:
+        """For one chat: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
+        return self._gate.acquire(key_id)
 
     @property
     def is_reached(self) -> bool:

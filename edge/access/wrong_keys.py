@@ -15,10 +15,10 @@ from services.chassis.load.gcra import Buckets, Rate
 from services.chassis.timing.clock import Clock
 
 # A customer of a provider has at least as many addresses of the newer kind as such a network holds.
-ONE_STRANGER_BITS = 64
+CLIENT_NETWORK_BITS = 64
 
 
-class Strangers:
+class WrongKeyLimiter:
     def __init__(self, wrong_keys_per_minute: int, addresses: Addresses, clock: Clock) -> None:
         """0: any number."""
         self._rate = Rate(wrong_keys_per_minute, wrong_keys_per_minute) if wrong_keys_per_minute else None
@@ -32,7 +32,7 @@ class Strangers:
         address = self._counted(scope)
         if address is None:
             return
-        wait_ns = self._buckets.take(_stranger(address), self._rate)
+        wait_ns = self._buckets.charge(_bucket_of(address), self._rate)
         if wait_ns:
             message = "Too many wrong API keys came from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
@@ -42,7 +42,7 @@ class Strangers:
         if self._rate is None:
             return []
         address = self._counted(scope)
-        ahead_ns = 0 if address is None else self._buckets.ahead_ns(_stranger(address), self._buckets.now_ns())
+        ahead_ns = 0 if address is None else self._buckets.ahead_ns(_bucket_of(address), self._buckets.now_ns())
         return rate_headers(
             AdmitResponse(
                 limit_requests=self._rate.per_minute,
@@ -60,8 +60,8 @@ class Strangers:
         return len(self._buckets)
 
 
-def _stranger(address: Address) -> int:
+def _bucket_of(address: Address) -> int:
     if isinstance(address, ipaddress.IPv6Address):
         # Below zero, so that none is taken for an address of the older kind.
-        return -(int(address) >> ONE_STRANGER_BITS) - 1
+        return -(int(address) >> CLIENT_NETWORK_BITS) - 1
     return int(address)

@@ -13,7 +13,7 @@ from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import errors_of
-from services.chassis.rpc.channel_holder import Connection
+from services.chassis.rpc.channel_holder import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.timing.clock import Clock
 
@@ -40,7 +40,9 @@ class AuthReplica:
 
     def __init__(self, address: str, clock: Clock, certificates: Certificates | None = None) -> None:
         self._clock = clock
-        self._connection: Connection[AuthServiceAsyncStub] = Connection(address, "auth", AuthServiceStub, certificates)
+        self._connection: ChannelHolder[AuthServiceAsyncStub] = ChannelHolder(
+            address, "auth", AuthServiceStub, certificates
+        )
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
@@ -104,17 +106,17 @@ class AuthReplica:
             self._running_calls -= 1
 
 
-class Auth:
+class AuthClient:
     """Whichever of its replicas answers."""
 
     def __init__(self, replicas: Replicas[AuthReplica]) -> None:
         self._replicas = replicas
 
     async def verify(self, api_key: str) -> pb.VerifyResponse:
-        return await self._ask(lambda replica: replica.verify(api_key))
+        return await self._call(lambda replica: replica.verify(api_key))
 
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
-        return await self._ask(lambda replica: replica.find_refused_keys(key_ids))
+        return await self._call(lambda replica: replica.find_refused_keys(key_ids))
 
     def unwatched(self) -> AuthReplica | None:
         """The best replica that nobody watches yet. Those from which nothing was heard have their turn one after the
@@ -122,7 +124,7 @@ class Auth:
         others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
         return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
-    async def _ask(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+    async def _call(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
         """The first answer counts. Who is silent or lost does not keep the next from being asked."""
         replicas = deque(self._replicas.in_order())
         asked: set[asyncio.Task[AnswerT]] = set()

@@ -10,7 +10,7 @@ from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel_holder import Connection
+from services.chassis.rpc.channel_holder import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -26,7 +26,7 @@ ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse
 class _Replica:
     """One process of a service, and the exchange with it."""
 
-    def __init__(self, connection: Connection[Any], exchange: ExchangeClient) -> None:
+    def __init__(self, connection: ChannelHolder[Any], exchange: ExchangeClient) -> None:
         self._connection = connection
         self._exchange = exchange
         exchange.start()
@@ -57,8 +57,8 @@ class RouterReplica(_Replica):
         message_items: Histogram | None = None,
         load: Callable[[], int] | None = None,
     ) -> None:
-        def connect() -> Connection["router_pb2_grpc.RouterServiceAsyncStub"]:
-            return Connection(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
+        def connect() -> ChannelHolder["router_pb2_grpc.RouterServiceAsyncStub"]:
+            return ChannelHolder(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
 
         self._shared, self._bulk = connect(), connect()
         super().__init__(
@@ -96,7 +96,7 @@ class MeteringReplica(_Replica):
         message_items: Histogram | None = None,
         load: Callable[[], int] | None = None,
     ) -> None:
-        self._shared: Connection[metering_pb2_grpc.MeteringServiceAsyncStub] = Connection(
+        self._shared: ChannelHolder[metering_pb2_grpc.MeteringServiceAsyncStub] = ChannelHolder(
             address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
         super().__init__(
@@ -111,11 +111,11 @@ class MeteringReplica(_Replica):
     def _open_exchange(self) -> Any:
         return self.stub.Exchange()
 
-    def ask(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
-        return self._exchange.ask(method, request, response_type, timeout_s)
+    def call(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
+        return self._exchange.call(method, request, response_type, timeout_s)
 
 
-class Services:
+class Backends:
     def __init__(
         self,
         auth_address: str,

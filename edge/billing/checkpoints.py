@@ -25,14 +25,14 @@ class Checkpoints:
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                await self.tell()
+                await self.report()
             except LegatoError:
                 # Metering is away. The next one says the same, and more.
                 pass
             except Exception as error:
                 self._log.failure("checkpoint.failed", error)
 
-    async def tell(self) -> None:
+    async def report(self) -> None:
         # Before the mark, nobody can tell whether the first count was delivered.
         running = [slot for slot in self._journal.taken.values() if slot.kind == OPEN and slot.marked]
         grown = [slot for slot in running if slot.completion_tokens != self._told.get(slot.request_id)]

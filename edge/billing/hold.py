@@ -33,7 +33,7 @@ REFUSALS = frozenset(
 NOTHING = Usage()
 
 
-class Hold:
+class ChatHold:
     def __init__(
         self, metering: Metering, journal: Journal, principal: Principal, request_id: str, class_id: str
     ) -> None:

@@ -50,7 +50,7 @@ class Metering:
         """Takes one request, and so many tokens, from the key's rates; raises RATE_LIMITED. Tokens are a guess, which
         the admission corrects later. Who asks for none is not held to the rate of tokens."""
         request = _question(principal, tokens)
-        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
         self._last_rates.note(principal.key_id, rate)
         return Admission(request, rate, self._correct)
 
@@ -61,7 +61,7 @@ class Metering:
             return
         await self._tell_correction(admission.withdraw())
         request = _question(principal, tokens)
-        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
         self._last_rates.note(principal.key_id, rate)
         admission.renew(request, rate)
 
@@ -70,7 +70,7 @@ class Metering:
         if (headers := self.last_rates(principal)) is not None:
             return headers
         request = _question(principal, only_looks=True)
-        rate = await self._ask("Admit", request, pb.AdmitResponse, principal.account_id)
+        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
         self._last_rates.note(principal.key_id, rate)
         return rate_headers(rate)
 
@@ -81,10 +81,10 @@ class Metering:
 
     def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> Awaitable[pb.ReserveResponse]:
         """`on_repeat` is called when an answer was lost and the question is asked again."""
-        return self._ask("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+        return self._call("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
-        return self._ask("Extend", request, pb.ExtendResponse, request.account_id)
+        return self._call("Extend", request, pb.ExtendResponse, request.account_id)
 
     def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
         """Tell what the slot says, for as long as it takes, and then free it. In the background: it belongs to the
@@ -142,11 +142,11 @@ class Metering:
     async def _tell_correction(self, correction: pb.CorrectRequest) -> None:
         try:
             replica = self._replicas.for_account(correction.account_id)
-            await replica.ask("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
+            await replica.call("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
         except LegatoError as error:
             self._log.warning("correction.lost", key_id=correction.key_id, error=error.reason.value)
 
-    def _ask(
+    def _call(
         self,
         method: str,
         request: Message,
@@ -156,7 +156,7 @@ class Metering:
     ) -> Awaitable[ResponseT]:
         """By way of the exchange."""
         return self._patiently(
-            account_id, lambda replica: replica.ask(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+            account_id, lambda replica: replica.call(method, request, response_type, ASK_TIMEOUT_S), on_repeat
         )
 
     def _read(
@@ -192,7 +192,7 @@ class Metering:
 async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
     """One after the other: metering has room for some of them at once, and others want to be heard as well."""
     for request in requests:
-        await replica.ask("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
+        await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
 
 
 def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:

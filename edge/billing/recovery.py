@@ -32,7 +32,7 @@ class Journals:
 
     async def recover(self, metering: Metering) -> None:
         """Settle what was left, before anything is served: in our own journal, and in those that nobody owns."""
-        self._adopted = [journal for path in self._paths() if (journal := self._take(path)) is not None]
+        self._adopted = [journal for path in self._paths() if (journal := self._claim(path)) is not None]
         for journal in (self.own, *self._adopted):
             for slot in list(journal.taken.values()):
                 failpoints.hit("edge.replaying")
@@ -51,25 +51,25 @@ class Journals:
 
     def _take_first(self) -> Journal:
         for path in self._paths():
-            if (journal := self._take(path)) is not None:
+            if (journal := self._claim(path)) is not None:
                 return journal
         for number in count(1):
             path = self._folder / f"edge-{number}.journal"
-            if not path.exists() and (journal := self._take(path)) is not None:
+            if not path.exists() and (journal := self._claim(path)) is not None:
                 return journal
         raise AssertionError("unreachable")
 
     def _paths(self) -> list[Path]:
         return sorted(self._folder.glob("*.journal"))
 
-    def _take(self, path: Path) -> Journal | None:
+    def _claim(self, path: Path) -> Journal | None:
         try:
             journal = Journal(path)
         except JournalTaken:
             return None
         except JournalSetAside as aside:
             self._log.warning("journal.lost", name=aside.name, reason=aside.reason)
-            return self._take(path)
+            return self._claim(path)
         if journal.is_lost:
             self._log.warning("journal.lost", name=path.name, reason="rebooted")
         return journal

@@ -48,13 +48,13 @@ class Settlements:
         """Without a task: nearly every settlement is acknowledged when it is told for the first time."""
         failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
         try:
-            answer = self._tell(settlement.slot)
+            answer = self._send(settlement.slot)
         except LegatoError as error:
             self._tell_later(settlement, error)
         else:
-            answer.add_done_callback(lambda answer: self._take(answer, settlement))
+            answer.add_done_callback(lambda answer: self._on_answer(answer, settlement))
 
-    def _take(self, answer: "asyncio.Future[Any]", settlement: "Settlement") -> None:
+    def _on_answer(self, answer: "asyncio.Future[Any]", settlement: "Settlement") -> None:
         if answer.cancelled():
             # The process ends. What is not acknowledged stays in its slot.
             return
@@ -76,7 +76,7 @@ class Settlements:
         task = asyncio.create_task(self._tell_until_answered(settlement.slot))
         self._tellers.add(task)
         task.add_done_callback(self._tellers.discard)
-        task.add_done_callback(lambda answer: self._take(answer, settlement))
+        task.add_done_callback(lambda answer: self._on_answer(answer, settlement))
 
     async def _tell_until_answered(self, slot: Slot) -> None:
         failures = 1
@@ -85,17 +85,17 @@ class Settlements:
                 self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
             await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
             try:
-                await self._tell(slot)
+                await self._send(slot)
                 return
             except LegatoError as error:
                 if error.reason is not Reason.UNAVAILABLE:
                     raise
             failures += 1
 
-    def _tell(self, slot: Slot) -> "asyncio.Future[Any]":
+    def _send(self, slot: Slot) -> "asyncio.Future[Any]":
         """Raises where nobody is there to be told."""
         method, request, response_type = resolution(slot)
-        return self._replicas.for_account(slot.account_id).ask(method, request, response_type, ANSWER_TIMEOUT_S)
+        return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
 
     def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
         """Metering does not take it, so somebody has to look. Until then it stays in its slot, and is tried again."""

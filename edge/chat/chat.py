@@ -4,15 +4,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from edge.access.entrance import Visit
-from edge.access.saturation import Saturation
+from edge.access.entrance import AdmittedRequest
+from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import ChatCall, RouterReplica
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.chat.delivery import Delivery
-from edge.chat.hold_growth import Growth
+from edge.chat.hold_growth import HoldGrowth
 from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
 from edge.chat.router_request import chat_opening
@@ -33,13 +33,13 @@ from services.chassis.timing.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ChatDependencies:
     """What all chats of an edge share."""
 
     metering: Metering
     journal: Journal
     routers: Replicas[RouterReplica]
-    saturation: Saturation
+    saturation: EdgeSaturation
     # How long an answer may go on: metering gives up its hold a little later.
     life_s: float
     # How long a stream may be silent before its first token, and between signs of life.
@@ -54,26 +54,26 @@ class Surroundings:
 class Chat:
     def __init__(
         self,
-        surroundings: Surroundings,
-        visit: Visit,
+        dependencies: ChatDependencies,
+        admitted: AdmittedRequest,
         body: ChatBody,
         class_id: str,
         request_id: str,
         reply: Reply,
         claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
-        self._surroundings = surroundings
-        self._visit = visit
+        self._dependencies = dependencies
+        self._admitted = admitted
         self._body = body
         self._claim = claim
         self._class_id = class_id
         self._request_id = request_id
-        self._hold = Hold(surroundings.metering, surroundings.journal, visit.principal, request_id, class_id)
+        self._hold = ChatHold(dependencies.metering, dependencies.journal, admitted.principal, request_id, class_id)
         self._delivery = Delivery(self._hold, reply)
-        self._growth = Growth(self._hold, self._delivery)
-        self._keepalive = Keepalive(self._delivery.keep_alive, surroundings.keepalive_s)
+        self._hold_growth = HoldGrowth(self._hold, self._delivery)
+        self._keepalive = Keepalive(self._delivery.keep_alive, dependencies.keepalive_s)
         self._call: ChatCall | None = None
-        self._began_at_s = visit.laps.end(surroundings.metrics.body)
+        self._began_at_s = admitted.step_timer.end_step(dependencies.metrics.body)
         self._first_piece_at_s: float | None = None
         self._client_gone = False
         self._over = False
@@ -111,7 +111,7 @@ class Chat:
                 await self._break_off(unavailable("The service"), end)
             raise
         except Exception as error:
-            self._surroundings.log.failure("chat.failed", error, request_id=self._request_id)
+            self._dependencies.log.failure("chat.failed", error, request_id=self._request_id)
             end = metering_pb.END_CRASHED
             await self._break_off(internal_error(), end)
             forget_origin(error)
@@ -120,29 +120,29 @@ class Chat:
             self._keepalive.stop()
             self._delivery.settle(end)
             counted = self._delivery.counted
-            self._visit.admission.use(counted.prompt_tokens + counted.completion_tokens)
-            self._growth.stop()
+            self._admitted.admission.use(counted.prompt_tokens + counted.completion_tokens)
+            self._hold_growth.stop()
             if self._call is not None:
                 self._call.cancel()
-            self._tell(end, counted)
+            self._record_end(end, counted)
 
     async def _converse(self) -> "metering_pb.End.ValueType":
         """Reserve, route, relay. Returns how the chat ended, if it did so in good order."""
         grant = await self._reserve()
         if self._body.stream:
             self._keepalive.start()
-        opening = chat_opening(self._body, self._visit.principal, self._request_id, grant)
+        opening = chat_opening(self._body, self._admitted.principal, self._request_id, grant)
         opening.tells_acceptance = self._hold.tells_acceptance
         call, response = await self._route(opening)
-        self._first_piece_at_s = self._visit.laps.end(self._surroundings.metrics.first_piece)
+        self._first_piece_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.first_piece)
         self._keepalive.stop()
-        standing, hold, growth = self._visit.standing, self._hold, self._growth
-        life_s = self._surroundings.life_s
+        running_key, hold, hold_growth = self._admitted.running_key, self._hold, self._hold_growth
+        life_s = self._dependencies.life_s
         while True:
-            standing.raise_if_refused()
+            running_key.raise_if_refused()
             if self._age_s() >= life_s:
                 return await self._end_early(_too_late())
-            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await growth.covers(response)):
+            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await hold_growth.covers(response)):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
                 await self._delivery.add(response)
@@ -156,30 +156,30 @@ class Chat:
             body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
         )
         grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim, whole=not self._body.stream)
-        held_at_s = self._visit.laps.end(self._surroundings.metrics.reserve)
-        self._surroundings.saturation.note_reserve(held_at_s - self._began_at_s)
+        held_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.reserve)
+        self._dependencies.saturation.note_reserve(held_at_s - self._began_at_s)
         return grant
 
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
         """To the least loaded router; if that one is lost before it has said anything, once more to another."""
-        replica = self._surroundings.routers.least_loaded()
+        replica = self._dependencies.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._surroundings.routers.least_loaded(other_than=replica).chat(opening)
+            self._call = call = self._dependencies.routers.least_loaded(other_than=replica).chat(opening)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
         """The next response that has something for the client."""
         while (response := await call.receive()) is not None:
             if response.HasField("need"):
-                self._growth.answer(call, response.need)
+                self._hold_growth.answer(call, response.need)
             if response.accepted:
                 self._delivery.accept(response.prompt_tokens)
             if response.HasField("started"):
-                self._delivery.tell(response.started)
+                self._delivery.record_start(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
@@ -209,32 +209,35 @@ class Chat:
     def _end_by_error(self) -> "metering_pb.End.ValueType":
         if not self._delivery.has_begun:
             return metering_pb.END_REFUSED
-        return metering_pb.END_KEY_REFUSED if self._visit.standing.is_refused else metering_pb.END_UPSTREAM_CUT
+        return metering_pb.END_KEY_REFUSED if self._admitted.running_key.is_refused else metering_pb.END_UPSTREAM_CUT
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         self._over = True
         self._keepalive.stop()
         self._delivery.settle(end)
         if self._delivery.is_open:
-            self._surroundings.metrics.refused(error.reason)
-            self._visit.laps.refused(error)
+            self._dependencies.metrics.refused(error.reason)
+            self._admitted.step_timer.refused(error)
             await self._delivery.fail(error)
             return
         if self._claim is not None:
             # Whoever repeats the request at once, at whatever edge, must find its key free.
-            await self._surroundings.metering.acknowledged(self._request_id)
+            await self._dependencies.metering.acknowledged(self._request_id)
         raise error
 
-    def _tell(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
+    def _record_end(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
         """Whoever looks: the log, Prometheus and, if it is traced, the trace."""
-        surroundings, laps, principal = self._surroundings, self._visit.laps, self._visit.principal
+        dependencies, step_timer, principal = self._dependencies, self._admitted.step_timer, self._admitted.principal
         if self._first_piece_at_s is None:
-            first_piece_s, ended_at_s = None, surroundings.clock.elapsed_s()
+            first_piece_s, ended_at_s = None, dependencies.clock.elapsed_s()
         else:
-            first_piece_s, ended_at_s = self._first_piece_at_s - laps.began_s, laps.end(surroundings.metrics.relay)
-        took_s = ended_at_s - laps.began_s
-        surroundings.metrics.ended(self._class_id, end, took_s, first_piece_s, self._hold.charged)
-        surroundings.log.info(
+            first_piece_s, ended_at_s = (
+                self._first_piece_at_s - step_timer.began_s,
+                step_timer.end_step(dependencies.metrics.relay),
+            )
+        took_s = ended_at_s - step_timer.began_s
+        dependencies.metrics.ended(self._class_id, end, took_s, first_piece_s, self._hold.charged)
+        dependencies.log.info(
             "chat.ended",
             request_id=self._request_id,
             account_id=principal.account_id,
@@ -246,11 +249,11 @@ class Chat:
             prompt_tokens=counted.prompt_tokens,
             completion_tokens=counted.completion_tokens,
             duration_ms=round(took_s * 1000, 1),
-            **({} if laps.span is None else {"trace_id": laps.span.trace_id}),
+            **({} if step_timer.span is None else {"trace_id": step_timer.span.trace_id}),
         )
-        if laps.span is not None:
-            laps.span.name = f"{OPERATION} {self._class_id}"
-            laps.span.attributes |= {
+        if step_timer.span is not None:
+            step_timer.span.name = f"{OPERATION} {self._class_id}"
+            step_timer.span.attributes |= {
                 "gen_ai.request.model": self._class_id,
                 "gen_ai.usage.input_tokens": counted.prompt_tokens,
                 "gen_ai.usage.output_tokens": counted.completion_tokens,
@@ -260,7 +263,7 @@ class Chat:
 
     def _age_s(self) -> float:
         """Counted from before credit was held."""
-        return self._surroundings.clock.elapsed_s() - self._began_at_s
+        return self._dependencies.clock.elapsed_s() - self._began_at_s
 
 
 def _too_late() -> LegatoError:

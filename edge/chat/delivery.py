@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.chat.replies import Reply
 from protos.metering.v1 import metering_pb2 as pb
 from protos.router.v1.router_pb2 import ChatResponse, Citation, Started
@@ -12,7 +12,7 @@ from services.chassis.process import failpoints
 
 
 class Delivery:
-    def __init__(self, hold: Hold, reply: Reply) -> None:
+    def __init__(self, hold: ChatHold, reply: Reply) -> None:
         self._hold = hold
         self._reply = reply
         # Of what the client was given, or will be in one piece: counted by the router.
@@ -32,8 +32,8 @@ class Delivery:
     def delivered(self) -> Usage:
         return self.counted if self._reply.delivered else Usage()
 
-    def tell(self, started: Started) -> None:
-        self._reply.tell(started)
+    def record_start(self, started: Started) -> None:
+        self._reply.record_start(started)
 
     def accept(self, prompt_tokens: int) -> None:
         """A provider has the prompt."""

@@ -3,14 +3,14 @@
 import asyncio
 
 from edge.backends.exchanges import ChatCall
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.chat.delivery import Delivery
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Need
 from services.chassis.errors import LegatoError
 
 
-class Growth:
-    def __init__(self, hold: Hold, delivery: Delivery) -> None:
+class HoldGrowth:
+    def __init__(self, hold: ChatHold, delivery: Delivery) -> None:
         self._hold = hold
         self._delivery = delivery
         # The router asks for one thing at a time.

@@ -26,7 +26,7 @@ class Reply(Protocol):
     # Something of the answer was handed to the client's socket.
     delivered: bool
 
-    def tell(self, started: router.Started) -> None:
+    def record_start(self, started: router.Started) -> None:
         """In the headers, unless they are gone already."""
         ...
 
@@ -57,7 +57,7 @@ class StreamedReply:
         self._headers = headers
         self._chunks = Chunks(completion_id, created_s, class_id)
 
-    def tell(self, started: router.Started) -> None:
+    def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
     def deliver(self, response: router.ChatResponse) -> Awaitable[None]:
@@ -71,7 +71,7 @@ class StreamedReply:
         self._chunks.cite(citations)
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
-        await self._deliver(self._chunks.end(finish_reason, usage), more=False)
+        await self._deliver(self._chunks.closing_chunks(finish_reason, usage), more=False)
 
     async def keep_alive(self) -> None:
         await self._write(COMMENT, more=True)
@@ -104,7 +104,7 @@ class WholeReply:
         self._headers = headers
         self._folded = Folded(completion_id, created_s, class_id)
 
-    def tell(self, started: router.Started) -> None:
+    def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
     async def deliver(self, response: router.ChatResponse) -> None:

@@ -8,16 +8,16 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from edge.http.connection_limit import Connections
-from edge.http.flow_control import Flow
+from edge.http.connection_limit import ConnectionLimit
+from edge.http.flow_control import PausableFlowControl
 from edge.http.half_closed import HalfClosed
-from edge.http.idle_timer import Patience
-from edge.http.pacing import SLICE_BYTES, Pace
-from edge.http.pipelining import Early
+from edge.http.idle_timer import IdleTimer
+from edge.http.pacing import SLICE_BYTES, BodyPacer
+from edge.http.pipelining import PipelinedData
 from edge.http.request_cycle import Cycle
 from edge.http.request_head import HeadProtocol
 from edge.http.stalled_reader import StalledReader
-from edge.http.unread_body import Unread
+from edge.http.unread_body import UnreadBody
 from edge.wire.asgi import Headers, HttpScope
 from edge.wire.body_reader import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
 from edge.wire.errors import error_body
@@ -49,28 +49,28 @@ class EdgeProtocol(HeadProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s: float
-    flow: Flow
+    flow: PausableFlowControl
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
     # Of all connections of a server at once.
     is_leaving = False
     is_ending = False
-    passed_over: set[Unread]
-    owing: set[Pace]
-    all_connections: Connections
+    passed_over: set[UnreadBody]
+    owing: set[BodyPacer]
+    all_connections: ConnectionLimit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = Flow(transport)
+        self.flow = PausableFlowControl(transport)
         # Whatever the kernel does not take at once is waited for, so that what was handed to a client is never ahead of
         # what has left this process by more than one piece.
         transport.set_write_buffer_limits(0)
         # The request that is being answered; `cycle` is the one that is being read.
         self._started: Cycle | None = None
-        self._early = Early()
+        self._pipelined = PipelinedData()
         # What is not HTTP came behind what is.
         self._is_garbled = False
-        self._unread = Unread(transport, self.loop, self.passed_over)
-        self._pace = Pace(self.owing)
+        self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
+        self._pace = BodyPacer(self.owing)
         # Of what is being read: pieces since it last rested, and bytes with and without what frames them.
         self._pieces = 0
         self._wire_bytes = 0
@@ -80,8 +80,8 @@ class EdgeProtocol(HeadProtocol):
         self._rest: asyncio.TimerHandle | None = None
         self._half_closed = HalfClosed(transport, self.loop)
         self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
-        self._patience = Patience(self.loop)
-        if self.all_connections.enter():
+        self._idle_timer = IdleTimer(self.loop)
+        if self.all_connections.add():
             self._expect_headers()
             self.all_connections.wait(transport, transport.close)
         else:
@@ -89,23 +89,23 @@ class EdgeProtocol(HeadProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.all_connections.leave(self.transport)
-        self._patience.end()
-        self._unread.end()
-        self._pace.end()
-        self._half_closed.end()
+        self.all_connections.remove(self.transport)
+        self._idle_timer.close()
+        self._unread_body.stop()
+        self._pace.close()
+        self._half_closed.stop()
         if self._rest is not None:
             self._rest.cancel()
-        self._reader.end()
+        self._reader.stop()
         if self._started is not None:
-            self._started.leave()
+            self._started.connection_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._is_resting():
             self._unparsed += data
             return
-        if self._is_idle() and not self._unread.is_under_way:
+        if self._is_idle() and not self._unread_body.is_under_way:
             self._pace.begin()
         self._parse(data)
 
@@ -117,15 +117,15 @@ class EdgeProtocol(HeadProtocol):
             if self._is_resting():
                 self._unparsed += data[begin:]
                 return
-            if self._is_early():
-                if not self._early.add(data[begin:]):
+            if self._is_pipelined():
+                if not self._pipelined.add(data[begin:]):
                     self._hear_no_more()
                 return
             end = begin + SLICE_BYTES
             piece = data if len(data) <= SLICE_BYTES else data[begin:end]
             self._pieces = 0
             self._read(piece)
-            owed_s = self._unread.take(len(piece), self._pieces) if self._unread.is_under_way else 0.0
+            owed_s = self._unread_body.discard(len(piece), self._pieces) if self._unread_body.is_under_way else 0.0
             rest_s = self._pace.charge(self._pieces, len(piece), owed_s) if self._pieces or owed_s else 0.0
             if rest_s:
                 self._unparsed = data[end:]
@@ -155,11 +155,11 @@ class EdgeProtocol(HeadProtocol):
         if self.pipeline and self.cycle.more_body:
             # The rest of it never comes.
             self.pipeline.popleft()
-        if not self.pipeline and not self._early.size_bytes:
+        if not self.pipeline and not self._pipelined.size_bytes:
             started.keep_alive = False
         return True
 
-    def _is_early(self) -> bool:
+    def _is_pipelined(self) -> bool:
         """Whether what comes now belongs to a next request, though one is being answered."""
         started = self._started
         if started is None or started.response_complete:
@@ -170,7 +170,7 @@ class EdgeProtocol(HeadProtocol):
         """One answer is under way; after that the connection is closed."""
         self.pipeline.clear()
         cast(Cycle, self._started).keep_alive = False
-        if self._early.size_bytes > LARGEST_BODY_BYTES:
+        if self._pipelined.size_bytes > LARGEST_BODY_BYTES:
             self.transport.close()
 
     def _read(self, data: bytes) -> None:
@@ -184,7 +184,7 @@ class EdgeProtocol(HeadProtocol):
             self._mistake = "What frames the pieces of a body may not be longer than the body."
             self._meet_garbage()
             return
-        if self._headers_begun and not self._is_early() and not self._patience.is_for(self._give_up):
+        if self._headers_begun and not self._is_pipelined() and not self._idle_timer.is_for(self._give_up):
             self._expect_headers()
 
     def on_headers_complete(self) -> None:
@@ -197,7 +197,7 @@ class EdgeProtocol(HeadProtocol):
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0
-        self._patience.clear()
+        self._idle_timer.clear()
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
@@ -233,7 +233,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self.flow.resume_reading()
         if cast(Cycle, self._started).more_body:
-            self._unread.begin(self.unread_timeout_s)
+            self._unread_body.start(self.unread_timeout_s)
         else:
             self._go_on()
         if self.is_ending:
@@ -241,7 +241,7 @@ class EdgeProtocol(HeadProtocol):
 
     def _go_on(self) -> None:
         """With what comes next, for a request and its answer are over, both."""
-        self._half_closed.end()
+        self._half_closed.stop()
         if not cast(Cycle, self._started).keep_alive:
             self.transport.close()
             return
@@ -250,7 +250,7 @@ class EdgeProtocol(HeadProtocol):
         elif self._is_garbled:
             self._refuse_garbage()
             return
-        elif self._half_closed.is_so and not self._early.size_bytes:
+        elif self._half_closed.is_so and not self._pipelined.size_bytes:
             self.transport.close()
             return
         else:
@@ -258,9 +258,9 @@ class EdgeProtocol(HeadProtocol):
             if self._headers_begun:
                 self._expect_headers()
             else:
-                self._patience.have(KEEP_ALIVE_S, self.transport.close)
-        if self._early.size_bytes and not self._is_early():
-            self._parse(self._early.take())
+                self._idle_timer.start(KEEP_ALIVE_S, self.transport.close)
+        if self._pipelined.size_bytes and not self._is_pipelined():
+            self._parse(self._pipelined.pop_all())
 
     def shutdown(self) -> None:
         """Called once, after the listeners were closed."""
@@ -300,7 +300,7 @@ class EdgeProtocol(HeadProtocol):
             cycle.message_event.set()
             cycle.lay_open()
         elif not self.transport.is_closing():
-            self._unread.end()
+            self._unread_body.stop()
             self._go_on()
 
     def pause_writing(self) -> None:
@@ -308,11 +308,11 @@ class EdgeProtocol(HeadProtocol):
         self._reader.expect()
 
     def resume_writing(self) -> None:
-        self._reader.end()
+        self._reader.stop()
         super().resume_writing()
 
     def _meet_garbage(self) -> None:
-        if not self._is_early():
+        if not self._is_pipelined():
             self._refuse_garbage()
             return
         # It is told in its turn, and so is that of a request whose body it is.
@@ -338,7 +338,7 @@ class EdgeProtocol(HeadProtocol):
         return cycle is not None and cycle.more_body and cycle.response_started
 
     def _expect_headers(self) -> None:
-        self._patience.have(self.headers_timeout_s, self._give_up)
+        self._idle_timer.start(self.headers_timeout_s, self._give_up)
 
     def _give_up(self) -> None:
         self._refuse(

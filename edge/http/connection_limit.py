@@ -27,7 +27,7 @@ def most_connections(asked: int) -> int:
     return min(asked, int(soft * DESCRIPTORS_SHARE))
 
 
-class Connections:
+class ConnectionLimit:
     def __init__(self, most: int, clock: Clock, log: Log) -> None:
         self.most = most
         self.open = 0
@@ -39,7 +39,7 @@ class Connections:
         # Who has waited longest comes first.
         self._waiting: dict[asyncio.Transport, Callable[[], None]] = {}
 
-    def enter(self) -> bool:
+    def add(self) -> bool:
         """Whether there is room for another. It is counted in any case, until it leaves."""
         self.open += 1
         if self.open <= self.most:
@@ -53,7 +53,7 @@ class Connections:
         self.refused.value += 1
         return False
 
-    def leave(self, transport: asyncio.Transport) -> None:
+    def remove(self, transport: asyncio.Transport) -> None:
         self.open -= 1
         self._waiting.pop(transport, None)
 

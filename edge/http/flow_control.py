@@ -5,7 +5,7 @@ import asyncio
 from uvicorn.protocols.http.flow_control import FlowControl
 
 
-class Flow(FlowControl):
+class PausableFlowControl(FlowControl):
     """While it rests, nobody resumes reading; afterwards it is resumed, whoever has paused it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

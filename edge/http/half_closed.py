@@ -45,14 +45,14 @@ class HalfClosed:
     def follow(self, cycle: Cycle) -> None:
         """The next of its requests is answered."""
         self._is_begun = True
-        self.end()
+        self.stop()
         self._cycle = cycle
         self._pause_s = FIRST_LOOK_S
         if cycle.response_started:
             cycle.probe()
         self._timer = self._loop.call_later(self._pause_s, self._look, not cycle.response_started)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._cycle = None
         if self._timer is not None:
             self._timer.cancel()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Patience:
+class IdleTimer:
     __slots__ = ("_due_s", "_loop", "_otherwise", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -17,7 +17,7 @@ class Patience:
         self._otherwise: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def have(self, within_s: float, otherwise: Callable[[], object]) -> None:
+    def start(self, within_s: float, otherwise: Callable[[], object]) -> None:
         """In place of whatever was waited for before."""
         self._due_s = self._loop.time() + within_s
         self._otherwise = otherwise
@@ -34,7 +34,7 @@ class Patience:
         """It came."""
         self._otherwise = None
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._otherwise = None
         if self._timer is not None:
             self._timer.cancel()

@@ -19,12 +19,12 @@ PIECES_PER_S: Final = 50_000
 SHORTEST_REST_S: Final = 0.001
 
 
-class Pace:
+class BodyPacer:
     """Of one connection."""
 
     __slots__ = ("_free_pieces", "_owed_s", "_owing")
 
-    def __init__(self, owing: "set[Pace]") -> None:
+    def __init__(self, owing: "set[BodyPacer]") -> None:
         """`owing` are those of all connections that have used up what is free."""
         self._owing = owing
         self._free_pieces = 0
@@ -51,5 +51,5 @@ class Pace:
         rest_s, self._owed_s = self._owed_s, 0.0
         return rest_s
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._owing.discard(self)

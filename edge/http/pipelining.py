@@ -6,10 +6,10 @@ the answer that is under way.
 """
 
 # Hardly anybody sends a request that early, and who does has to expect that the connection is closed before its turn.
-LARGEST_EARLY_BYTES = 64 * 1024
+LARGEST_PIPELINED_BYTES = 64 * 1024
 
 
-class Early:
+class PipelinedData:
     """Of one connection."""
 
     __slots__ = ("_held", "size_bytes")
@@ -22,13 +22,13 @@ class Early:
     def add(self, data: bytes) -> bool:
         """Whether it is held. If not, then nothing is any more, and nothing of it can be taken."""
         self.size_bytes += len(data)
-        if self.size_bytes > LARGEST_EARLY_BYTES:
+        if self.size_bytes > LARGEST_PIPELINED_BYTES:
             self._held.clear()
             return False
         self._held += data
         return True
 
-    def take(self) -> bytes:
+    def pop_all(self) -> bytes:
         """All of it, in its turn."""
         held = bytes(self._held)
         self._held.clear()

@@ -48,7 +48,7 @@ class Cycle(RequestResponseCycle):
         # Who does not listen does not hear it: where the body is a big one, nothing more was to be read.
         self.flow.resume_reading()
 
-    def leave(self) -> None:
+    def connection_lost(self) -> None:
         """The connection is lost."""
         self.message_event.set()
         if not self.response_complete:

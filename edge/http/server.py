@@ -7,7 +7,7 @@ from typing import Any
 import uvicorn
 
 from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_nobody
-from edge.http.connection_limit import MOST_CONNECTIONS, Connections
+from edge.http.connection_limit import MOST_CONNECTIONS, ConnectionLimit
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
 
@@ -19,7 +19,7 @@ class HttpServer(uvicorn.Server):
         drain_s: float,
         stalled_reader_s: float,
         refuse_at_once: RefuseAtOnce = refuse_nobody,
-        connections: Connections | None = None,
+        connections: ConnectionLimit | None = None,
     ) -> None:
         """`refuse_at_once` is asked before the application, and should be quick."""
         manners = {
@@ -27,7 +27,7 @@ class HttpServer(uvicorn.Server):
             "stalled_reader_s": stalled_reader_s,
             "passed_over": set(),
             "owing": set(),
-            "all_connections": connections or Connections(MOST_CONNECTIONS, SystemClock(), Log("edge")),
+            "all_connections": connections or ConnectionLimit(MOST_CONNECTIONS, SystemClock(), Log("edge")),
         }
         self._protocol: type[EdgeProtocol] = type("Protocol", (EdgeProtocol,), manners)
         super().__init__(
@@ -46,7 +46,7 @@ class HttpServer(uvicorn.Server):
             )
         )
 
-    def leave(self) -> None:
+    def stop_keeping_alive(self) -> None:
         """Answer as before, but let every client know that its connection is not for further requests."""
         self._protocol.is_leaving = True
 

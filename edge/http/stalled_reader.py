@@ -19,7 +19,7 @@ class StalledReader:
         unsent_bytes = self._transport.get_write_buffer_size()
         self._due = self._loop.call_later(self._within_s, self._cut_off_unless_it_read, unsent_bytes)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Nothing waits for it any more."""
         if self._due is not None:
             self._due.cancel()

@@ -16,13 +16,13 @@ MOST_PASSED_OVER_BYTES = LARGEST_BODY_BYTES + 1024 * 1024
 MOST_PASSED_OVER_PIECES = 16 * 1024
 
 
-class Unread:
+class UnreadBody:
     """Of one connection."""
 
     __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport")
 
     def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[Unread]"
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
     ) -> None:
         """`passed_over` are those of all connections that are under way."""
         self._transport = transport
@@ -36,11 +36,11 @@ class Unread:
     def is_under_way(self) -> bool:
         return self._due is not None
 
-    def begin(self, within_s: float) -> None:
+    def start(self, within_s: float) -> None:
         self._due = self._loop.call_later(within_s, self._transport.close)
         self._passed_over.add(self)
 
-    def take(self, size_bytes: int, pieces: int) -> float:
+    def discard(self, size_bytes: int, pieces: int) -> float:
         """How long to rest: they take turns, so that a flood of bodies keeps nobody waiting who is to be served."""
         self._size_bytes += size_bytes
         self._pieces += pieces
@@ -49,7 +49,7 @@ class Unread:
             return 0.0
         return len(self._passed_over) * size_bytes / PASSED_OVER_BYTES_PER_S
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._size_bytes = self._pieces = 0
         if self._due is not None:
             self._due.cancel()

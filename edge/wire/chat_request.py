@@ -13,11 +13,13 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from edge.wire.messages import UnreadObject, check_messages, check_tool_choice, check_tools
 from edge.wire.validation import decode, invalid
 from edge.wire.value_count import MOST_VALUES, check_values
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # A body that is larger is read in steps, between which other chats have their turn. To read this much takes less than
 # a millisecond.
 SLICE_BYTES = 64 * 1024
+# OpenAI takes 16 pairs of at most 576 characters.
+LARGEST_METADATA_BYTES = 64 * 1024
 
 
 class _JsonSchema(Struct):
@@ -62,7 +64,7 @@ class _Body(Struct):
     top_logprobs: int | None = None
     stream_options: _StreamOptions | None = None
     user: str | None = None
-    metadata: dict[str, str | None] | None = None
+    metadata: Raw | UnsetType = UNSET
 
 
 class ChatBody(Struct, frozen=True):
@@ -80,28 +82,28 @@ class ChatBody(Struct, frozen=True):
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(_Body)
+_metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
 
 _FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
 
 
 async def decode_chat(body: bytes) -> ChatBody:
-    turns = Turns(SLICE_BYTES)
+    yielder = Yielder(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
-        await _check_utf8(body, turns)
+        await _check_utf8(body, yielder)
     if len(body) > MOST_VALUES:
-        await check_values(body, turns)
+        await check_values(body, yielder)
     decoded: _Body = decode(_body_decoder, body, "")
-    if turns.are_due(len(body)):
-        await turns.rest()
-    # It was looked at, and is used for nothing; it may be large.
-    decoded.metadata = None
+    if yielder.is_due(len(body)):
+        await yielder.pause()
+    _check_metadata(_present(decoded.metadata))
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
-    await check_messages(messages_json, turns)
+    await check_messages(messages_json, yielder)
     tools_json = _present(decoded.tools)
     tool_choice_json = _present(decoded.tool_choice)
-    tool_names = await check_tools(tools_json, turns) if tools_json else frozenset()
+    tool_names = await check_tools(tools_json, yielder) if tools_json else frozenset()
     check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
@@ -115,7 +117,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     )
 
 
-async def _check_utf8(body: bytes, turns: Turns) -> None:
+async def _check_utf8(body: bytes, yielder: Yielder) -> None:
     """The parts that stay bytes are not looked at character by character later on."""
     try:
         if len(body) <= SLICE_BYTES:
@@ -125,8 +127,8 @@ async def _check_utf8(body: bytes, turns: Turns) -> None:
         for begin in range(0, len(body), SLICE_BYTES):
             end = begin + SLICE_BYTES
             decoder.decode(view[begin:end], final=end >= len(body))
-            if turns.are_due((min(end, len(body)) - begin) // 4):
-                await turns.rest()
+            if yielder.is_due((min(end, len(body)) - begin) // 4):
+                await yielder.pause()
     except UnicodeDecodeError:
         raise invalid("The body is not valid UTF-8.") from None
 
@@ -138,6 +140,14 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
         raise invalid("This service offers no logprobs.", "logprobs")
     if body.top_logprobs:
         raise invalid("This service offers no logprobs.", "top_logprobs")
+
+
+def _check_metadata(given: bytes) -> None:
+    """Metadata is used for nothing, so not much is spent on reading it."""
+    if len(given) > LARGEST_METADATA_BYTES:
+        raise invalid(f"metadata is larger than {LARGEST_METADATA_BYTES} bytes.", "metadata")
+    if given:
+        decode(_metadata_decoder, given, "metadata")
 
 
 def _max_tokens(body: _Body) -> int | None:

@@ -57,7 +57,7 @@ class Chunks:
         annotations_json = _encode([_annotation(citation) for citation in citations])
         self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
 
-    def end(self, finish_reason: str, usage: Usage) -> bytes:
+    def closing_chunks(self, finish_reason: str, usage: Usage) -> bytes:
         finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
 

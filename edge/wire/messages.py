@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from edge.wire.validation import decode, invalid
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # What it takes to check an element of a list, however short, as if it were bytes to read.
 BYTES_PER_ELEMENT = 64
@@ -131,7 +131,7 @@ class _Elements:
             raise invalid(f"A request has at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
 
 
-async def check_messages(messages_json: bytes, turns: Turns) -> None:
+async def check_messages(messages_json: bytes, yielder: Yielder) -> None:
     if not messages_json:
         raise invalid("messages is missing.", "messages")
     raw_messages: list[Raw] = decode(_list_decoder, messages_json, "messages")
@@ -139,50 +139,50 @@ async def check_messages(messages_json: bytes, turns: Turns) -> None:
         raise invalid("messages must not be empty.", "messages")
     elements = _Elements()
     elements.add(len(raw_messages), "messages")
-    if turns.are_due(len(messages_json)):
-        await turns.rest()
+    if yielder.is_due(len(messages_json)):
+        await yielder.pause()
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
         message: Message = decode(_message_decoder, raw_message, name)
-        if turns.are_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
         if isinstance(message, AssistantMessage):
-            await _check_calls(message, name, elements, turns)
+            await _check_calls(message, name, elements, yielder)
             if message.content == _NULL:
                 continue
         # A string was found to be one when the body was read, and may be long.
         if memoryview(message.content)[0] != _QUOTE:
-            await _check_parts(message.content, f"{name}.content", elements, turns)
+            await _check_parts(message.content, f"{name}.content", elements, yielder)
 
 
-async def _check_calls(message: AssistantMessage, name: str, elements: _Elements, turns: Turns) -> None:
+async def _check_calls(message: AssistantMessage, name: str, elements: _Elements, yielder: Yielder) -> None:
     if message.content == _NULL and not message.tool_calls and not message.refusal:
         raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
     raw_calls = message.tool_calls or ()
     elements.add(len(raw_calls), f"{name}.tool_calls")
     for index, raw_call in enumerate(raw_calls):
         decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
-        if turns.are_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
 
 
-async def _check_parts(content: Raw, name: str, elements: _Elements, turns: Turns) -> None:
+async def _check_parts(content: Raw, name: str, elements: _Elements, yielder: Yielder) -> None:
     raw_parts: list[Raw] = decode(_content_decoder, content, name)
     elements.add(len(raw_parts), name)
     for index, raw_part in enumerate(raw_parts):
         part: TextPart = decode(_part_decoder, raw_part, f"{name}[{index}]")
         if part.type != "text" or part.text is None:
             raise invalid("Content parts must be of the form {type: 'text', text: string}.", name)
-        if turns.are_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
 
 
-async def check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
+async def check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     raw_tools: list[Raw] = decode(_list_decoder, tools_json, "tools")
     if len(raw_tools) > MOST_TOOLS:
         raise invalid(f"A request has at most {MOST_TOOLS:,} tools.", "tools")
-    if turns.are_due(len(tools_json)):
-        await turns.rest()
+    if yielder.is_due(len(tools_json)):
+        await yielder.pause()
     names = set()
     for index, raw_tool in enumerate(raw_tools):
         tool: ToolDefinition = decode(_tool_decoder, raw_tool, f"tools[{index}]")
@@ -192,8 +192,8 @@ async def check_tools(tools_json: bytes, turns: Turns) -> frozenset[str]:
                 f"tools[{index}].function.name",
             )
         names.add(tool.function.name)
-        if turns.are_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
     return frozenset(names)
 
 

@@ -7,7 +7,7 @@ else. So a text that has more than any chat needs is refused for their number, a
 from typing import Final
 
 from edge.wire.validation import invalid
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # Elements of lists and fields of objects, at any depth; and as many lists and objects. A hundred thousand messages with
 # parts and calls have fewer.
@@ -16,7 +16,7 @@ MOST_VALUES: Final = 500_000
 _SLICE_BYTES: Final = 64 * 1024
 
 
-async def check_values(text_json: bytes, turns: Turns, most: int = MOST_VALUES) -> None:
+async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
     """Each value but the first of its list or object has a comma before it. What stands in strings is none, but to
     count it as well is far cheaper, and mostly enough."""
     if len(text_json) <= most:
@@ -26,13 +26,13 @@ async def check_values(text_json: bytes, turns: Turns, most: int = MOST_VALUES) 
         end = begin + _SLICE_BYTES
         commas += text_json.count(b",", begin, end)
         openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
-        if turns.are_due(_SLICE_BYTES // 8):
-            await turns.rest()
+        if yielder.is_due(_SLICE_BYTES // 8):
+            await yielder.pause()
     if max(commas, openings) > most:
-        await _check_outside_strings(text_json, turns, most)
+        await _check_outside_strings(text_json, yielder, most)
 
 
-async def _check_outside_strings(text_json: bytes, turns: Turns, most: int) -> None:
+async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) -> None:
     commas = openings = begin = 0
     is_inside = False
     while begin < len(text_json):
@@ -50,5 +50,5 @@ async def _check_outside_strings(text_json: bytes, turns: Turns, most: int) -> N
             raise invalid(f"The body has more than {most:,} values.")
         if openings > most:
             raise invalid(f"The body has more than {most:,} lists and objects.")
-        if turns.are_due(len(piece)):
-            await turns.rest()
+        if yielder.is_due(len(piece)):
+            await yielder.pause()

@@ -5,14 +5,14 @@ import contextlib
 
 from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
-from services.auth.service import MIGRATIONS, Auth
+from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
 from services.chassis.database.clock import DatabaseClock
 from services.chassis.database.database import open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import Server, private_listen, stop_asked
+from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
@@ -35,12 +35,12 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         clock = DatabaseClock(database, SystemClock())
         await clock.set()
-        auth = Auth(database, peppers, clock, log)
+        auth = AuthService(database, peppers, clock, log)
         show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
-        server = Server(
+        server = RpcServer(
             listen,
             auth.registrations,
             log,
@@ -56,10 +56,10 @@ async def main() -> None:
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         await asyncio.sleep(settings.drain_delay_s)
         # Until now edges could find another: without a watch they would have to ask about every single request.
-        auth.watches.end()
+        auth.watches.close()
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
         log.info("service.stopped")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final, Generic, TypeVar
 
 from services.auth import checks, keys
-from services.auth.records import Account, Key, Limits, PepperUse, Position, Scope, to_micros
+from services.auth.records import Account, Key, KeyLimits, PepperUse, Position, Scope, to_micros
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
 from services.chassis.database.database import Database
@@ -48,7 +48,7 @@ class GivenLimits:
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
 
-    def checked(self) -> Callable[[Limits], Limits]:
+    def checked(self) -> Callable[[KeyLimits], KeyLimits]:
         """What to do with the limits that are there."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {name: checks.limit(name, value) for name, value in given.items() if value is not None}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from services.auth import checks
 from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, Sleep
-from services.auth.records import Maintenance, to_micros
+from services.auth.records import MaintenanceNotice, to_micros
 from services.auth.store import maintenance as stored
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
@@ -19,16 +19,16 @@ class MaintenanceAdmin:
         self._log = log
         self._sleep = sleep
 
-    async def get(self) -> Maintenance | None:
+    async def get(self) -> MaintenanceNotice | None:
         return await self._database.read(stored.read_maintenance)
 
-    async def start(self, message: str, retry_after_s: int) -> Maintenance | None:
+    async def start(self, message: str, retry_after_s: int) -> MaintenanceNotice | None:
         """Returns when no edge lets new chats in. Maintenance that is on already keeps its time."""
-        wanted = Maintenance(
+        wanted = MaintenanceNotice(
             checks.maintenance_message(message), checks.retry_after_s(retry_after_s), to_micros(self._clock.now())
         )
 
-        def started(before: Maintenance | None) -> Maintenance:
+        def started(before: MaintenanceNotice | None) -> MaintenanceNotice:
             return wanted if before is None else replace(wanted, started_at_us=before.started_at_us)
 
         maintenance = await self._database.write(lambda connection: stored.change_maintenance(connection, started))

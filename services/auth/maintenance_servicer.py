@@ -7,7 +7,7 @@ import grpc.aio
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
-from services.auth.records import Maintenance
+from services.auth.records import MaintenanceNotice
 from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,7 +31,7 @@ class MaintenanceAdminServicer(pb_grpc.MaintenanceAdminServiceServicer):
         return pb.GetMaintenanceResponse(maintenance=to_maintenance(await self._maintenance.get()))
 
 
-def to_maintenance(maintenance: Maintenance | None) -> pb.Maintenance:
+def to_maintenance(maintenance: MaintenanceNotice | None) -> pb.Maintenance:
     if maintenance is None:
         return pb.Maintenance()
     told = pb.Maintenance(is_on=True, message=maintenance.message, retry_after_s=maintenance.retry_after_s)

@@ -1,10 +1,10 @@
 """What auth tells Prometheus of itself."""
 
-from services.auth.service import Auth
+from services.auth.service import AuthService
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge
 
 
-def show_auth(auth: Auth, registry: Registry) -> None:
+def show_auth(auth: AuthService, registry: Registry) -> None:
     verifier, watches = auth.verifier, auth.watches
     counters_of(
         registry,

@@ -26,26 +26,28 @@ class KeyState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """None: whatever stands above decides, the account for a key and the service for an account."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
 
-    def or_else(self, others: "Limits") -> "Limits":
-        return Limits(*(other if own is None else own for own, other in zip(self.values, others.values, strict=True)))
+    def or_else(self, others: "KeyLimits") -> "KeyLimits":
+        return KeyLimits(
+            *(other if own is None else own for own, other in zip(self.values, others.values, strict=True))
+        )
 
     @property
     def values(self) -> tuple[int | None, int | None, int | None]:
         return self.requests_per_minute, self.tokens_per_minute, self.concurrent_requests
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Grounding:
+class GroundingPolicy:
     """What plain chats of an account may be grounded in, where the router is configured for it."""
 
     search: bool = True
@@ -61,10 +63,10 @@ class Account:
     # What `auto` means for this account.
     preferred_class: str
     # Of each of its keys, unless the key has its own.
-    limits: Limits = NO_LIMITS
+    limits: KeyLimits = NO_LIMITS
     # None: not suspended.
     suspended_at_us: int | None = None
-    grounding: Grounding = Grounding()
+    grounding: GroundingPolicy = GroundingPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Key:
     revoked_at_us: int | None
     # Of the pepper that its digest was made with.
     pepper_version: int
-    limits: Limits = NO_LIMITS
+    limits: KeyLimits = NO_LIMITS
     # The beginning of the hour in which it was last accepted. None: never.
     last_used_hour_us: int | None = None
 
@@ -94,7 +96,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance:
+class MaintenanceNotice:
     """While it lasts, edges let no new chats in."""
 
     # What clients are told, and when they are to ask again.
@@ -111,13 +113,13 @@ class Holder:
     digest: StoredDigest
     preferred_class: str
     # The key's own, or else the account's.
-    limits: Limits
+    limits: KeyLimits
     is_suspended: bool
-    grounding: Grounding
+    grounding: GroundingPolicy
     # Which peppers the replica has that started last.
     noted_peppers: str
     # Of the service, as of the epoch that was read with it.
-    maintenance: Maintenance | None = None
+    maintenance: MaintenanceNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class Changes:
     # Too much has changed for a list: whatever was learned before `epoch` is to be forgotten.
     has_gap: bool = False
     # As of `epoch`.
-    maintenance: Maintenance | None = None
+    maintenance: MaintenanceNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)

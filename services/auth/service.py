@@ -21,7 +21,7 @@ from services.chassis.timing.clock import Clock
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-class Auth:
+class AuthService:
     def __init__(
         self, database: Database, peppers: Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
     ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from services.auth.keys import parse_peppers
-from services.chassis.residency import Store, keep_in_canada
+from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, PostgresAddress, SecondsOrZero, check_all
 
 
@@ -33,8 +33,8 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool = False
 
     @property
-    def stores(self) -> list[Store]:
-        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+    def stores(self) -> list[DataStore]:
+        return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
         check_all(partial(keep_in_canada, self.stores), partial(parse_peppers, self.key_peppers))

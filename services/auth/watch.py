@@ -48,11 +48,11 @@ class _NewestPing:
         self._ping = ping
         self._changed.set()
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._has_ended = True
         self._changed.set()
 
-    async def take(self) -> Ping | None:
+    async def get(self) -> Ping | None:
         """Waits for a ping; None when there will be no more."""
         while self._ping is None and not self._has_ended:
             self._changed.clear()
@@ -68,7 +68,7 @@ class _NewestPing:
                 if ping.used_key_ids:
                     note_uses(ping.used_key_ids)
         finally:
-            self.end()
+            self.close()
 
 
 class Watches:
@@ -116,16 +116,16 @@ class Watches:
             receiving.cancel()
             await asyncio.gather(receiving, return_exceptions=True)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Lets every caller go, so that it turns to another replica, and takes no new ones."""
         self._is_ending = True
         for newest in self._open:
-            newest.end()
+            newest.close()
 
     async def _next_ping(self, newest: _NewestPing) -> Ping | None:
         try:
             async with asyncio.timeout(self._silence_s):
-                return await newest.take()
+                return await newest.get()
         except TimeoutError:
             return None
 

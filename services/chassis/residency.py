@@ -34,7 +34,7 @@ CANADIAN_REGIONS: Final = frozenset(
 _THIS_MACHINE = ("", "localhost", "127.0.0.1", "::1")
 
 
-class Store(msgspec.Struct, frozen=True):
+class DataStore(msgspec.Struct, frozen=True):
     """`name` is what its setting is called by: LEGATO_DATABASE_REGION for DATABASE."""
 
     name: str
@@ -57,7 +57,7 @@ class Store(msgspec.Struct, frozen=True):
         return f"{self.variable}: account data and counters stay in Canada, where {self.region} is not ({known})"
 
 
-def keep_in_canada(stores: Iterable[Store]) -> None:
+def keep_in_canada(stores: Iterable[DataStore]) -> None:
     """Called before anything is opened."""
     mistakes = [mistake for store in stores if (mistake := store.mistake())]
     if mistakes:

@@ -9,7 +9,7 @@ from services.chassis.database.database import open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import Server, private_listen, stop_asked
+from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
@@ -70,7 +70,7 @@ async def main() -> None:
             await shared.start()
             show_shared_limits(shared, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "metering", clock, log, registry))
-        unpaid_prompts = UnpaidPrompts(settings.habit, clock)
+        unpaid_prompts = UnpaidPrompts(settings.unpaid_limit, clock)
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer, unpaid_prompts)
         show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)
@@ -78,7 +78,7 @@ async def main() -> None:
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
-        server = Server(
+        server = RpcServer(
             listen,
             registrations,
             log,
@@ -99,7 +99,7 @@ async def main() -> None:
         log.info("service.started", listen=listen, price_version=prices.current_version)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + DRAIN_S):
                 await metering.drain(settings.drain_delay_s)

@@ -77,12 +77,12 @@ class Auditor:
         await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
         while True:
             try:
-                self._tell(await self._look())
+                self._report(await self._look())
             except Exception as error:
                 self._log.failure("audit.failed", error)
             await asyncio.sleep(self._interval_s)
 
-    def _tell(self, found: Findings) -> None:
+    def _report(self, found: Findings) -> None:
         self._violations = len(found.violations)
         self._last_run_s = self._clock.now().timestamp()
         self._holds = found.holds

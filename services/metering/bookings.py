@@ -3,7 +3,7 @@
 from typing import Final
 
 from services.metering.records import HOUR_US, Basis, End, Entry, Hold, Kind, Usage
-from services.metering.scene import Scene
+from services.metering.scene import RuleContext
 
 # Why something was lost: neither the hold nor free credit covered it; or nobody knows whether it was delivered.
 BEYOND_CREDIT: Final = "beyond_credit"
@@ -14,7 +14,14 @@ _NOTHING: Final = Usage()
 
 
 def booking(
-    kind: Kind, hold: Hold, usage: Usage, cost_nanos: int, charge_nanos: int, basis: Basis, end: End, scene: Scene
+    kind: Kind,
+    hold: Hold,
+    usage: Usage,
+    cost_nanos: int,
+    charge_nanos: int,
+    basis: Basis,
+    end: End,
+    context: RuleContext,
 ) -> Entry:
     """What a charge adds to whatever the request was charged before."""
     counted = hold.usage if hold.counted_hour_us is not None else _NOTHING
@@ -27,11 +34,11 @@ def booking(
         customer_nanos=-charge_nanos,
         revenue_nanos=cost_nanos - hold.booked_nanos,
         loss_nanos=-loss_nanos,
-        recorded_at_us=scene.now_us,
+        recorded_at_us=context.now_us,
         key_id=hold.key_id,
         class_id=hold.class_id,
         price_version=hold.price_version,
-        hour_us=scene.now_us - scene.now_us % HOUR_US if hour_us is None else hour_us,
+        hour_us=context.now_us - context.now_us % HOUR_US if hour_us is None else hour_us,
         requests=1 if hour_us is None else 0,
         prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
         cached_tokens=usage.cached_tokens - counted.cached_tokens,

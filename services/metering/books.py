@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 from services.metering.ledger import apply
 from services.metering.operations import Adjust, AnswerT, Grant, Operation, Reserve
 from services.metering.prices import Prices
-from services.metering.records import CHARGES, Account, Claim, Entry, Hold, Kind
-from services.metering.scene import Scene
+from services.metering.records import CHARGES, AccountBalance, Claim, Entry, Hold, Kind
+from services.metering.scene import RuleContext
 
 # Grants and adjustments have no hold; their own entry makes a repeat harmless.
 CREDIT_KINDS: Final[dict[type[Operation[Any]], Kind]] = {Grant: "grant", Adjust: "adjustment"}
@@ -32,7 +32,7 @@ class Books:
 
     def __init__(
         self,
-        accounts: Iterable[Account],
+        accounts: Iterable[AccountBalance],
         holds: Iterable[Hold],
         credits: Iterable[Entry],
         claims: Iterable[Claim],
@@ -59,7 +59,7 @@ class Books:
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id, request_id = operation.account_id, operation.request_id
-        account = self.accounts.get(account_id) or Account(account_id)
+        account = self.accounts.get(account_id) or AccountBalance(account_id)
         kind = CREDIT_KINDS.get(type(operation))
         if kind is None:
             hold, booked = self.holds.get(request_id), None
@@ -69,8 +69,10 @@ class Books:
         if type(operation) is Reserve:
             claim, claimant = self._claimed(operation)
             live_holds = self._live_holds_of(operation)
-        scene = Scene(account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds)
-        effect = apply(operation, scene)
+        context = RuleContext(
+            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds
+        )
+        effect = apply(operation, context)
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:

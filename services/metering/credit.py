@@ -6,23 +6,23 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.operations import Adjust, Grant
-from services.metering.records import Account, Entry, Kind
-from services.metering.scene import Effect, Scene
+from services.metering.records import AccountBalance, Entry, Kind
+from services.metering.scene import Effect, RuleContext
 
 # Far beyond any account, and far within the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
 
 
-def grant(operation: Grant, scene: Scene) -> Effect[Account]:
-    return _credit("grant", operation, None, scene)
+def grant(operation: Grant, context: RuleContext) -> Effect[AccountBalance]:
+    return _credit("grant", operation, None, context)
 
 
-def adjust(operation: Adjust, scene: Scene) -> Effect[Account]:
-    return _credit("adjustment", operation, operation.reason, scene)
+def adjust(operation: Adjust, context: RuleContext) -> Effect[AccountBalance]:
+    return _credit("adjustment", operation, operation.reason, context)
 
 
-def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, scene: Scene) -> Effect[Account]:
-    account, booked, amount_nanos = scene.account, scene.booked, operation.amount_nanos
+def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, context: RuleContext) -> Effect[AccountBalance]:
+    account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
     if booked is not None:
         if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
             raise LegatoError(Reason.REQUEST_INVALID, f"This id was used for another {kind}.")
@@ -39,7 +39,7 @@ def _credit(kind: Kind, operation: Grant | Adjust, reason: str | None, scene: Sc
         account_id=operation.account_id,
         customer_nanos=amount_nanos,
         external_nanos=-amount_nanos,
-        recorded_at_us=scene.now_us,
+        recorded_at_us=context.now_us,
         reason=reason,
     )
     return Effect(account, account, None, entry)

@@ -20,8 +20,8 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Price
-from services.metering.records import Account, Basis, Claim, End, Hold, Kind, Usage
-from services.metering.scene import Effect, Scene
+from services.metering.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
+from services.metering.scene import Effect, RuleContext
 
 # How many whole answers an account must have credit for before all of one is held. So its other requests, which begin
 # with a slice, find credit for some hundred of those, whatever a few whole ones hold that may turn out short.
@@ -36,23 +36,23 @@ class UnmatchedSettlement(LegatoError):
         super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")
 
 
-def reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
-    account, hold = scene.account, scene.hold
+def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
+    account, hold = context.account, context.hold
     if hold is not None:
         if hold.state != "held":
             raise _resolved()
-        answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, scene))
+        answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, context))
         return Effect(answer)
     claim = None
     if operation.claim is not None:
         # Before the credit is looked at: the first of two may hold all of it.
-        refuse_repeat(operation.claim, scene.claim, scene.claimant, scene.now_us)
+        refuse_repeat(operation.claim, context.claim, context.claimant, context.now_us)
         digests = operation.claim.key_digest, operation.claim.body_digest
-        claim = Claim(operation.account_id, *digests, operation.request_id, scene.now_us)
-    if operation.concurrent_requests is not None and scene.live_holds >= operation.concurrent_requests:
+        claim = Claim(operation.account_id, *digests, operation.request_id, context.now_us)
+    if operation.concurrent_requests is not None and context.live_holds >= operation.concurrent_requests:
         raise _too_many_at_once(operation.concurrent_requests)
-    version = scene.prices.current_version
-    price = scene.prices.current(operation.class_id)
+    version = context.prices.current_version
+    price = context.prices.current(operation.class_id)
     least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
     want_nanos = _wanted_nanos(operation, price, account)
     if account.free_nanos < least_nanos:
@@ -67,17 +67,17 @@ def reserve(operation: Reserve, scene: Scene) -> Effect[Reserved]:
         state="held",
         amount_nanos=amount_nanos,
         price_version=version,
-        deadline_at_us=scene.now_us + scene.life_us,
-        reserved_at_us=scene.now_us,
+        deadline_at_us=context.now_us + context.life_us,
+        reserved_at_us=context.now_us,
     )
     return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold, claim=claim)
 
 
-def extend(operation: Extend, scene: Scene) -> Effect[Extended]:
-    account, hold = scene.account, scene.hold
+def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
+    account, hold = context.account, context.hold
     if hold is None or hold.state != "held":
         raise _resolved()
-    hold = _at_checkpoint(hold, operation.delivered, scene)
+    hold = _at_checkpoint(hold, operation.delivered, context)
     affordable_nanos = hold.amount_nanos + account.free_nanos
     more_nanos = max(0, operation.total_nanos - hold.amount_nanos)
     extended = operation.total_nanos <= affordable_nanos
@@ -88,30 +88,30 @@ def extend(operation: Extend, scene: Scene) -> Effect[Extended]:
     return Effect(answer, account, hold)
 
 
-def checkpoint(operation: Checkpoint, scene: Scene) -> Effect[Checkpointed]:
-    hold = scene.hold
+def checkpoint(operation: Checkpoint, context: RuleContext) -> Effect[Checkpointed]:
+    hold = context.hold
     if hold is None or hold.state != "held":
         return Effect(Checkpointed())
-    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, scene))
+    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, context))
 
 
-def settle(operation: Settle, scene: Scene) -> Effect[Settled]:
-    account, hold = scene.account, scene.hold
+def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
+    account, hold = context.account, context.hold
     if hold is None or hold.state == "void":
         raise UnmatchedSettlement
     if hold.state == "settled":
         return Effect(Settled(hold.charged_nanos, hold.loss_nanos))
-    cost_nanos = _price_of(hold, scene).cost_nanos(operation.usage)
+    cost_nanos = _price_of(hold, context).cost_nanos(operation.usage)
     if cost_nanos < hold.booked_nanos:
         # Swept at a checkpoint that says more than this: the checkpoint was delivered, so it stands.
-        hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=scene.now_us)
+        hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=context.now_us)
         return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=hold)
     # A swept hold has given its credit back: what is free now is all that can be charged.
     kind: Kind = "charge" if hold.state == "held" else "late_charge"
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
     charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
     usage = operation.usage
-    entry = booking(kind, hold, usage, cost_nanos, charge_nanos, operation.basis, operation.end, scene)
+    entry = booking(kind, hold, usage, cost_nanos, charge_nanos, operation.basis, operation.end, context)
     hold = replace(
         hold,
         state="settled",
@@ -124,14 +124,14 @@ def settle(operation: Settle, scene: Scene) -> Effect[Settled]:
         loss_bound_nanos=0,
         end=operation.end,
         counted_hour_us=entry.hour_us,
-        resolved_at_us=scene.now_us,
+        resolved_at_us=context.now_us,
     )
     account = _after(account, released_nanos, charge_nanos)
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)
 
 
-def void(operation: Void, scene: Scene) -> Effect[Voided]:
-    account, hold = scene.account, scene.hold
+def void(operation: Void, context: RuleContext) -> Effect[Voided]:
+    account, hold = context.account, context.hold
     if hold is None:
         # A mark, so that a Reserve that comes later finds it.
         hold = Hold(
@@ -141,20 +141,20 @@ def void(operation: Void, scene: Scene) -> Effect[Voided]:
             class_id=operation.class_id,
             state="void",
             end=operation.end,
-            resolved_at_us=scene.now_us,
+            resolved_at_us=context.now_us,
         )
         return Effect(Voided(), hold=hold)
     if hold.state not in ("held", "swept") or hold.booked_nanos:
         return Effect(Voided())
     if hold.state == "held" and operation.due.prompt_tokens:
         settlement = Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end)
-        effect = settle(settlement, scene)
+        effect = settle(settlement, context)
         return Effect(Voided(), effect.account, effect.hold, effect.entry)
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
-    loss_nanos = _price_of(hold, scene).cost_nanos(operation.lost)
+    loss_nanos = _price_of(hold, context).cost_nanos(operation.lost)
     entry = None
     if loss_nanos:
-        entry = booking("loss", hold, operation.lost, loss_nanos, 0, "journal", operation.end, scene)
+        entry = booking("loss", hold, operation.lost, loss_nanos, 0, "journal", operation.end, context)
         entry = replace(entry, hour_us=0, requests=0, reason=NOT_CONFIRMED)
     hold = replace(
         _with_usage(hold, operation.lost, None),
@@ -162,21 +162,21 @@ def void(operation: Void, scene: Scene) -> Effect[Voided]:
         loss_nanos=loss_nanos,
         loss_bound_nanos=0,
         end=operation.end,
-        resolved_at_us=scene.now_us,
+        resolved_at_us=context.now_us,
     )
     return Effect(Voided(), _after(account, released_nanos, 0), hold, entry)
 
 
-def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
-    account, hold = scene.account, scene.hold
-    if hold is None or hold.state != "held" or hold.deadline_at_us is None or hold.deadline_at_us >= scene.now_us:
+def sweep(operation: Sweep, context: RuleContext) -> Effect[Swept]:
+    account, hold = context.account, context.hold
+    if hold is None or hold.state != "held" or hold.deadline_at_us is None or hold.deadline_at_us >= context.now_us:
         return Effect(Swept(False))
-    cost_nanos = _price_of(hold, scene).cost_nanos(hold.usage)
+    cost_nanos = _price_of(hold, context).cost_nanos(hold.usage)
     charge_nanos = min(cost_nanos, hold.amount_nanos)
     end: End = "crashed"
     entry = None
     if cost_nanos:
-        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, "checkpoint", end, scene)
+        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, "checkpoint", end, context)
     account = _after(account, hold.amount_nanos, charge_nanos)
     hold = replace(
         hold,
@@ -186,24 +186,24 @@ def sweep(operation: Sweep, scene: Scene) -> Effect[Swept]:
         loss_bound_nanos=hold.amount_nanos - charge_nanos,
         end=end,
         counted_hour_us=None if entry is None else entry.hour_us,
-        resolved_at_us=scene.now_us,
+        resolved_at_us=context.now_us,
     )
     return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
 
 
-def _wanted_nanos(operation: Reserve, price: Price, account: Account) -> int:
+def _wanted_nanos(operation: Reserve, price: Price, account: AccountBalance) -> int:
     want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
     whole_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, operation.whole_output_tokens))
     return max(want_nanos, whole_nanos) if account.free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
 
 
-def _price_of(hold: Hold, scene: Scene) -> Price:
-    return scene.prices.pinned(hold.price_version, hold.class_id)
+def _price_of(hold: Hold, context: RuleContext) -> Price:
+    return context.prices.pinned(hold.price_version, hold.class_id)
 
 
-def _at_checkpoint(hold: Hold, delivered: Usage, scene: Scene) -> Hold:
+def _at_checkpoint(hold: Hold, delivered: Usage, context: RuleContext) -> Hold:
     """Checkpoints only grow: one that comes late must not undo a newer one."""
-    price = _price_of(hold, scene)
+    price = _price_of(hold, context)
     if price.cost_nanos(delivered) <= price.cost_nanos(hold.usage):
         return hold
     return _with_usage(hold, delivered, "checkpoint")
@@ -219,7 +219,7 @@ def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
     )
 
 
-def _after(account: Account, released_nanos: int, charge_nanos: int) -> Account:
+def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> AccountBalance:
     return replace(
         account,
         balance_nanos=account.balance_nanos - charge_nanos,
@@ -231,7 +231,7 @@ def _resolved() -> LegatoError:
     return LegatoError(Reason.REQUEST_RESOLVED, "This request is over, or was never reserved.")
 
 
-def _too_little_credit(account: Account, least_nanos: int) -> LegatoError:
+def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
     if account.balance_nanos < least_nanos:
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
     return credits_held()

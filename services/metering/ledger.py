@@ -21,16 +21,16 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.scene import Effect, Scene
+from services.metering.scene import Effect, RuleContext
 
 
-def apply(operation: Operation[AnswerT], scene: Scene) -> Effect[AnswerT]:
-    if scene.hold is not None and scene.hold.account_id != operation.account_id:
+def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:
+    if context.hold is not None and context.hold.account_id != operation.account_id:
         raise LegatoError(Reason.REQUEST_INVALID, "The request belongs to another account.", param="account_id")
-    return _RULES[type(operation)](operation, scene)
+    return _RULES[type(operation)](operation, context)
 
 
-_RULES: Final[dict[type[Any], Callable[[Any, Scene], Effect[Any]]]] = {
+_RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
     Reserve: holds.reserve,
     Extend: holds.extend,
     Checkpoint: holds.checkpoint,

@@ -29,7 +29,7 @@ BURSTS_A_MINUTE: Final = 15
 _NAMES: Final = ("requests", "tokens")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RateLimits(msgspec.Struct, frozen=True):
     requests: Rate
     # None: not limited.
     tokens: Rate | None = None
@@ -49,7 +49,7 @@ def token_rate(tokens_per_minute: int) -> Rate:
     return Rate(tokens_per_minute, tokens_per_minute)
 
 
-class Part(NamedTuple):
+class BucketCharge(NamedTuple):
     """What is to be taken from one bucket; below zero, given back."""
 
     # Named by its rate, too: with a changed limit a key begins anew, instead of paying off at one rate what it took at
@@ -58,37 +58,37 @@ class Part(NamedTuple):
     rate: Rate
     units: int
 
-    def divided_by(self, replicas: int) -> "Part":
-        return Part(self.bucket, self.rate.divided_by(replicas), self.units)
+    def divided_by(self, replicas: int) -> "BucketCharge":
+        return BucketCharge(self.bucket, self.rate.divided_by(replicas), self.units)
 
 
-class Taking(NamedTuple):
+class RateCharge(NamedTuple):
     """All parts, or none."""
 
     # Of requests; and of tokens, where they are limited.
-    parts: tuple[Part, ...]
+    parts: tuple[BucketCharge, ...]
     # What has been used already is taken whether or not there is any left.
     is_refusable: bool
 
 
-def admission(key_id: str, limits: Limits, tokens: int) -> Taking:
-    return Taking(_parts(key_id, limits, 1, tokens), True)
+def admission(key_id: str, limits: RateLimits, tokens: int) -> RateCharge:
+    return RateCharge(_parts(key_id, limits, 1, tokens), True)
 
 
-def correction(key_id: str, limits: Limits, requests: int, tokens: int) -> Taking:
-    return Taking(_parts(key_id, limits, requests, tokens), False)
+def correction(key_id: str, limits: RateLimits, requests: int, tokens: int) -> RateCharge:
+    return RateCharge(_parts(key_id, limits, requests, tokens), False)
 
 
-def _parts(key_id: str, limits: Limits, requests: int, tokens: int) -> tuple[Part, ...]:
+def _parts(key_id: str, limits: RateLimits, requests: int, tokens: int) -> tuple[BucketCharge, ...]:
     rate = limits.requests
-    of_requests = Part(f"legato:requests:{key_id}:{rate.per_minute}", rate, requests)
+    of_requests = BucketCharge(f"legato:requests:{key_id}:{rate.per_minute}", rate, requests)
     if limits.tokens is None:
         return (of_requests,)
     rate = limits.tokens
-    return of_requests, Part(f"legato:tokens:{key_id}:{rate.per_minute}", rate, tokens)
+    return of_requests, BucketCharge(f"legato:tokens:{key_id}:{rate.per_minute}", rate, tokens)
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class RateAllowance(msgspec.Struct, frozen=True):
     """What is left. All zero of tokens where they are not limited."""
 
     limit_requests: int
@@ -100,7 +100,7 @@ class Allowance(msgspec.Struct, frozen=True):
 
 
 class Limiter(Protocol):
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         """Resolves to what `reply` makes of the allowance. Refuses, at once or later, with RATE_LIMITED."""
         ...
 
@@ -111,30 +111,30 @@ class LocalLimiter:
         # Among how many the limits are divided.
         self.replicas = 1
 
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        future.set_result(reply(self.take_now(taking)))
+        future.set_result(reply(self.charge_now(charge)))
         return future
 
-    def take_now(self, taking: Taking) -> Allowance:
-        parts = taking.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in taking.parts]
+    def charge_now(self, charge: RateCharge) -> RateAllowance:
+        parts = charge.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in charge.parts]
         now_ns = self._buckets.now_ns()
         ahead_ns = [self._buckets.ahead_ns(part.bucket, now_ns) for part in parts]
-        if taking.is_refusable:
+        if charge.is_refusable:
             refuse_if_used_up(parts, ahead_ns)
         for number, part in enumerate(parts):
             ahead_ns[number] = part.rate.ahead_after_ns(ahead_ns[number], part.units)
-            self._buckets.put(part.bucket, ahead_ns[number], now_ns)
+            self._buckets.set_ahead(part.bucket, ahead_ns[number], now_ns)
         return allowance(parts, ahead_ns)
 
-    def follow(self, parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
+    def follow(self, parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
         """Somebody else keeps the key's buckets: know them as well, in case they go away."""
         now_ns = self._buckets.now_ns()
         for part, each_ns in zip(parts, ahead_ns, strict=True):
-            self._buckets.put(part.bucket, each_ns, now_ns)
+            self._buckets.set_ahead(part.bucket, each_ns, now_ns)
 
 
-def refuse_if_used_up(parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
+def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
     """By the bucket that needs the longest wait."""
     longest_ns, hit = 0, 0
     for number, part in enumerate(parts):
@@ -153,12 +153,12 @@ def refuse_if_used_up(parts: Sequence[Part], ahead_ns: Sequence[int]) -> None:
     raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=retry_after_s, figures=figures)
 
 
-def allowance(parts: Sequence[Part], ahead_ns: Sequence[int]) -> Allowance:
+def allowance(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> RateAllowance:
     figures: list[int] = []
     for number, part in enumerate(parts):
         each_ns = ahead_ns[number]
         figures += (part.rate.per_minute, part.rate.remaining(each_ns), _to_ms(each_ns))
-    return Allowance(*figures)
+    return RateAllowance(*figures)
 
 
 def _to_ms(nanoseconds: int) -> int:

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from services.metering.prices import Price
-from services.metering.records import Account, Basis, End, Usage
+from services.metering.records import AccountBalance, Basis, End, Usage
 
 AnswerT = TypeVar("AnswerT")
 
@@ -103,13 +103,13 @@ class Sweep(Operation[Swept], frozen=True):
     pass
 
 
-class Grant(Operation[Account], frozen=True):
+class Grant(Operation[AccountBalance], frozen=True):
     """Here `request_id` is the id that the grant was given by whoever made it."""
 
     amount_nanos: int
 
 
-class Adjust(Operation[Account], frozen=True):
+class Adjust(Operation[AccountBalance], frozen=True):
     """Here `request_id` is the id that the adjustment was given by whoever made it."""
 
     amount_nanos: int

@@ -28,7 +28,7 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
 
 
-class Account(msgspec.Struct, frozen=True):
+class AccountBalance(msgspec.Struct, frozen=True):
     account_id: str
     balance_nanos: int = 0
     # Part of the balance, set aside for requests that run.

@@ -4,13 +4,13 @@ from typing import Generic, NamedTuple
 
 from services.metering.operations import AnswerT
 from services.metering.prices import Prices
-from services.metering.records import Account, Claim, Entry, Hold
+from services.metering.records import AccountBalance, Claim, Entry, Hold
 
 
-class Scene(NamedTuple):
+class RuleContext(NamedTuple):
     """What an operation finds."""
 
-    account: Account
+    account: AccountBalance
     hold: Hold | None
     # The booking of an earlier grant or adjustment under the same id.
     booked: Entry | None
@@ -29,7 +29,7 @@ class Effect(NamedTuple, Generic[AnswerT]):
     """None: as it was."""
 
     answer: AnswerT
-    account: Account | None = None
+    account: AccountBalance | None = None
     hold: Hold | None = None
     entry: Entry | None = None
     claim: Claim | None = None

@@ -18,9 +18,9 @@ from services.chassis.telemetry.tracing import Tracer
 from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.credit_list import list_credits
-from services.metering.limits import Limiter, Limits
+from services.metering.limits import Limiter, RateLimits
 from services.metering.operations import Reserved
-from services.metering.records import Account
+from services.metering.records import AccountBalance
 from services.metering.store.reports import read_balances, read_request
 from services.metering.unpaid import UnpaidPrompts
 from services.metering.usage import list_usage
@@ -38,7 +38,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         database: Database,
         writer: Writer,
         limiter: Limiter,
-        default_limits: Limits,
+        default_limits: RateLimits,
         log: Log,
         tracer: Tracer | None = None,
         unpaid_prompts: UnpaidPrompts | None = None,
@@ -79,13 +79,15 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     # Futures, not coroutines: on the exchange an operation costs no task of its own.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        return self._limiter.take(limits.to_admission(request, self._default_limits), limits.from_allowance)
+        return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        return self._limiter.take(limits.to_correction(request, self._default_limits), limits.from_correction)
+        return self._limiter.charge(limits.to_correction(request, self._default_limits), limits.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
-        return self._writer.submit(operations.to_reserve(request, self._default_limits), partial(self._tell, request))
+        return self._writer.submit(
+            operations.to_reserve(request, self._default_limits), partial(self._to_response, request)
+        )
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
         return self._writer.submit(operations.to_extend(request), operations.from_extended)
@@ -98,7 +100,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             operations.to_void(request, charges_prompt=self._is_due(request)), operations.from_voided
         )
 
-    def _tell(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
+    def _to_response(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
         response = operations.from_reserved(answer)
         unpaid = self._unpaid_prompts
         response.has_habit_of_leaving = unpaid is not None and unpaid.are_habit_of(request.account_id)
@@ -196,7 +198,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return pb.AuditResponse(violations=await audit(self._database))
 
 
-async def _read_balances(database: Database, account_ids: list[str]) -> list[Account]:
+async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:
     return await database.read(lambda connection: read_balances(connection, account_ids))
 
 

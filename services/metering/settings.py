@@ -7,10 +7,10 @@ import msgspec
 
 from services.chassis.load.gcra import Rate
 from services.chassis.load.limits import LARGEST_LIMITS
-from services.chassis.residency import Store, keep_in_canada
+from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
-from services.metering.limits import LARGEST_BURST, Limits, token_rate
-from services.metering.unpaid import Habit
+from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
+from services.metering.unpaid import UnpaidLimit
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]
@@ -77,23 +77,23 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     metering_metrics_listen: HostAndPort = ""
 
     @property
-    def stores(self) -> list[Store]:
+    def stores(self) -> list[DataStore]:
         return [
-            Store("DATA", self.data_region),
-            Store("DATABASE", self.database_region, self.database_url),
-            Store("VALKEY", self.valkey_region, self.valkey_url),
+            DataStore("DATA", self.data_region),
+            DataStore("DATABASE", self.database_region, self.database_url),
+            DataStore("VALKEY", self.valkey_region, self.valkey_url),
         ]
 
     def check(self) -> None:
         keep_in_canada(self.stores)
 
     @property
-    def habit(self) -> Habit:
-        return Habit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
+    def unpaid_limit(self) -> UnpaidLimit:
+        return UnpaidLimit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
 
-    def default_limits(self) -> Limits:
+    def default_limits(self) -> RateLimits:
         """Of a key that has none of its own, and whose account has none either."""
-        return Limits(
+        return RateLimits(
             Rate(self.requests_per_minute, self.request_burst),
             token_rate(self.tokens_per_minute) if self.tokens_per_minute else None,
             self.concurrent_requests or None,

@@ -17,7 +17,7 @@ MOST_ACCOUNTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
+class UnpaidLimit:
     """So many unpaid prompts, which together have so many tokens, within so long. None at all: nobody has it."""
 
     prompts: int
@@ -34,17 +34,17 @@ class _Left(NamedTuple):
 
 
 class UnpaidPrompts:
-    def __init__(self, habit: Habit, clock: Clock) -> None:
-        self._habit = habit
+    def __init__(self, unpaid_limit: UnpaidLimit, clock: Clock) -> None:
+        self._unpaid_limit = unpaid_limit
         self._clock = clock
         # The oldest first.
         self._by_account: OrderedDict[str, deque[_Left]] = OrderedDict()
 
     def note(self, account_id: str, request_id: str, tokens: int) -> None:
         """A client of the account has left before anything was delivered. That may be told more than once."""
-        if not self._habit.prompts:
+        if not self._unpaid_limit.prompts:
             return
-        left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._habit.prompts)))
+        left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._unpaid_limit.prompts)))
         if any(each.request_id == request_id for each in left):
             return
         left.append(_Left(self._clock.elapsed_s(), request_id, tokens))
@@ -56,9 +56,11 @@ class UnpaidPrompts:
         left = self._by_account.get(account_id)
         if left is None:
             return False
-        oldest_s = self._clock.elapsed_s() - self._habit.window_s
+        oldest_s = self._clock.elapsed_s() - self._unpaid_limit.window_s
         while left and left[0].at_s <= oldest_s:
             left.popleft()
         if not left:
             del self._by_account[account_id]
-        return len(left) >= self._habit.prompts and sum(each.tokens for each in left) >= self._habit.tokens
+        return (
+            len(left) >= self._unpaid_limit.prompts and sum(each.tokens for each in left) >= self._unpaid_limit.tokens
+        )

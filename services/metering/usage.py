@@ -13,7 +13,7 @@ from services.metering.store.reports import read_usage
 ROWS_MOST: Final = 100_000
 
 
-class UsageQuery(msgspec.Struct, frozen=True):
+class UsageReportQuery(msgspec.Struct, frozen=True):
     account_id: str
     start_us: int
     # Not part of it.
@@ -34,7 +34,7 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-async def list_usage(database: Database, query: UsageQuery) -> list[UsageRow]:
+async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageRow]:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "Start and end must be at a full hour.", param="start_time")
     if query.start_us > query.end_us:

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from services.chassis.errors import LegatoError
 from services.chassis.load.gcra import LONGEST_DEBT_NS
 from services.chassis.telemetry.log import Log
-from services.metering.limits import Allowance, LocalLimiter, ReplyT, Taking, allowance, refuse_if_used_up
+from services.metering.limits import LocalLimiter, RateAllowance, RateCharge, ReplyT, allowance, refuse_if_used_up
 from services.metering.valkey_client import in_time, make_client
 
 # How often a replica shows that it lives, and a server that is away is tried again.
@@ -97,8 +97,8 @@ return redis.call('ZCARD', KEYS[1])
 
 
 class _Waiting(NamedTuple):
-    taking: Taking
-    reply: Callable[[Allowance], Any]
+    charge: RateCharge
+    reply: Callable[[RateAllowance], Any]
     future: "asyncio.Future[Any]"
 
 
@@ -126,12 +126,12 @@ class ValkeyLimiter:
         await self._sign()
         self._signing = asyncio.create_task(self._keep_signing())
 
-    def take(self, taking: Taking, reply: Callable[[Allowance], ReplyT]) -> "asyncio.Future[ReplyT]":
+    def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         if self._is_away:
             # Nobody waits for a server that is away: it is tried beside the requests.
-            return self._local.take(taking, reply)
+            return self._local.charge(charge, reply)
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(taking, reply, future))
+        self._waiting.append(_Waiting(charge, reply, future))
         if self._drain is None:
             self._drain = asyncio.create_task(self._take_all())
         return future
@@ -178,7 +178,7 @@ class ValkeyLimiter:
                     self._take_locally(batch)
                     continue
                 try:
-                    results = await self._ask(batch)
+                    results = await self._run_script(batch)
                 except (RedisError, OSError) as error:
                     self._go_away(error)
                     self._take_locally(batch)
@@ -187,11 +187,11 @@ class ValkeyLimiter:
         finally:
             self._drain = None
 
-    async def _ask(self, batch: list[_Waiting]) -> list[int]:
+    async def _run_script(self, batch: list[_Waiting]) -> list[int]:
         buckets: list[str] = []
         terms: list[int] = [LONGEST_DEBT_NS]
         for waiting in batch:
-            parts, is_refusable = waiting.taking
+            parts, is_refusable = waiting.charge
             terms += (int(is_refusable), len(parts))
             for part in parts:
                 buckets.append(part.bucket)
@@ -200,8 +200,8 @@ class ValkeyLimiter:
 
     def _resolve(self, batch: list[_Waiting], results: list[int]) -> None:
         figures = iter(results)
-        for taking, reply, future in batch:
-            parts = taking.parts
+        for charge, reply, future in batch:
+            parts = charge.parts
             is_taken = next(figures)
             ahead_ns = [next(figures) for _ in parts]
             self._local.follow(parts, ahead_ns)
@@ -215,9 +215,9 @@ class ValkeyLimiter:
                 future.set_exception(refusal)
 
     def _take_locally(self, batch: list[_Waiting]) -> None:
-        for taking, reply, future in batch:
+        for charge, reply, future in batch:
             try:
-                left = self._local.take_now(taking)
+                left = self._local.charge_now(charge)
             except LegatoError as refusal:
                 if not future.done():
                     future.set_exception(refusal)

@@ -7,7 +7,7 @@ import signal
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import Server, private_listen, stop_asked
+from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
@@ -19,11 +19,11 @@ from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
-from services.router.metrics import show_chats, show_stations
+from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
-from services.router.providers.base import Surroundings
-from services.router.routing.model_states import Stations
-from services.router.routing.provider_pool import Lines
+from services.router.providers.base import ProviderEnvironment
+from services.router.routing.model_states import ModelStates
+from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
@@ -39,32 +39,34 @@ async def main() -> None:
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
     socket = socket_path(settings.data, settings.local_model_socket)
-    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, socket)), log)
+    provider_pool = ProviderPool(
+        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, socket)), log
+    )
     async with contextlib.AsyncExitStack() as opened:
-        opened.push_async_callback(lines.aclose)
+        opened.push_async_callback(provider_pool.aclose)
         clock, registry = SystemClock(), new_registry()
         await opened.enter_async_context(serve_operations(settings.router_metrics_listen, registry, log))
         local_places = settings.local_model_parallel + settings.local_model_queue
-        stations = Stations(found, lines, clock, log, settings.upstream_queueing_s, local_places)
-        opened.push_async_callback(stations.aclose)
-        show_stations(stations, registry)
-        targets = Targets(stations, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        model_states = ModelStates(found, provider_pool, clock, log, settings.upstream_queueing_s, local_places)
+        opened.push_async_callback(model_states.aclose)
+        show_model_states(model_states, registry)
+        targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = await open_grounding(grounding_settings, clock, log, opened)
-        completions = Completions(stations, targets, clock, log, grounding.grounding)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding)
         show_chats(completions, registry)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})
-        reload = Reload(settings.routes, settings.timeouts, stations, log)
+        reload = Reload(settings.routes, settings.timeouts, model_states, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         registrations = [
             register_router(servicer),
-            register_route_admin(RouteAdminServicer(stations, reload)),
+            register_route_admin(RouteAdminServicer(model_states, reload)),
             register_grounding_admin(grounding.admin),
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
-        server = Server(
+        server = RpcServer(
             listen,
             registrations,
             log,
@@ -77,7 +79,7 @@ async def main() -> None:
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()
-        await server.leave()
+        await server.announce_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_delay_s + settings.drain_s):
                 await servicer.drain(settings.drain_delay_s)

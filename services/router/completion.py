@@ -12,14 +12,14 @@ from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.clock import Clock
 from services.chassis.timing.deadlines import Deadlines
-from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.refusals import NotAccepted
 from services.router.answers.relay import Relay
 from services.router.answers.upstream import Upstream
 from services.router.prompts.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.providers.translation.parameters import read_parameters
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import CLASSES
 from services.router.routing.targets import Attempts, Targets
 
@@ -46,10 +46,10 @@ class _Story:
 
 class Completions:
     def __init__(
-        self, stations: Stations, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
+        self, model_states: ModelStates, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
     ) -> None:
         """Without `grounding` none of it is configured."""
-        self._stations = stations
+        self._model_states = model_states
         self._targets = targets
         self._clock = clock
         self._log = log
@@ -64,7 +64,7 @@ class Completions:
         if request.WhichOneof("kind") != "open":
             raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
         chat = request.open
-        allowance = Allowance(conversation, chat.grant if chat.HasField("grant") else None)
+        allowance = TokenAllowance(conversation, chat.grant if chat.HasField("grant") else None)
         story = _Story(chat.request_id)
         began_s = self._clock.elapsed_s()
         self._running += 1
@@ -84,7 +84,7 @@ class Completions:
         finally:
             self._running -= 1
             allowance.close()
-            self._tell(story, began_s)
+            self._log_end(story, began_s)
 
     async def drain(self) -> None:
         """Wait until no chat runs."""
@@ -92,10 +92,10 @@ class Completions:
             await asyncio.sleep(0.02)
 
     async def _converse(
-        self, chat: ChatOpen, conversation: ChatConversation, allowance: Allowance, story: _Story
+        self, chat: ChatOpen, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
     ) -> None:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
-        character = self._stations.characters[story.class_id]
+        character = self._model_states.characters[story.class_id]
         story.character_version = character.version
         prompt = await compose_prompt(
             chat.messages_json,
@@ -105,7 +105,7 @@ class Completions:
             parameters_json=chat.parameters_json,
         )
         if self._grounding is not None and not chat.tools_json:
-            targets = [station.target for station in self._stations.by_class[story.class_id]]
+            targets = [model_state.target for model_state in self._model_states.by_class[story.class_id]]
             grounded = await self._grounding.ground(chat, prompt, targets, conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
@@ -140,7 +140,7 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
-        self, chat: ChatOpen, grounded: "Grounded", allowance: Allowance, story: _Story
+        self, chat: ChatOpen, grounded: "Grounded", allowance: TokenAllowance, story: _Story
     ) -> None:
         """With a model that may search. All of it may take no longer than an answer without."""
         try:
@@ -165,7 +165,7 @@ class Completions:
             await rounds.go_on()
         failpoints.hit("router.finished")
 
-    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, story: _Story) -> Upstream:
+    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story) -> Upstream:
         """As many may be asked as if nobody had been: the one that refused can be the last whose turn it was."""
         again = replace(story.attempts, count=0, refits=0)
         try:
@@ -174,9 +174,9 @@ class Completions:
             story.attempts = replace(again, count=story.attempts.count + again.count)
 
     def _time_left_s(self, upstream: Upstream) -> float:
-        return upstream.station.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
+        return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
-    def _tell(self, story: _Story, began_s: float) -> None:
+    def _log_end(self, story: _Story, began_s: float) -> None:
         relay, target = story.relay, story.attempts.target
         finished = relay.finished if relay is not None else None
         if story.attempts.first_asked_at_s is not None:

@@ -18,8 +18,8 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import AUTO, Completions
-from services.router.routing.health import State
-from services.router.routing.model_states import Station, Stations
+from services.router.routing.health import BreakerState
+from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.reload import Reload
 from services.router.routing.routes import CLASSES
 
@@ -32,9 +32,9 @@ CREATED = datetime(2026, 11, 15, tzinfo=UTC)
 SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
 
 _STATE_TO_PROTO = {
-    State.CLOSED: pb.BREAKER_STATE_CLOSED,
-    State.OPEN: pb.BREAKER_STATE_OPEN,
-    State.HALF_OPEN: pb.BREAKER_STATE_HALF_OPEN,
+    BreakerState.CLOSED: pb.BREAKER_STATE_CLOSED,
+    BreakerState.OPEN: pb.BREAKER_STATE_OPEN,
+    BreakerState.HALF_OPEN: pb.BREAKER_STATE_HALF_OPEN,
 }
 
 
@@ -74,8 +74,8 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
 
 
 class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
-    def __init__(self, stations: Stations, reload: Reload) -> None:
-        self._stations = stations
+    def __init__(self, model_states: ModelStates, reload: Reload) -> None:
+        self._model_states = model_states
         self._reload = reload
 
     async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
@@ -89,16 +89,16 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         return pb.ListTargetsResponse(targets=self._targets())
 
     def _targets(self) -> list[pb.Target]:
-        by_class = self._stations.by_class
-        return [_to_target(class_id, station) for class_id in CLASSES for station in by_class[class_id]]
+        by_class = self._model_states.by_class
+        return [_to_target(class_id, model_state) for class_id in CLASSES for model_state in by_class[class_id]]
 
 
-def _to_target(class_id: str, station: Station) -> pb.Target:
-    gate, health = station.saturation.gate, station.health
+def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
+    gate, health = model_state.saturation.gate, model_state.health
     return pb.Target(
         class_id=class_id,
-        provider=station.target.provider,
-        model_name=station.target.model_name,
+        provider=model_state.target.provider,
+        model_name=model_state.target.model_name,
         breaker_state=_STATE_TO_PROTO[health.state],
         attempts=health.attempts,
         failures=health.failures,

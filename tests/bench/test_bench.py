@@ -12,7 +12,7 @@ from bench.books import BooksWrong
 from bench.children import started_provider
 from bench.hot_account import CASES, check_books
 from bench.load import GRANT_NANOS, Outcome
-from bench.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, House, measure_curve
+from bench.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, OverloadHarness, measure_curve
 from bench.processors import Spent
 from bench.progress import Progress
 from bench.slow_readers import Endless
@@ -58,9 +58,9 @@ def test_overload_has_a_peak_and_a_key_that_asks_for_more_than_all_others(
 ) -> None:
     with started_provider(["bench.slots", str(SLOTS), str(FIRST_S), str(ANSWER_S)], tmp_path) as provider:
         send_to(service, provider)
-        house = House(service, tmp_path, 0, progress)
+        harness = OverloadHarness(service, tmp_path, 0, progress)
         # This service never refuses, so it gets no more than can be answered.
-        peak, greedy, polite = measure_curve(house, multiples=[], greedy_multiple=1.0)
+        peak, greedy, polite = measure_curve(harness, multiples=[], greedy_multiple=1.0)
     assert (peak.measurement, peak.case, greedy.measurement) == (CURVE, "peak", FAIRNESS)
     assert peak.figures["of the peak %"] == pytest.approx(100)
     assert (greedy.figures["offered/s"] or 0) > (polite.figures["offered/s"] or 0) > 0

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cli.main import legato
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
 from services.router.grounding.opening import open_grounding
@@ -33,7 +33,7 @@ def _register_accounts(server: Any) -> str:
     return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
 
 
-class GroundingHouse:
+class GroundingHarness:
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -43,14 +43,14 @@ class GroundingHouse:
 
 
 @asynccontextmanager
-async def grounding_house(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHouse]:
+async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHarness]:
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
         grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
         registrations = [register_grounding_admin(grounding.admin), _register_accounts]
-        server = Server("127.0.0.1:0", registrations, log, insecure_tcp=True)
+        server = RpcServer("127.0.0.1:0", registrations, log, insecure_tcp=True)
         await server.start()
         try:
-            yield GroundingHouse(f"127.0.0.1:{server.port}")
+            yield GroundingHarness(f"127.0.0.1:{server.port}")
         finally:
             await server.stop(0)

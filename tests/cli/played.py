@@ -10,7 +10,7 @@ import grpc
 import grpc_testing
 from click.testing import CliRunner, Result
 
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
@@ -57,7 +57,7 @@ class Played:
             for name, file in FILES.items()
         }
         self._due = deque(f"/{FILES[service].package}.{method.replace('.', '/')}" for service, method, _ in self.script)
-        self.services = Services(self._open)
+        self.services = ServiceStubs(self._open)
         self._player = threading.Thread(target=self._play, daemon=True)
         self._player.start()
 
@@ -82,7 +82,7 @@ class Played:
     def run(self, *arguments: str) -> Result:
         result = CliRunner().invoke(legato, arguments, obj=self.services)
         if result.exit_code == 0:
-            self._player.join(timeout=10)
+            self._player.join(timeout=60)
             assert len(self.requests) == len(self.script), "the command made fewer calls than it should"
         return result
 

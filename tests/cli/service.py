@@ -66,7 +66,7 @@ class Up:
     def ended(self) -> tuple[int, str]:
         """The exit code, and all that was said on stderr."""
         code = self.process.wait(timeout=60)
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=60)
         return code, "".join(self.stderr)
 
     def stop(self) -> int:
@@ -78,7 +78,7 @@ class Up:
         self.process.wait()
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=60)
         self.process.stdout.close()
         self.process.stderr.close()
 

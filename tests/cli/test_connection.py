@@ -8,12 +8,12 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from cli.connection import NotRunning, Refused, ask, running_services
+from cli.connection import CallRefused, NotRunning, call_service, running_services
 from cli.settings import SettingsWrong
 from cli.supervision import data_folder
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 
@@ -34,24 +34,24 @@ def name_of(data: Path, account_id: str, environ: dict[str, str]) -> str:
     services = running_services(data, environ)
     try:
         request = auth_pb2.GetAccountRequest(account_id=account_id)
-        return ask(services.accounts.GetAccount, request).account.name
+        return call_service(services.accounts.GetAccount, request).account.name
     finally:
         services.close()
 
 
 async def test_a_service_is_reached_on_the_folders_socket(socket_folder: Path, log: Log) -> None:
     data_folder.prepare(socket_folder)
-    server = Server(f"unix:{data_folder.socket_of('auth', socket_folder)}", [register], log)
+    server = RpcServer(f"unix:{data_folder.socket_of('auth', socket_folder)}", [register], log)
     await server.start()
     assert await asyncio.to_thread(name_of, socket_folder, "acct_1", {}) == "Ada"
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(CallRefused) as refusal:
         await asyncio.to_thread(name_of, socket_folder, "acct_2", {})
     assert (refusal.value.message, refusal.value.reason) == ("There is no such account.", Reason.NOT_FOUND)
     await server.stop(0)
 
 
 async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log: Log) -> None:
-    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
     await server.start()
     environ = {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{server.port}"}
     assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
@@ -59,7 +59,7 @@ async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log
 
 
 async def test_an_address_may_be_in_a_file_of_its_own(tmp_path: Path, log: Log) -> None:
-    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
     await server.start()
     file = tmp_path / "address"
     file.write_text(f"127.0.0.1:{server.port}\n")
@@ -71,7 +71,7 @@ async def test_an_address_may_be_in_a_file_of_its_own(tmp_path: Path, log: Log) 
 
 async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path: Path, log: Log) -> None:
     authority = Authority(tmp_path)
-    server = Server("127.0.0.1:0", [register], log, authority.certificates("auth", log))
+    server = RpcServer("127.0.0.1:0", [register], log, authority.certificates("auth", log))
     await server.start()
     for name, reason in (("admin", None), ("edge", Reason.CALLER_NOT_ALLOWED)):
         certificate, key = authority.files(name)
@@ -84,7 +84,7 @@ async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path
         if reason is None:
             assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
         else:
-            with pytest.raises(Refused) as refusal:
+            with pytest.raises(CallRefused) as refusal:
                 await asyncio.to_thread(name_of, tmp_path, "acct_1", environ)
             assert refusal.value.reason is reason
     await server.stop(0)
@@ -93,7 +93,7 @@ async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path
 async def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path, log: Log) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
-    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
     await server.start()
     living = f"127.0.0.1:{server.port}"
     for addresses in (f"{dead}, {living}", f"{living},{dead}", f"unix:{tmp_path}/none.sock,{living}"):
@@ -174,6 +174,6 @@ def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch)
             raise Away
         return "an answer"
 
-    assert ask(cast(Any, method), "a question", patience_s=10.0) == "an answer"
+    assert call_service(cast(Any, method), "a question", patience_s=10.0) == "an answer"
     assert "waiting for the service" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

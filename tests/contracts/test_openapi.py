@@ -73,3 +73,14 @@ def test_every_parameter_of_a_path_is_described() -> None:
     for route in ROUTES:
         described = by_endpoint[route.method, route.path].get("parameters", [])
         assert [one["name"] for one in described if one["in"] == "path"] == route.path_parameters
+
+
+def test_no_field_is_left_without_a_type() -> None:
+    """As those are that the edge keeps as bytes, until `openapi/requests.py` says what they are."""
+    untyped = [
+        f"{name}.{field}"
+        for name, schema in DOCUMENT["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+        if not described.keys() & {"$ref", "anyOf", "const", "enum", "type"}
+    ]
+    assert untyped == []

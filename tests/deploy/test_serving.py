@@ -3,13 +3,13 @@ import contextlib
 from pathlib import Path
 
 from deploy.serving import is_serving
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 
 
 async def test_a_process_that_serves_is_healthy(socket_folder: Path, log: Log) -> None:
     address = f"unix:{socket_folder}/auth.sock"
-    server = Server(address, [], log)
+    server = RpcServer(address, [], log)
     await server.start()
 
     assert await asyncio.to_thread(is_serving, address)

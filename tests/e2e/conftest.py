@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
-from tests.e2e.harness import House
+from tests.e2e.harness import ServiceHarness
 from tests.e2e.operations import LISTENING
 from tests.support.collector import Collector
 from tests.support.service import Service, UpstreamThread
@@ -43,18 +43,18 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
 
 
 @pytest.fixture(scope="session")
-def shared_house(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def shared_harness(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     failpoints = tmp_path_factory.mktemp("failpoints")
     environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
     with Service(shared_upstream, environ) as service:
-        yield House(service, shared_upstream, failpoints)
+        yield ServiceHarness(service, shared_upstream, failpoints)
 
 
 @pytest.fixture
-def house(shared_house: House, upstream: Upstream) -> Iterator[House]:
+def harness(shared_harness: ServiceHarness, upstream: Upstream) -> Iterator[ServiceHarness]:
     """A service whose processes may be killed, as long as they are back at the end."""
-    yield shared_house
-    assert shared_house.service.audit() == []
+    yield shared_harness
+    assert shared_harness.service.audit() == []
 
 
 @pytest.fixture

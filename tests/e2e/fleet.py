@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cli.commands.accounts import create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, ask, running_services
+from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.health import is_listening
 from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
@@ -68,7 +68,7 @@ class Fleet:
         for name in ("auth", "router", *self._meterings, *EDGES):
             self._start(name)
         self._wait_until_serving()
-        self._services: Services = running_services(
+        self._services: ServiceStubs = running_services(
             self._folder, {"LEGATO_METERING_ADDRESS": f"unix:{self._socket(self._meterings[0])}"}
         )
         return self
@@ -85,11 +85,11 @@ class Fleet:
         account, _ = create_account(self._services, f"test {secrets.token_hex(4)}", CREDIT_NANOS)
         made = create_key(self._services, account.account_id, "test", (), None)
         if limits:
-            ask(self._services.keys.UpdateKey, UpdateKeyRequest(key_id=made.key.key_id, **limits))
+            call_service(self._services.keys.UpdateKey, UpdateKeyRequest(key_id=made.key.key_id, **limits))
         return MadeKey(made.api_key, made.key)
 
     def audit(self) -> list[str]:
-        return list(ask(self._services.credits.Audit, AuditRequest()).violations)
+        return list(call_service(self._services.credits.Audit, AuditRequest()).violations)
 
     def restart(self, name: str) -> None:
         """Killed, and started again."""

@@ -23,7 +23,7 @@ class Running:
     request: Recorded
 
 
-class House:
+class ServiceHarness:
     def __init__(self, service: Service, upstream: Upstream, failpoints: Path) -> None:
         """The service was told to look for its failpoints in that folder."""
         self.service = service

@@ -23,10 +23,10 @@ WRONG_KEYS = 5
 BOUND_BYTES = 100 * 1024 * 1024
 
 BIG_PROMPTS = 10
-# More than any model's window.
-BIG_PROMPT = "and so on " * (4 * 1024 * 1024 // 10)
+# More than any model's window, however it counts.
+BIG_PROMPT = "and so on " * (7 * 1024 * 1024 // 10)
 # As much as five of them. When all that were over stayed, the edge grew by more than twice this.
-FEW_PROMPTS_BYTES = 40 * 1024 * 1024
+FEW_PROMPTS_BYTES = 70 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from cli.commands.attachments import add_attachment
-from cli.connection import ask
+from cli.connection import call_service
 from cli.progress import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
@@ -61,14 +61,14 @@ def _say(text: str, prompt_tokens: int) -> Reply:
 
 
 @dataclass(frozen=True)
-class House:
+class GroundedServiceHarness:
     service: Service
     upstream: Upstream
     searx: Searx
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def harness() -> Iterator[GroundedServiceHarness]:
     """At debug level, so that whatever a log could ever hold is written."""
     with UpstreamThread(ReadingUpstream()) as upstream, SearxThread() as searx:
         settings = {
@@ -78,12 +78,12 @@ def house() -> Iterator[House]:
             "LEGATO_SEARCH_URL": searx.base_url,
         }
         with Service(upstream, settings) as service:
-            yield House(service, upstream, searx)
+            yield GroundedServiceHarness(service, upstream, searx)
 
 
-def chat(house: House, api_key: str, question: str, *, stream: bool) -> ChatCompletionMessage:
+def chat(harness: GroundedServiceHarness, api_key: str, question: str, *, stream: bool) -> ChatCompletionMessage:
     """As a program does that uses OpenAI's client; a stream is put together by that client."""
-    with openai.OpenAI(base_url=house.service.base_url, api_key=api_key, max_retries=0) as client:
+    with openai.OpenAI(base_url=harness.service.base_url, api_key=api_key, max_retries=0) as client:
         messages: Any = [{"role": "user", "content": question}]
         if not stream:
             return client.chat.completions.create(model="mezzo", messages=messages).choices[0].message
@@ -104,88 +104,93 @@ def cited(message: ChatCompletionMessage) -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def account(house: House) -> str:
-    return house.service.new_account()
+def account(harness: GroundedServiceHarness) -> str:
+    return harness.service.new_account()
 
 
 @pytest.fixture
-def api_key(house: House, account: str) -> str:
-    return house.service.new_key(account)
+def api_key(harness: GroundedServiceHarness, account: str) -> str:
+    return harness.service.new_key(account)
 
 
-def switch(house: House, account: str, *, attachments: bool) -> None:
-    ask(
-        house.service.services.accounts.UpdateAccount, UpdateAccountRequest(account_id=account, attachments=attachments)
+def switch(harness: GroundedServiceHarness, account: str, *, attachments: bool) -> None:
+    call_service(
+        harness.service.services.accounts.UpdateAccount,
+        UpdateAccountRequest(account_id=account, attachments=attachments),
     )
 
 
 def test_fact_from_an_attached_pdf_is_answered_with_a_citation(
-    house: House, account: str, api_key: str, tmp_path: Path
+    harness: GroundedServiceHarness, account: str, api_key: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "safe.pdf"
     file.write_bytes(make_pdf(["Nothing of interest.", "The old safe opens with 7319."]))
-    attachment = house.service.legato("attachments", "add", account, str(file))
+    attachment = harness.service.legato("attachments", "add", account, str(file))
     assert (attachment["kind"], attachment["pages"]) == ("pdf", 2)
     for stream in (False, True):
-        message = chat(house, api_key, "How do I open the safe?", stream=stream)
+        message = chat(harness, api_key, "How do I open the safe?", stream=stream)
         assert message.content == "The old safe opens with 7319. [1]"
         url = f"urn:legato:attachment:{attachment['attachment_id']}#page=2"
         assert cited(message) == [("[1]", "safe.pdf, page 2", url)]
-    switch(house, account, attachments=False)
-    assert chat(house, api_key, "How do I open the safe?", stream=False).content == "I do not know."
-    switch(house, account, attachments=True)
-    house.service.legato("attachments", "remove", account, attachment["attachment_id"])
-    assert chat(house, api_key, "How do I open the safe?", stream=False).content == "I do not know."
+    switch(harness, account, attachments=False)
+    assert chat(harness, api_key, "How do I open the safe?", stream=False).content == "I do not know."
+    switch(harness, account, attachments=True)
+    harness.service.legato("attachments", "remove", account, attachment["attachment_id"])
+    assert chat(harness, api_key, "How do I open the safe?", stream=False).content == "I do not know."
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_chat_that_searches_is_one_answer_and_one_charge(
-    stream: bool, house: House, account: str, api_key: str
+    stream: bool, harness: GroundedServiceHarness, account: str, api_key: str
 ) -> None:
-    house.searx.results = [page(1, content="The pump is blue.")]
-    message = chat(house, api_key, "find the colour of the pump", stream=stream)
+    harness.searx.results = [page(1, content="The pump is blue.")]
+    message = chat(harness, api_key, "find the colour of the pump", stream=stream)
     assert message.content == "The pump is blue. [1]"
     assert message.tool_calls in (None, [])
     assert cited(message) == [("[1]", "Page 1", "https://page1.test/")]
     cost_nanos = 400 * PRICE_NANOS["prompt"] + 30 * PRICE_NANOS["completion"]
-    assert house.service.settled_balance_nanos(account) == DOLLARS_NANOS - cost_nanos
-    assert [hold.request_id for hold in house.service.holds(account)] != []
-    assert house.service.audit() == []
+    assert harness.service.settled_balance_nanos(account) == DOLLARS_NANOS - cost_nanos
+    assert [hold.request_id for hold in harness.service.holds(account)] != []
+    assert harness.service.audit() == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_search_round_is_charged_where_there_is_no_credit_for_the_answer(stream: bool, house: House) -> None:
+def test_search_round_is_charged_where_there_is_no_credit_for_the_answer(
+    stream: bool, harness: GroundedServiceHarness
+) -> None:
     rule = read_rules("What happened")["Credit spent before a second round"]
-    house.searx.results = [page(number, content=f"The pump is blue. {number} " * 200) for number in range(1, 10)]
-    account = house.service.new_account(credits="0.00006")
-    api_key = house.service.new_key(account)
+    harness.searx.results = [page(number, content=f"The pump is blue. {number} " * 200) for number in range(1, 10)]
+    account = harness.service.new_account(credits="0.00006")
+    api_key = harness.service.new_key(account)
     question = {"model": "mezzo", "messages": [{"role": "user", "content": "find the pump"}], "stream": stream}
-    asked = len(house.upstream.requests)
-    answer = post_chat(house.service, api_key, question)
-    assert (answer.status, len(house.upstream.requests)) == (200, asked + 1)
+    asked = len(harness.upstream.requests)
+    answer = post_chat(harness.service, api_key, question)
+    assert (answer.status, len(harness.upstream.requests)) == (200, asked + 1)
     ends = [event["choices"][0]["finish_reason"] for event in answer.events[:-2]] if stream else []
     assert (ends[-1] if stream else answer.json["choices"][0]["finish_reason"]) == "length"
-    house.service.settled_balance_nanos(account)
-    [hold], [entry] = house.service.holds(account), house.service.entries(account)
+    harness.service.settled_balance_nanos(account)
+    [hold], [entry] = harness.service.holds(account), harness.service.entries(account)
     assert (hold.end, hold.basis) == (rule.end, rule.basis)
     cost_nanos = entry.prompt_tokens * PRICE_NANOS["prompt"] + entry.completion_tokens * PRICE_NANOS["completion"]
     assert entry.completion_tokens > 5
     assert (entry.customer_nanos, entry.loss_nanos) == (-cost_nanos, 0)
-    assert house.service.audit() == []
+    assert harness.service.audit() == []
 
 
-def test_client_that_names_a_tool_choice_is_answered_without_a_search(house: House, api_key: str) -> None:
-    house.searx.results = [page(1, content="Blue.")]
+def test_client_that_names_a_tool_choice_is_answered_without_a_search(
+    harness: GroundedServiceHarness, api_key: str
+) -> None:
+    harness.searx.results = [page(1, content="Blue.")]
     question = [{"role": "user", "content": "find it"}]
-    answer = post_chat(house.service, api_key, {"messages": question, "tool_choice": "none"}).json
+    answer = post_chat(harness.service, api_key, {"messages": question, "tool_choice": "none"}).json
     assert answer["choices"][0]["message"]["content"] == "I do not know."
-    assert not {"tools", "tool_choice"}.intersection(house.upstream.requests[-1].json)
+    assert not {"tools", "tool_choice"}.intersection(harness.upstream.requests[-1].json)
 
 
-def test_stream_with_a_search_has_the_documented_sequence(house: House, api_key: str) -> None:
-    house.searx.results = [page(1, content="Blue.")]
+def test_stream_with_a_search_has_the_documented_sequence(harness: GroundedServiceHarness, api_key: str) -> None:
+    harness.searx.results = [page(1, content="Blue.")]
     question = [{"role": "user", "content": "find it"}]
-    *chunks, usage, done = post_chat(house.service, api_key, {"messages": question, "stream": True}).events
+    *chunks, usage, done = post_chat(harness.service, api_key, {"messages": question, "stream": True}).events
     assert done == "[DONE]"
     assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 430)
     deltas = [chunk["choices"][0] for chunk in chunks]
@@ -196,22 +201,24 @@ def test_stream_with_a_search_has_the_documented_sequence(house: House, api_key:
 
 
 def test_no_word_of_what_is_kept_or_searched_is_written_in_clear(
-    house: House, account: str, api_key: str, tmp_path: Path
+    harness: GroundedServiceHarness, account: str, api_key: str, tmp_path: Path
 ) -> None:
     words = {place: f"canary{secrets.token_hex(8)}" for place in ("note", "name", "page", "query", "title", "snippet")}
-    services = house.service.services
-    ask(services.grounding.AddNote, AddNoteRequest(account_id=account, text=f"My cat is called {words['note']}."))
-    assert words["note"] in str(house.service.legato("memory", "list", account))
+    services = harness.service.services
+    call_service(
+        services.grounding.AddNote, AddNoteRequest(account_id=account, text=f"My cat is called {words['note']}.")
+    )
+    assert words["note"] in str(harness.service.legato("memory", "list", account))
     file = tmp_path / f"{words['name']}.pdf"
     file.write_bytes(make_pdf([f"The {words['page']} opens with a key."]))
     assert add_attachment(services, account, file, Bar(sys.stderr)).name == file.name
-    house.searx.results = [page(1, title=words["title"], content=words["snippet"])]
+    harness.searx.results = [page(1, title=words["title"], content=words["snippet"])]
     for stream in (False, True):
-        assert words["page"] in str(chat(house, api_key, f"What opens the {words['page']}?", stream=stream).content)
-        assert words["snippet"] in str(chat(house, api_key, f"find {words['query']}", stream=stream).content)
-    assert words["note"] in str(house.upstream.requests[-1].json["messages"])
-    house.service.settled_balance_nanos(account)
-    written = {path.name: path.read_bytes() for path in house.service.files()}
+        assert words["page"] in str(chat(harness, api_key, f"What opens the {words['page']}?", stream=stream).content)
+        assert words["snippet"] in str(chat(harness, api_key, f"find {words['query']}", stream=stream).content)
+    assert words["note"] in str(harness.upstream.requests[-1].json["messages"])
+    harness.service.settled_balance_nanos(account)
+    written = {path.name: path.read_bytes() for path in harness.service.files()}
     assert {"router.db", "router.log", "grounding-key"} <= written.keys()
     everything = b"\n".join(written.values()).lower()
     assert account.encode() in everything

@@ -13,7 +13,7 @@ import pytest
 
 from services.router.prompts.tokens import count
 from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE
-from tests.e2e.harness import CREDIT_NANOS, House
+from tests.e2e.harness import CREDIT_NANOS, ServiceHarness
 from tests.e2e.raw_http import OpenChat, ask, post_chat
 from tests.support.service import Service, wait_for_requests, wait_until
 from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
@@ -22,10 +22,10 @@ CHAT_NANOS = 11 * 100 + 7 * 210
 COMPLAINT = "The server is overloaded, please ask its operator about your plan. " * 40
 
 
-def test_worker_that_is_recycled_loses_no_spend_litellm_34805(house: House) -> None:
+def test_worker_that_is_recycled_loses_no_spend_litellm_34805(harness: ServiceHarness) -> None:
     """There, what waited in memory to be booked was dropped whenever a worker was told to end."""
-    service = house.service
-    chats = [house.open(Reply(event_delay_s=0.2), read=b'"Hello"') for _ in range(5)]
+    service = harness.service
+    chats = [harness.open(Reply(event_delay_s=0.2), read=b'"Hello"') for _ in range(5)]
     # So that every settlement still waits in the edge when it ends.
     service.signal("metering", signal.SIGSTOP)
     for running in chats:
@@ -40,10 +40,10 @@ def test_worker_that_is_recycled_loses_no_spend_litellm_34805(house: House) -> N
         assert service.settled_balance_nanos(running.account) == CREDIT_NANOS - CHAT_NANOS
 
 
-def test_delivered_answer_is_not_refunded_when_its_accounting_throws_eliza_10837(house: House) -> None:
-    service = house.service
+def test_delivered_answer_is_not_refunded_when_its_accounting_throws_eliza_10837(harness: ServiceHarness) -> None:
+    service = harness.service
     with broken_ledger(service):
-        running = house.open(Reply(contents=RAIN, usage=USAGE), read=b"[DONE]")
+        running = harness.open(Reply(contents=RAIN, usage=USAGE), read=b"[DONE]")
         running.chat.leave()
         wait_until(lambda: '"settlement.refused"' in service.log_text())
         [hold] = service.holds(running.account)

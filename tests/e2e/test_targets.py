@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.connection import ask
+from cli.connection import call_service
 from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
@@ -70,7 +70,7 @@ def pair(shared_pair: Service, upstream: Upstream, spare: Upstream) -> Service:
     for routes in (routes_to(other=spare), routes_to(first=upstream, spare=spare)):
         shared_pair.write_routes(routes)
         for router in shared_pair.services.routers.values():
-            ask(router.ReloadRoutes, ReloadRoutesRequest())
+            call_service(router.ReloadRoutes, ReloadRoutesRequest())
     return shared_pair
 
 

@@ -19,12 +19,12 @@ from protos.auth.v1.auth_pb2_grpc import (
     MaintenanceAdminServiceStub,
 )
 from services.auth.keys import Peppers
-from services.auth.service import MIGRATIONS, Auth
+from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.clock import Clock
@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 PEPPER = b"a pepper for tests, 32 bytes long"
 
 
-class AuthHouse:
+class AuthHarness:
     def __init__(
         self,
         socket_folder: Path,
@@ -52,13 +52,13 @@ class AuthHouse:
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
         self._database.migrate(MIGRATIONS)
-        self.auth = Auth(self._database, Peppers({1: PEPPER}), clock, log)
-        self._servers: dict[int, Server] = {}
+        self.auth = AuthService(self._database, Peppers({1: PEPPER}), clock, log)
+        self._servers: dict[int, RpcServer] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]
         self.registry = Registry()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["AuthHouse"]:
+    async def opened(self) -> AsyncIterator["AuthHarness"]:
         async with AsyncExitStack() as stack:
             stack.callback(self._database.close)
             for number in range(len(self._sockets)):
@@ -80,7 +80,7 @@ class AuthHouse:
             yield self
 
     async def open(self, number: int = 0) -> None:
-        self._servers[number] = Server(self._sockets[number], self.auth.registrations, self._log)
+        self._servers[number] = RpcServer(self._sockets[number], self.auth.registrations, self._log)
         await self._servers[number].start()
 
     async def shut(self, number: int = 0) -> None:
@@ -89,7 +89,7 @@ class AuthHouse:
     async def restart(self, number: int, peppers: Peppers) -> None:
         """That replica alone, with other peppers."""
         await self.shut(number)
-        self.auth = Auth(self._database, peppers, self._auth_clock, self._log)
+        self.auth = AuthService(self._database, peppers, self._auth_clock, self._log)
         await self.auth.note_peppers()
         await self.open(number)
 
@@ -134,12 +134,12 @@ class AuthHouse:
     async def leased(self) -> None:
         """The watch has spoken since the clock last moved."""
         async with asyncio.timeout(PATIENCE_S):
-            while self.principals._remembered.lag_s >= LEASE_S:
+            while self.principals._principal_cache.lag_s >= LEASE_S:
                 await asyncio.sleep(0.01)
 
     async def heard_of(self, epoch: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while self.principals._remembered.epoch < epoch:
+            while self.principals._principal_cache.epoch < epoch:
                 await asyncio.sleep(0.01)
 
     async def served(self, headers: list[tuple[bytes, bytes]]) -> Principal:

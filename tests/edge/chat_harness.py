@@ -8,31 +8,31 @@ from typing import Any, cast
 
 import grpc.aio
 
-from edge.access.entrance import Visit
-from edge.access.running_keys import Standings
-from edge.access.saturation import Saturation
+from edge.access.entrance import AdmittedRequest
+from edge.access.running_keys import RunningKeys
+from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
-from edge.chat.chat import Chat, Surroundings
+from edge.chat.chat import Chat, ChatDependencies
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics
-from edge.step_timer import Laps
+from edge.step_timer import StepTimer
 from edge.wire.chat_request import ChatBody
 from edge.wire.rate_headers import Admission
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.exchange import Conversation, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.exchange import CallStream, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.clock import SystemClock
-from tests.edge.metering_harness import ANN, MeteringHouse
+from tests.edge.metering_harness import ANN, MeteringHarness
 
 PROMPT_TOKENS = 20
 
-Conversing = Conversation[pb.ChatRequest, Any]
+Conversing = CallStream[pb.ChatRequest, Any]
 Script = Callable[[Conversing], Awaitable[None]]
 
 
@@ -67,16 +67,16 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         return "legato.router.v1.RouterService"
 
 
-class Room:
+class ChatHarness:
     """Everything that a chat needs, and what its client has received."""
 
-    def __init__(self, socket_folder: Path, metering: MeteringHouse, log: Log) -> None:
+    def __init__(self, socket_folder: Path, metering: MeteringHarness, log: Log) -> None:
         self.metering = metering
         self.received = b""
         self.status = 0
         # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
         self.journaled: list[tuple[int, bool, int]] = []
-        self.standings = Standings(nobody_is_refused)
+        self.running_keys = RunningKeys(nobody_is_refused)
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.admission = Admission(
@@ -84,7 +84,7 @@ class Room:
         )
         self._folder = socket_folder
         self._log = log
-        self._servers: list[Server] = []
+        self._servers: list[RpcServer] = []
         self._routers: Replicas[RouterReplica] | None = None
 
     async def add_routers(self, *scripts: Script) -> list[ScriptedRouter]:
@@ -92,13 +92,13 @@ class Room:
         for number, script in enumerate(scripts):
             routers.append(ScriptedRouter(script, self._log))
             addresses.append(f"unix:{self._folder}/router-{number}.sock")
-            self._servers.append(Server(addresses[-1], [routers[-1].register], self._log))
+            self._servers.append(RpcServer(addresses[-1], [routers[-1].register], self._log))
             await self._servers[-1].start()
         self._routers = Replicas(
             "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log
         )
         await self._routers.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not all(replica.usable for replica in self._routers._replicas.values()):
                 await asyncio.sleep(0.01)
         return routers
@@ -115,23 +115,23 @@ class Room:
     ) -> Chat:
         clock = SystemClock()
         routers = cast(Replicas[RouterReplica], self._routers)
-        surroundings = Surroundings(
+        dependencies = ChatDependencies(
             self.metering.metering,
             self.metering.journal,
             routers,
-            Saturation(clock),
+            EdgeSaturation(clock),
             life_s,
             keepalive_s,
             clock,
             self._log,
             ChatMetrics(Registry()),
         )
-        visit = Visit(ANN, self.standings.enter(ANN.key_id), self.admission, Laps(clock))
+        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(surroundings, visit, body, "forte", f"{number:032x}", reply, claim)
+        return Chat(dependencies, admitted, body, "forte", f"{number:032x}", reply, claim)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)
@@ -183,7 +183,7 @@ async def silence(conversation: Conversing) -> None:
     await asyncio.Event().wait()
 
 
-async def charged(room: Room) -> int:
-    balance_nanos, held_nanos = await room.metering.balance()
+async def charged(chat_harness: ChatHarness) -> int:
+    balance_nanos, held_nanos = await chat_harness.metering.balance()
     assert held_nanos == 0
     return 10**9 - balance_nanos

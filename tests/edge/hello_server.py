@@ -25,7 +25,7 @@ async def exchange(port: int, request: bytes) -> tuple[bytes, bytes]:
     """The head and the body of what comes back until the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")

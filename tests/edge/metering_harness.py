@@ -7,20 +7,20 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from edge.backends.exchanges import MeteringReplica
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.principal import Principal
 from services.chassis.database.database import Database
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
 from services.metering.__main__ import MIGRATIONS
 from services.metering.audit import audit
 from services.metering.batch import Writer
-from services.metering.limits import Limits, LocalLimiter, token_rate
+from services.metering.limits import LocalLimiter, RateLimits, token_rate
 from services.metering.operations import Grant
 from services.metering.prices import Price, read_prices
 from services.metering.servicer import MeteringServicer, register_metering
@@ -36,10 +36,10 @@ ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a dig
 INPUT_NANOS, OUTPUT_NANOS = 1_070_000_000, 3_450_000_000
 JOURNAL_SLOTS = 64
 # By a clock that stands still.
-LIMITS = Limits(Rate(1, 3), token_rate(1_000))
+LIMITS = RateLimits(Rate(1, 3), token_rate(1_000))
 
 
-class MeteringHouse:
+class MeteringHarness:
     def __init__(self, socket_folder: Path, tmp_path: Path, log: Log, prices: dict[str, Price] | None = None) -> None:
         """Without `prices` they are those of the service."""
         self._address = f"unix:{socket_folder}/metering.sock"
@@ -50,7 +50,7 @@ class MeteringHouse:
             adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
         self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
-        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().habit, FakeClock())
+        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().unpaid_limit, FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)
@@ -60,7 +60,7 @@ class MeteringHouse:
         servicer = MeteringServicer(
             self._database, self._writer, self._limiter, LIMITS, self._log, unpaid_prompts=self.unpaid_prompts
         )
-        self._server = Server(self._address, [partial(register_metering, servicer)], self._log)
+        self._server = RpcServer(self._address, [partial(register_metering, servicer)], self._log)
         await self._server.start()
 
     async def shut(self) -> None:
@@ -92,8 +92,8 @@ class MeteringHouse:
         query = select(holds).where(holds.c.request_id == f"{number:032x}")
         return await self._database.read(lambda connection: connection.execute(query).one())
 
-    def hold(self, number: int = 1, journal: Journal | None = None) -> Hold:
-        return Hold(self.metering, journal or self.journal, ANN, f"{number:032x}", "forte")
+    def hold(self, number: int = 1, journal: Journal | None = None) -> ChatHold:
+        return ChatHold(self.metering, journal or self.journal, ANN, f"{number:032x}", "forte")
 
 
 def cost(prompt_tokens: int, output_tokens: int) -> int:

@@ -1,11 +1,11 @@
-from edge.backends.exchanges import Services
+from edge.backends.exchanges import Backends
 from edge.readiness import Readiness
 from services.chassis.telemetry.log import Log
 from tests.support.fakes import FakeClock
 
 
 def test_all_that_keeps_an_edge_from_serving_is_named(clock: FakeClock, log: Log) -> None:
-    readiness = Readiness(Services("", "", "", clock, log, None))
+    readiness = Readiness(Backends("", "", "", clock, log, None))
     assert readiness.missing() == ["starting", "auth", "router", "metering"]
     readiness.is_complete = True
     assert readiness.missing() == ["auth", "router", "metering"]

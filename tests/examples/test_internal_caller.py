@@ -61,11 +61,11 @@ class FarEnd:
             rpc.send_response(response)
         if self._code is not grpc.StatusCode.OK:
             # A call that breaks forgets what was not read yet.
-            self.may_break.wait(timeout=10)
+            self.may_break.wait(timeout=60)
         rpc.terminate((), self._code, "")
 
     def settled(self) -> metering_pb2.SettleRequest:
-        self._player.join(timeout=10)
+        self._player.join(timeout=60)
         settlement: metering_pb2.SettleRequest = self.seen["Settle"]
         return settlement
 

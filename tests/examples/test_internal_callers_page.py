@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, running_services
+from cli.connection import ServiceStubs, running_services
 from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
@@ -36,7 +36,7 @@ CHAT_NANOS = 11 * 100 + 7 * 210
 
 
 @dataclass
-class House:
+class InternalServicesHarness:
     """Auth, router and metering on TCP, for those with a certificate."""
 
     folder: Path
@@ -51,7 +51,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def harness() -> Iterator[InternalServicesHarness]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     processes = []
     with UpstreamThread() as upstream:
@@ -62,7 +62,7 @@ def house() -> Iterator[House]:
             "LEGATO_ROUTES": str(routes),
             "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
         }
-        house = House(folder, environ, Authority(folder / "certs"))
+        harness = InternalServicesHarness(folder, environ, Authority(folder / "certs"))
         for service in ("auth", "router", "metering"):
             environ[f"LEGATO_{service.upper()}_ADDRESS"] = f"127.0.0.1:{free_port()}"
         for service in ("auth", "router", "metering"):
@@ -72,11 +72,11 @@ def house() -> Iterator[House]:
             }
             command = [sys.executable, "-m", f"services.{service}"]
             log = folder / f"{service}.log"
-            environ_of = house.environ_of(service) | own
+            environ_of = harness.environ_of(service) | own
             processes.append(start_child(command, log, last_signal=signal.SIGKILL, environ=environ_of))
         for service in ("auth", "router", "metering"):
             wait_until(lambda service=service: grpc_is_serving(f"unix:{folder}/{service}.sock"))  # type: ignore[misc]
-        yield house
+        yield harness
         for process in processes:
             process.kill()
             process.wait(PATIENCE_S)
@@ -84,8 +84,8 @@ def house() -> Iterator[House]:
 
 
 @pytest.fixture
-def services(house: House) -> Iterator[Services]:
-    services = running_services(house.folder, house.environ_of("admin"))
+def services(harness: InternalServicesHarness) -> Iterator[ServiceStubs]:
+    services = running_services(harness.folder, harness.environ_of("admin"))
     yield services
     services.close()
 
@@ -105,14 +105,16 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed
 
 
-def test_client_of_the_page_chats_and_is_charged(house: House, services: Services, stubs: Path) -> None:
+def test_client_of_the_page_chats_and_is_charged(
+    harness: InternalServicesHarness, services: ServiceStubs, stubs: Path
+) -> None:
     account, _ = create_account(services, "page", CREDIT_NANOS)
     api_key = create_key(services, account.account_id, "page", (), None).api_key
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 22
     # Without the site's start files, which would lead to the stubs of this checkout.
     path = f"{stubs}:{sysconfig.get_path('purelib')}:{sysconfig.get_path('platlib')}"
-    environ = house.environ_of("caller/reports") | {"API_KEY": api_key, "PYTHONPATH": path}
+    environ = harness.environ_of("caller/reports") | {"API_KEY": api_key, "PYTHONPATH": path}
     code += "\nassert 'installed' in auth_pb2.__file__"
     command = [sys.executable, "-S", "-c", code]
     ran = subprocess.run(
@@ -123,10 +125,10 @@ def test_client_of_the_page_chats_and_is_charged(house: House, services: Service
     assert (balance.balance_nanos, balance.held_nanos) == (CREDIT_NANOS - CHAT_NANOS, 0)
 
 
-def test_callers_and_admins_can_look_around(house: House, log: Log) -> None:
+def test_callers_and_admins_can_look_around(harness: InternalServicesHarness, log: Log) -> None:
     for identity in ("caller/reports", "admin"):
-        tls = house.authority.certificates(identity, log).current()
-        with open_sync_channel(house.environ["LEGATO_METERING_ADDRESS"], tls, "metering") as channel:
+        tls = harness.authority.certificates(identity, log).current()
+        with open_sync_channel(harness.environ["LEGATO_METERING_ADDRESS"], tls, "metering") as channel:
             found: Any = ProtoReflectionDescriptorDatabase(channel)
             assert "legato.metering.v1.MeteringService" in found.get_services()
             [service] = found.FindFileContainingSymbol("legato.metering.v1.MeteringService").service[:1]

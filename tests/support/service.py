@@ -25,9 +25,9 @@ from typing import Any, Protocol, TypeVar
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
 from cli.commands.usage import list_usage
-from cli.connection import Services, ask, running_services
+from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.data_folder import read_processes
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
 from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
 from protos.router.v1.router_pb2 import ReloadRoutesRequest
@@ -146,7 +146,7 @@ class Service:
         self._workers = workers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
-        self._services: Services | None = None
+        self._services: ServiceStubs | None = None
         self.base_url = ""
 
     def __enter__(self) -> "Service":
@@ -192,7 +192,7 @@ class Service:
         assert exit_code == 0, f"exit code {exit_code}\n{self.output_text()}\n{self.log_text()}"
 
     @property
-    def services(self) -> Services:
+    def services(self) -> ServiceStubs:
         assert self._services is not None, "the service is not running"
         return self._services
 
@@ -235,7 +235,7 @@ class Service:
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""
-        return list(ask(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
+        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
 
     def holds(self, account_id: str) -> list[Hold]:
         """What became of the account's requests, the oldest first."""
@@ -256,7 +256,7 @@ class Service:
         """At once: every router has read them when this returns."""
         self.write_routes(routes)
         for router in self.services.routers.values():
-            ask(router.ReloadRoutes, ReloadRoutesRequest())
+            call_service(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
         """What a command prints as JSON."""
@@ -285,7 +285,7 @@ class Service:
 
         def is_back() -> bool:
             now = self._state_of(process)
-            return now["restarts"] > before["restarts"] and now["pid"] and Health(**now["health"]).is_serving()
+            return now["restarts"] > before["restarts"] and now["pid"] and HealthProbe(**now["health"]).is_serving()
 
         wait_until(is_back)
 

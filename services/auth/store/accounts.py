@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.records import Account, Grounding, Limits, Position
+from services.auth.records import Account, GroundingPolicy, KeyLimits, Position
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys
 
@@ -79,7 +79,7 @@ def _to_account(row: sa.Row[Any]) -> Account:
         name=row.name,
         created_at_us=row.created_at_us,
         preferred_class=row.preferred_class,
-        limits=Limits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
+        limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
         suspended_at_us=row.suspended_at_us,
-        grounding=Grounding(row.search, row.memory, row.attachments),
+        grounding=GroundingPolicy(row.search, row.memory, row.attachments),
     )

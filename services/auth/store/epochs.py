@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from services.auth.keys import Peppers
-from services.auth.records import Changes, Maintenance
+from services.auth.records import Changes, MaintenanceNotice
 from services.auth.store.tables import accounts, epoch, key_changes, keys
 
 # How many epochs the list of changes reaches back. Callers ask five times a second: a thousand is minutes of silence
@@ -89,11 +89,11 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
     )
 
 
-def to_maintenance(row: Any) -> Maintenance | None:
+def to_maintenance(row: Any) -> MaintenanceNotice | None:
     """Of a row that has the columns of MAINTENANCE."""
     if row.maintenance_message is None:
         return None
-    return Maintenance(row.maintenance_message, row.maintenance_retry_after_s, row.maintenance_started_at_us)
+    return MaintenanceNotice(row.maintenance_message, row.maintenance_retry_after_s, row.maintenance_started_at_us)
 
 
 def find_refused_keys(connection: sa.Connection, key_ids: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.auth.keys import StoredDigest
-from services.auth.records import Grounding, Holder, Key, Limits, PepperUse, Position, Scope
+from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import behind, find_account, lock_account
 from services.auth.store.tables import accounts, epoch, keys
@@ -86,14 +86,16 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
     if row.key_id is None:
         return None, row.value
     key = _to_key(row)
-    of_account = Limits(row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests)
+    of_account = KeyLimits(
+        row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests
+    )
     holder = Holder(
         key=key,
         digest=StoredDigest(row.digest, row.pepper_version),
         preferred_class=row.preferred_class,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
-        grounding=Grounding(row.search, row.memory, row.attachments),
+        grounding=GroundingPolicy(row.search, row.memory, row.attachments),
         noted_peppers=row.peppers,
         maintenance=epochs.to_maintenance(row),
     )
@@ -143,6 +145,6 @@ def _to_key(row: sa.Row[Any]) -> Key:
         expires_at_us=row.expires_at_us,
         revoked_at_us=row.revoked_at_us,
         pepper_version=row.pepper_version,
-        limits=Limits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
+        limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
         last_used_hour_us=row.last_used_hour_us,
     )

@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from services.auth.records import Maintenance
+from services.auth.records import MaintenanceNotice
 from services.auth.store.epochs import MAINTENANCE, raise_epoch, to_maintenance
 from services.auth.store.tables import epoch
 
 
-def read_maintenance(connection: sa.Connection) -> Maintenance | None:
+def read_maintenance(connection: sa.Connection) -> MaintenanceNotice | None:
     return to_maintenance(connection.execute(sa.select(*MAINTENANCE)).one())
 
 
 def change_maintenance(
-    connection: sa.Connection, change: Callable[[Maintenance | None], Maintenance | None]
-) -> Maintenance | None:
+    connection: sa.Connection, change: Callable[[MaintenanceNotice | None], MaintenanceNotice | None]
+) -> MaintenanceNotice | None:
     """The maintenance as it is now; `change` is given it as it was."""
     before = to_maintenance(connection.execute(sa.select(*MAINTENANCE).with_for_update()).one())
     after = change(before)

@@ -8,15 +8,15 @@ While many calls are under way each side rests for some milliseconds after a mes
 
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import ExchangeBroken, ExchangeClient
-from services.chassis.exchange.methods import Conversation, StreamMethod, UnaryMethod
+from services.chassis.exchange.methods import CallStream, StreamMethod, UnaryMethod
 from services.chassis.exchange.rpc import RpcCall, serve_stream
 from services.chassis.exchange.server import ExchangeServer
 from services.chassis.exchange.spans import CallSpans
 
 __all__ = [
     "CallSpans",
+    "CallStream",
     "ClientCall",
-    "Conversation",
     "ExchangeBroken",
     "ExchangeClient",
     "ExchangeServer",

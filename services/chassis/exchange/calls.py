@@ -14,7 +14,7 @@ from services.chassis.timing.deadlines import Deadlines
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class Question(Generic[ResponseT]):
+class UnaryCall(Generic[ResponseT]):
     """Whoever asked may leave: the answer comes all the same, and nobody hears it."""
 
     __slots__ = ("_deadline", "_response_type", "answer")
@@ -30,7 +30,7 @@ class Question(Generic[ResponseT]):
     def arrive(self, payload: bytes) -> None:
         """A question has but one answer, and that is its end."""
 
-    def end(self, payload: bytes) -> None:
+    def complete(self, payload: bytes) -> None:
         self._deadline.clear()
         if self.answer.done():
             return
@@ -46,10 +46,10 @@ class Question(Generic[ResponseT]):
             self.answer.set_exception(error)
 
 
-class Line(Protocol):
+class CallTransport(Protocol):
     """The exchange, as a call sees it that runs there."""
 
-    def say(self, call_id: int, payload: bytes) -> None: ...
+    def send(self, call_id: int, payload: bytes) -> None: ...
 
     def credit(self, call_id: int, credit_bytes: int) -> None: ...
 
@@ -59,7 +59,7 @@ class Line(Protocol):
 class ClientCall(Generic[ResponseT]):
     """A conversation on an exchange, for one reader."""
 
-    def __init__(self, exchange: Line, response_type: type[ResponseT]) -> None:
+    def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
         self.call_id = 0
         self._exchange = exchange
         self._response_type = response_type
@@ -86,7 +86,7 @@ class ClientCall(Generic[ResponseT]):
         return self._response_type.FromString(payload)
 
     def send(self, request: Message) -> None:
-        self._exchange.say(self.call_id, request.SerializeToString())
+        self._exchange.send(self.call_id, request.SerializeToString())
 
     def cancel(self) -> None:
         self._exchange.forget(self.call_id)
@@ -95,7 +95,7 @@ class ClientCall(Generic[ResponseT]):
         self._inbox.append(payload)
         self._wake()
 
-    def end(self, payload: bytes) -> None:
+    def complete(self, payload: bytes) -> None:
         if payload:
             self._inbox.append(payload)
         self._ended = True

@@ -12,10 +12,10 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
-from services.chassis.exchange.calls import ClientCall, Question
+from services.chassis.exchange.calls import ClientCall, UnaryCall
 from services.chassis.exchange.outbox import Opening, Outbox
-from services.chassis.exchange.parts import Parts
-from services.chassis.exchange.rests import Rest, rest_among
+from services.chassis.exchange.parts import PartialPayloads
+from services.chassis.exchange.rests import SendDelay, delay_send
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -48,19 +48,19 @@ class ExchangeClient:
         log: Log,
         message_items: Histogram | None = None,
         load: Callable[[], int] | None = None,
-        rest: Rest = rest_among,
+        delay: SendDelay = delay_send,
     ) -> None:
         """`message_items` is told how many items each message has. `load` tells how many calls are under way, where
         that is not this exchange's alone."""
         self._service = service
         self._load = load or (lambda: self.load)
-        self._rest = rest
+        self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
         self._log = log
-        self._calls: dict[int, Question[Any] | ClientCall[Any]] = {}
-        self._parts = Parts()
+        self._calls: dict[int, UnaryCall[Any] | ClientCall[Any]] = {}
+        self._parts = PartialPayloads()
         self._last_call_id = 0
         self._outbox: Outbox | None = None
         self._going_away = False
@@ -96,11 +96,11 @@ class ExchangeClient:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
 
-    def ask(
+    def call(
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """A question; its answer comes in time, or the future fails."""
-        question = Question(response_type)
+        question = UnaryCall(response_type)
         call_id = self._begin(method, request, question, timeout_s)
         question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
         return question.answer
@@ -117,7 +117,7 @@ class ExchangeClient:
         call.call_id = self._begin(method, request, call, 0)
         return call
 
-    def _begin(self, method: str, request: Message, call: Question[Any] | ClientCall[Any], timeout_s: float) -> int:
+    def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any], timeout_s: float) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
         self._last_call_id += 1
@@ -127,7 +127,7 @@ class ExchangeClient:
         self._outbox.put(self._last_call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
         return self._last_call_id
 
-    def say(self, call_id: int, payload: bytes) -> None:
+    def send(self, call_id: int, payload: bytes) -> None:
         """For a call that runs: one more message of it."""
         if self._outbox is not None and call_id in self._calls:
             self._outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload)
@@ -178,14 +178,14 @@ class ExchangeClient:
             self._unheard_signs = 0
             self._has_spoken = True
             for item in response.items:
-                self._take(item)
+                self._receive(item)
             if self._is_dismissed:
                 return
 
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
-        while (message := await outbox.take()) is not None:
+        while (message := await outbox.next_message()) is not None:
             await stream.write(message)
-            await self._rest(self._load())
+            await self._delay(self._load())
 
     async def _watch(self, outbox: Outbox) -> None:
         """An end that is cut off without a word is found by its silence."""
@@ -206,11 +206,11 @@ class ExchangeClient:
         self._outbox = None
         self._connected.clear()
         calls, self._calls = self._calls, {}
-        self._parts = Parts()
+        self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
 
-    def _take(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         kind = item.kind
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True
@@ -228,7 +228,7 @@ class ExchangeClient:
             call.arrive(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_END:
             del self._calls[item.call_id]
-            call.end(self._parts.whole(item))
+            call.complete(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
             call.fail(_told_error(self._parts.whole(item)))

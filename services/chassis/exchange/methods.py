@@ -12,7 +12,7 @@ RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
 ResponseT_contra = TypeVar("ResponseT_contra", bound=Message, contravariant=True)
 
 
-class Conversation(Protocol[RequestT_co, ResponseT_contra]):
+class CallStream(Protocol[RequestT_co, ResponseT_contra]):
     """One call as its handler sees it, whichever way it came. When the caller leaves, the handler is cancelled."""
 
     async def receive(self) -> RequestT_co:
@@ -35,7 +35,7 @@ class UnaryMethod(Generic[RequestT, ResponseT]):
 @dataclass(frozen=True, slots=True)
 class StreamMethod(Generic[RequestT, ResponseT]):
     request_type: type[RequestT]
-    serve: Callable[[Conversation[RequestT, ResponseT]], Awaitable[None]]
+    serve: Callable[[CallStream[RequestT, ResponseT]], Awaitable[None]]
 
 
 Methods = Mapping[str, UnaryMethod[Any, Any] | StreamMethod[Any, Any]]

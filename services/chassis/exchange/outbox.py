@@ -99,7 +99,7 @@ class Outbox:
         self._closed = True
         self._notify()
 
-    async def take(self) -> Any | None:
+    async def next_message(self) -> Any | None:
         """Wait until there is something, then take a message's worth. None: closed."""
         while not self._control and not self._turns:
             if self._closed:

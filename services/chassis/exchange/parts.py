@@ -3,7 +3,7 @@
 from protos.type.v1.exchange_pb2 import Item
 
 
-class Parts:
+class PartialPayloads:
     """Those of one exchange, by the calls they belong to."""
 
     __slots__ = ("_by_call",)

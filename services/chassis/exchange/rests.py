@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 # For so many calls.
-Rest = Callable[[int], Awaitable[None]]
+SendDelay = Callable[[int], Awaitable[None]]
 
 # A message costs each side as much as twenty items do. So the rest is so long for every call that is under way; alone,
 # an item leaves at once.
-REST_PER_CALL_S: Final = 0.000025
-LONGEST_REST_S: Final = 0.005
+DELAY_PER_CALL_S: Final = 0.000025
+LONGEST_DELAY_S: Final = 0.005
 # One that is shorter is not worth its timer, which counts milliseconds.
-SHORTEST_REST_S: Final = 0.001
+SHORTEST_DELAY_S: Final = 0.001
 
 
-async def rest_among(calls: int) -> None:
-    rest_s = min(LONGEST_REST_S, calls * REST_PER_CALL_S)
-    if rest_s >= SHORTEST_REST_S:
-        await asyncio.sleep(rest_s)
+async def delay_send(calls: int) -> None:
+    delay_s = min(LONGEST_DELAY_S, calls * DELAY_PER_CALL_S)
+    if delay_s >= SHORTEST_DELAY_S:
+        await asyncio.sleep(delay_s)

@@ -70,10 +70,10 @@ async def serve_stream(
     span: Span | None = None,
 ) -> AsyncGenerator[ResponseT, None]:
     """The answering end: the method's handler serves it as it would on an exchange."""
-    conversation = _RpcConversation(context)
+    conversation = _RpcCallStream(context)
     serve = method.serve(conversation)
     serving = asyncio.ensure_future(serve if span is None else traced(span, serve))
-    serving.add_done_callback(conversation.end)
+    serving.add_done_callback(conversation.close)
     try:
         while (response := await conversation.responses.get()) is not None:
             yield response
@@ -83,13 +83,13 @@ async def serve_stream(
         serving.cancel()
 
 
-class _RpcConversation(Generic[RequestT, ResponseT]):
+class _RpcCallStream(Generic[RequestT, ResponseT]):
     def __init__(self, context: "grpc.aio.ServicerContext[RequestT, ResponseT]") -> None:
         self.responses: asyncio.Queue[ResponseT | None] = asyncio.Queue()
         self.written = asyncio.Event()
         self._context = context
 
-    def end(self, serving: "asyncio.Future[None]") -> None:
+    def close(self, serving: "asyncio.Future[None]") -> None:
         if not serving.cancelled():
             # Looked at here, because a caller who left never will.
             serving.exception()

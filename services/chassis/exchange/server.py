@@ -11,7 +11,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange.methods import Methods, UnaryMethod
 from services.chassis.exchange.outbox import Outbox
-from services.chassis.exchange.rests import Rest, rest_among
+from services.chassis.exchange.rests import SendDelay, delay_send
 from services.chassis.exchange.session import Session
 from services.chassis.exchange.spans import CallSpans
 from services.chassis.rpc.allowed_methods import may_call, not_allowed
@@ -40,7 +40,7 @@ class ExchangeServer:
         response_type: type[Any],
         log: Log,
         tracer: Tracer | None = None,
-        rest: Rest = rest_among,
+        delay: SendDelay = delay_send,
     ) -> None:
         """`service` is its full name, of which the methods are RPCs too."""
         self._service = service
@@ -48,7 +48,7 @@ class ExchangeServer:
         self._response_type = response_type
         self._log = log
         self._tracer = tracer
-        self._rest = rest
+        self._delay = delay
         self._sessions: set[Session] = set()
         # How many items each message has, for whoever looks.
         self.message_items = Histogram(BATCH_BOUNDS)
@@ -63,9 +63,9 @@ class ExchangeServer:
         reader = asyncio.create_task(session.read(requests))
         watch = asyncio.create_task(session.watch())
         try:
-            while (message := await session.outbox.take()) is not None:
+            while (message := await session.outbox.next_message()) is not None:
                 yield message
-                await self._rest(len(session.calls))
+                await self._delay(len(session.calls))
             yield self._response_type(items=[Item(kind=pb.ITEM_KIND_FAREWELL)])
             await asyncio.wait((reader,), timeout=HEARD_WITHIN_S)
         finally:

@@ -14,7 +14,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import Methods, StreamMethod
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox
-from services.chassis.exchange.parts import Parts
+from services.chassis.exchange.parts import PartialPayloads
 from services.chassis.exchange.spans import CallSpans, end_with, traced
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span
@@ -34,7 +34,7 @@ class Session:
         # That it should open no further calls.
         self.has_heard = False
         self._methods = methods
-        self._parts = Parts()
+        self._parts = PartialPayloads()
         self._log = log
         # None: it never showed that it lives, and need not.
         self._unheard_signs: int | None = None
@@ -46,7 +46,7 @@ class Session:
                 if self._unheard_signs is not None:
                     self._unheard_signs = 0
                 for item in request.items:
-                    self._take(item)
+                    self._receive(item)
         finally:
             self.outbox.close()
 
@@ -67,10 +67,10 @@ class Session:
     def close(self) -> None:
         for call in list(self.calls.values()):
             if isinstance(call, _ServerCall):
-                call.leave()
+                call.cancel()
         self.calls.clear()
 
-    def _take(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         kind = item.kind
         if kind == pb.ITEM_KIND_OPEN:
             self._open(item)
@@ -100,7 +100,7 @@ class Session:
         elif kind == pb.ITEM_KIND_CANCEL:
             del self.calls[item.call_id]
             self.outbox.drop(item.call_id)
-            call.leave()
+            call.cancel()
 
     def _open(self, item: Item) -> None:
         call_id, payload = item.call_id, self._parts.whole(item)
@@ -196,7 +196,7 @@ class _ServerCall:
         self._credit_bytes += credit_bytes
         _wake(self._credited)
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.queueing import Signal
+from services.chassis.load.queueing import QueueingSignal
 from services.chassis.timing.clock import Clock
 
 # Below this, what is slow is not slow because of us.
@@ -78,7 +78,7 @@ class Gate:
         self.running = 0
         # Of keys that run anything.
         self.running_by_key: dict[str, int] = {}
-        self._signals: list[Signal] = []
+        self._signals: list[QueueingSignal] = []
         # Since the last verdict.
         self._peak = 0
         self._used_up = False
@@ -93,7 +93,7 @@ class Gate:
         self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
-    def enter(self, key_id: str) -> "Place":
+    def acquire(self, key_id: str) -> "Permit":
         """Raises SATURATED."""
         refusal = self.refusal(key_id)
         if refusal is not None:
@@ -101,7 +101,7 @@ class Gate:
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)
-        return Place(self, key_id, self._clock.elapsed_s())
+        return Permit(self, key_id, self._clock.elapsed_s())
 
     def refusal(self, key_id: str) -> LegatoError | None:
         """What one who comes now is told, and counts as such; None where there is room."""
@@ -123,7 +123,7 @@ class Gate:
         """Whether what was measured since then is due to the limit as it is now."""
         return not self._unsettled and began_s >= self._settled_at_s
 
-    def leave(self, key_id: str) -> None:
+    def release(self, key_id: str) -> None:
         """For places alone, which know whether they were given back."""
         now_s = self._clock.elapsed_s()
         self._left.add(now_s)
@@ -141,7 +141,7 @@ class Gate:
                 if self._has_queue:
                     self._expires_at_s = now_s + self._life_s(now_s)
 
-    def add(self, signal: Signal) -> None:
+    def add(self, signal: QueueingSignal) -> None:
         self._signals.append(signal)
 
     def judge(self, pressure: float, tolerated_s: float | None, only_key_id: str | None = None) -> None:
@@ -265,7 +265,7 @@ class Gate:
         return SOONEST_RETRY_S + self._dice() * (latest_s - SOONEST_RETRY_S)
 
 
-class Place:
+class Permit:
     """That of one who was let in. It is given back once, however often that is said."""
 
     __slots__ = ("_gate", "entered_s", "key_id")
@@ -275,16 +275,16 @@ class Place:
         self.key_id = key_id
         self.entered_s = entered_s
 
-    def leave(self) -> None:
+    def release(self) -> None:
         gate, self._gate = self._gate, None
         if gate is not None:
-            gate.leave(self.key_id)
+            gate.release(self.key_id)
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "Permit":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.leave()
+        self.release()
 
 
 class _Pace:

@@ -67,13 +67,13 @@ class Buckets:
         self._whole_at_ns: dict[Hashable, int] = {}
         self._forget_at = min(_FEWEST_KEPT, most)
 
-    def take(self, name: Hashable, rate: Rate, units: int = 1) -> int:
+    def charge(self, name: Hashable, rate: Rate, units: int = 1) -> int:
         """How long to wait, in nanoseconds; 0: it was taken."""
         now_ns = self.now_ns()
         ahead_ns = self.ahead_ns(name, now_ns)
         wait_ns = rate.wait_ns(ahead_ns, units)
         if not wait_ns:
-            self.put(name, rate.ahead_after_ns(ahead_ns, units), now_ns)
+            self.set_ahead(name, rate.ahead_after_ns(ahead_ns, units), now_ns)
         return wait_ns
 
     def now_ns(self) -> int:
@@ -83,7 +83,7 @@ class Buckets:
         whole_at_ns = self._whole_at_ns.get(name, 0)
         return whole_at_ns - now_ns if whole_at_ns > now_ns else 0
 
-    def put(self, name: Hashable, ahead_ns: int, now_ns: int) -> None:
+    def set_ahead(self, name: Hashable, ahead_ns: int, now_ns: int) -> None:
         self._whole_at_ns[name] = now_ns + ahead_ns
         if len(self._whole_at_ns) > self._forget_at:
             self._forget(now_ns)

@@ -16,10 +16,10 @@ NO_GROWTH_S: Final = 1.0
 LOWEST_QUARTER: Final = 0.25
 
 
-class Judge(Protocol):
+class QueueingListener(Protocol):
     """The gate, as a signal sees it."""
 
-    def add(self, signal: "Signal") -> None: ...
+    def add(self, signal: "QueueingSignal") -> None: ...
 
     def counts_from(self, began_s: float) -> bool:
         """Whether what was let in then was so under the limit as it is now."""
@@ -28,13 +28,13 @@ class Judge(Protocol):
     def judge(self, pressure: float, tolerated_s: float | None, only_key_id: str | None = None) -> None: ...
 
 
-class Signal:
+class QueueingSignal:
     """One way to measure queueing. Of a round of samples a low one counts: in a queue everybody waits, so neither one
     slow piece of work nor a few of them are taken for one."""
 
     def __init__(
         self,
-        gate: Judge,
+        gate: QueueingListener,
         clock: Clock,
         tolerated_s: float | None = None,
         *,

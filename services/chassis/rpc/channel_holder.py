@@ -11,7 +11,7 @@ from services.chassis.rpc.channel import open_channel
 StubT = TypeVar("StubT")
 
 
-class Connection(Generic[StubT]):
+class ChannelHolder(Generic[StubT]):
     """A channel connects again by itself, but always with the certificate it was given. So when that was replaced, the
     next call goes over a new channel; calls on the old one go on."""
 

@@ -14,7 +14,7 @@ from services.chassis.rpc.allowed_methods import may_call, names_of, not_allowed
 from services.chassis.telemetry.log import Log
 
 
-class Guard(grpc.aio.ServerInterceptor):
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Lets nobody ask for what is not theirs, and no exception out but as a status that says its reason."""
 
     def __init__(self, log: Log) -> None:

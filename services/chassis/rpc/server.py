@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
-from services.chassis.rpc.interceptor import Guard
+from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -22,7 +22,7 @@ from services.chassis.telemetry.log import Log
 Registration = Callable[[grpc.aio.Server], str]
 
 
-class Server:
+class RpcServer:
     def __init__(
         self,
         listen: str,
@@ -43,7 +43,7 @@ class Server:
         self._certificates = certificates
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
-        self._server = grpc.aio.server(interceptors=[Guard(log)], options=_options())
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=_options())
         self._names = [register(self._server) for register in registrations]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
@@ -59,12 +59,12 @@ class Server:
             await self._health_server.start()
             self.health_port = self._health_server.port
 
-    async def leave(self) -> None:
+    async def announce_shutdown(self) -> None:
         """Say that nobody new should come. Whoever does is served until the stop."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_s: float) -> None:
-        await self.leave()
+        await self.announce_shutdown()
         await self._server.stop(grace_s)
         if self._health_server is not None:
             await self._health_server.stop()
@@ -83,11 +83,11 @@ class HealthServer:
     async def start(self) -> None:
         self.port = await _listen_on(self._server, self._listen, None)
 
-    async def leave(self) -> None:
+    async def announce_shutdown(self) -> None:
         await self._health.enter_graceful_shutdown()
 
     async def stop(self) -> None:
-        await self.leave()
+        await self.announce_shutdown()
         await self._server.stop(None)
 
 

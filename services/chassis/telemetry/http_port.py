@@ -32,7 +32,7 @@ async def serve_operations(
         yield ""
         return
     host, _, port = listen.rpartition(":")
-    visits = _Visits(registry, missing)
+    visits = _Connections(registry, missing)
     try:
         server = await asyncio.start_server(visits.answer, host.strip("[]"), int(port), limit=LARGEST_REQUEST_BYTES)
     except (OSError, OverflowError, ValueError) as error:
@@ -43,11 +43,11 @@ async def serve_operations(
         yield address
     finally:
         server.close()
-        visits.end()
+        visits.close()
         await server.wait_closed()
 
 
-class _Visits:
+class _Connections:
     def __init__(self, registry: Registry, missing: Missing) -> None:
         self._registry = registry
         self._missing = missing
@@ -68,7 +68,7 @@ class _Visits:
             self._open.discard(writer)
             writer.close()
 
-    def end(self) -> None:
+    def close(self) -> None:
         for writer in self._open:
             writer.transport.abort()
 

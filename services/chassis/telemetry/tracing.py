@@ -38,7 +38,7 @@ _NO_SPAN: Final = "0" * 16
 _RANDOM_DIGITS: Final = 14
 
 
-class Kind(IntEnum):
+class SpanKind(IntEnum):
     """By OpenTelemetry's numbers."""
 
     INTERNAL = 1
@@ -52,7 +52,7 @@ class Span:
     )  # fmt: skip
 
     def __init__(
-        self, tracer: "Tracer", name: str, kind: Kind, trace_id: str, parent_id: str, began_s: float, epoch_ns: int
+        self, tracer: "Tracer", name: str, kind: SpanKind, trace_id: str, parent_id: str, began_s: float, epoch_ns: int
     ) -> None:
         """`epoch_ns` is when the clock that counts `began_s` was at zero, in nanoseconds since 1970."""
         self._tracer = tracer
@@ -72,7 +72,7 @@ class Span:
         """For whoever is asked on behalf of it."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
-    def child(self, name: str, kind: Kind = Kind.INTERNAL, began_s: float | None = None) -> "Span":
+    def child(self, name: str, kind: SpanKind = SpanKind.INTERNAL, began_s: float | None = None) -> "Span":
         """Beginning now, unless it is told when it began."""
         began_s = self._tracer.clock.elapsed_s() if began_s is None else began_s
         return Span(self._tracer, name, kind, self.trace_id, self.span_id, began_s, self.epoch_ns)
@@ -84,14 +84,14 @@ class Span:
             if not self.attributes.keys() <= ALLOWED_ATTRIBUTES:
                 unknown = sorted(self.attributes.keys() - ALLOWED_ATTRIBUTES)
                 raise ValueError(f"not an attribute that a span may have: {unknown}")
-            self._tracer.take(self)
+            self._tracer.export(self)
 
 
 class Tracer:
-    def __init__(self, clock: Clock, take: Callable[[Span], None], ratio: float = 1.0) -> None:
-        """`take` is given each span when it has ended."""
+    def __init__(self, clock: Clock, export: Callable[[Span], None], ratio: float = 1.0) -> None:
+        """`export` is given each span when it has ended."""
         self.clock = clock
-        self.take = take
+        self.export = export
         self._most = ratio * 16**_RANDOM_DIGITS
 
     def begin(self, name: str, traceparent: str = "") -> Span | None:
@@ -110,7 +110,7 @@ class Tracer:
         elapsed_s = self.clock.elapsed_s()
         # A float has room for the microseconds since 1970, and not for more.
         epoch_ns = round(self.clock.now().timestamp() * 1e6) * 1000 - round(elapsed_s * 1e9)
-        return Span(self, name, Kind.SERVER, trace_id, parent_id, elapsed_s, epoch_ns)
+        return Span(self, name, SpanKind.SERVER, trace_id, parent_id, elapsed_s, epoch_ns)
 
 
 _current: ContextVar[Span | None] = ContextVar("current_span", default=None)

@@ -76,22 +76,22 @@ class _Timed:
 
 
 class Deadline(_Timed):
-    __slots__ = ("_tell",)
+    __slots__ = ("_on_time",)
 
-    def __init__(self, deadlines: Deadlines, tell: Callable[[], None]) -> None:
+    def __init__(self, deadlines: Deadlines, on_time: Callable[[], None]) -> None:
         super().__init__(deadlines)
-        self._tell = tell
+        self._on_time = on_time
 
     def on_passed(self) -> None:
-        self._tell()
+        self._on_time()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """It is never set again, and lets go of whoever it would tell: they mostly know it as well."""
         self.clear()
-        self._tell = _tell_nobody
+        self._on_time = _do_nothing
 
 
-def _tell_nobody() -> None:
+def _do_nothing() -> None:
     pass
 
 

@@ -4,14 +4,14 @@ import asyncio
 
 # Longer than a moment, because what others do takes several rounds of the loop, each of which would meet a slice; and
 # because a system that is busy gives a process that never rests its processor late.
-REST_S = 0.002
+PAUSE_S = 0.002
 
 
-class Turns:
+class Yielder:
     """Adds up work, in whatever unit, and says whenever it comes to a slice:
 
-        if turns.are_due(len(piece)):
-            await turns.rest()
+        if yielder.is_due(len(piece)):
+            await yielder.pause()
 
     By amount and not by time, so that the same work always yields at the same places; and who has little to do never
     yields, and pays for no more than a sum."""
@@ -22,10 +22,10 @@ class Turns:
         self._slice = slice_size
         self._done = 0
 
-    def are_due(self, work: int) -> bool:
+    def is_due(self, work: int) -> bool:
         self._done += work
         return self._done >= self._slice
 
-    async def rest(self) -> None:
+    async def pause(self) -> None:
         self._done = 0
-        await asyncio.sleep(REST_S)
+        await asyncio.sleep(PAUSE_S)

@@ -18,7 +18,7 @@ from services.metering.locked_accounts import AccountLocked
 from services.metering.operations import Operation, Reserve
 from services.metering.places import reach
 from services.metering.prices import Prices
-from services.metering.records import Account, Claim, Entry, Hold
+from services.metering.records import AccountBalance, Claim, Entry, Hold
 from services.metering.store.price_versions import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
@@ -51,7 +51,7 @@ _PUT_CLAIM: Final = sa.text(
     " request_id = excluded.request_id, claimed_at_us = excluded.claimed_at_us"
     " WHERE claim.request_id = :found_request"
 ).execution_options(preserve_rowcount=True)
-_INSERT_ACCOUNTS: Final = insert_rows(accounts, Account.__struct_fields__)
+_INSERT_ACCOUNTS: Final = insert_rows(accounts, AccountBalance.__struct_fields__)
 _UPDATE_ACCOUNTS: Final = update_rows(
     accounts, "account_id", ["balance_nanos", "held_nanos"], found=["balance_nanos", "held_nanos"]
 )
@@ -120,7 +120,7 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
     credit_ids = [operation.request_id for operation in operations if type(operation) in CREDIT_KINDS]
     request_ids = {operation.request_id for operation in operations if type(operation) not in CREDIT_KINDS}
     digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
-    found_accounts = [Account(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]
+    found_accounts = [AccountBalance(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]
     found_claims: list[Claim] = []
     if digests:
         asked = {"account_ids": list(account_ids), "digests": digests}

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
-from services.metering.records import Account, Hold
+from services.metering.records import AccountBalance, Hold
 from services.metering.store.tables import accounts, holds, usage_hours
 
 # Below what either database takes as parameters of one statement.
@@ -16,14 +16,14 @@ _IDS_AT_ONCE: Final = 10_000
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
 
-def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[Account]:
+def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[AccountBalance]:
     """In the order asked for. An account that was never given credit has none."""
-    found: dict[str, Account] = {}
+    found: dict[str, AccountBalance] = {}
     for start in range(0, len(account_ids), _IDS_AT_ONCE):
         some = account_ids[start : start + _IDS_AT_ONCE]
         rows = connection.execute(sa.select(accounts).where(accounts.c.account_id.in_(some)))
-        found |= {row.account_id: Account(*row) for row in rows}
-    return [found.get(account_id) or Account(account_id) for account_id in account_ids]
+        found |= {row.account_id: AccountBalance(*row) for row in rows}
+    return [found.get(account_id) or AccountBalance(account_id) for account_id in account_ids]
 
 
 def read_usage(

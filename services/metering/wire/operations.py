@@ -5,7 +5,7 @@ from typing import Final
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.metering.limits import Limits
+from services.metering.limits import RateLimits
 from services.metering.operations import (
     Adjust,
     Checkpoint,
@@ -20,7 +20,7 @@ from services.metering.operations import (
     Void,
     Voided,
 )
-from services.metering.records import Account, Basis, End, Usage
+from services.metering.records import AccountBalance, Basis, End, Usage
 from services.metering.wire.checked import checked_id, checked_limit, checked_request_id, checked_tokens, invalid
 
 # Of HMAC-SHA256.
@@ -45,7 +45,7 @@ ENDS: Final[dict["pb.End.ValueType", End]] = {
 }
 
 
-def to_reserve(request: pb.ReserveRequest, default_limits: Limits) -> Reserve:
+def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserve:
     return Reserve(
         request_id=checked_request_id(request.request_id),
         account_id=checked_id(request.account_id, "account_id"),
@@ -161,7 +161,7 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
     )
 
 
-def from_account(account: Account) -> pb.Balance:
+def from_account(account: AccountBalance) -> pb.Balance:
     return pb.Balance(account_id=account.account_id, balance_nanos=account.balance_nanos, held_nanos=account.held_nanos)
 
 

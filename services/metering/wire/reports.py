@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
 from services.metering.records import DAY_US, HOUR_US, Hold, State, Usage
-from services.metering.usage import UsageQuery, UsageRow
+from services.metering.usage import UsageReportQuery, UsageRow
 from services.metering.wire.checked import checked_id, invalid
 from services.metering.wire.operations import BASES, ENDS
 
@@ -24,13 +24,13 @@ _LATEST_S: Final = 253_402_300_800
 _BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
 
 
-def to_usage_query(request: pb.ListUsageRequest) -> UsageQuery:
+def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
     bucket_us = _BUCKETS.get(request.bucket)
     if bucket_us is None:
         raise invalid("Usage is listed by hour or by day.", "bucket")
     if not request.HasField("start_time") or not request.HasField("end_time"):
         raise invalid("Usage is listed from a start to an end.", "start_time")
-    return UsageQuery(
+    return UsageReportQuery(
         account_id=checked_id(request.account_id, "account_id"),
         start_us=_microseconds(request.start_time),
         end_us=_microseconds(request.end_time),

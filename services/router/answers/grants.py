@@ -7,16 +7,16 @@ import asyncio
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
-from services.chassis.exchange import Conversation
+from services.chassis.exchange import CallStream
 
 # An edge answers a need within seconds, whatever metering does. But it hears of it behind all that it was sent before,
 # and its client may take nothing of that for a minute. Where either is gone, the chat ends by that.
 ANSWER_WITHIN_S = 90.0
 
-ChatConversation = Conversation[ChatRequest, ChatResponse]
+ChatConversation = CallStream[ChatRequest, ChatResponse]
 
 
-class Allowance:
+class TokenAllowance:
     def __init__(
         self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
     ) -> None:
@@ -58,7 +58,7 @@ class Allowance:
             # To what was asked for in the round before.
             await self._wait_for(self._answer)
         if not self._covers(total_prompt_tokens, least_output_tokens) and not self._grant.last:
-            await self._wait_for(await self._ask(max(least_output_tokens, self._grant.output_tokens)))
+            await self._wait_for(await self._request_grant(max(least_output_tokens, self._grant.output_tokens)))
         if not self._covers(total_prompt_tokens, least_output_tokens):
             raise self._refusal()
 
@@ -81,7 +81,7 @@ class Allowance:
             return output_tokens
         if self._answer is not None and self._answer.done():
             granted_tokens = self._grant.output_tokens
-            self._take(self._answer.result())
+            self._apply_answer(self._answer.result())
             # Who could not hold more now is not asked for it with every piece, but once more where the grant ends.
             self._asks_ahead = self._grant.output_tokens > granted_tokens
         while self._grant.output_tokens < max_tokens and not self._grant.last:
@@ -89,7 +89,7 @@ class Allowance:
             if 2 * output_tokens < granted_tokens or (output_tokens <= granted_tokens and not self._asks_ahead):
                 break
             wanted_tokens = min(max(2 * granted_tokens, output_tokens), max_tokens)
-            answer = self._answer or await self._ask(wanted_tokens)
+            answer = self._answer or await self._request_grant(wanted_tokens)
             if output_tokens <= granted_tokens:
                 break
             await self._wait_for(answer)
@@ -119,7 +119,7 @@ class Allowance:
         # After the first round this is the end of an answer that has begun, by whatever its credit is held.
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
 
-    async def _ask(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
+    async def _request_grant(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
         await self._conversation.send(ChatResponse(need=need))
         self._answer = asyncio.ensure_future(self._conversation.receive())
@@ -129,9 +129,9 @@ class Allowance:
         await asyncio.wait({answer}, timeout=self._answer_within_s)
         if not answer.done():
             raise _not_held()
-        self._take(answer.result())
+        self._apply_answer(answer.result())
 
-    def _take(self, answer: ChatRequest) -> None:
+    def _apply_answer(self, answer: ChatRequest) -> None:
         self._answer = None
         if answer.WhichOneof("kind") != "grant":
             raise LegatoError(Reason.REQUEST_INVALID, "A grant was expected.")

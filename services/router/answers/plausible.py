@@ -38,7 +38,7 @@ def longest_output_tokens(max_tokens: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class UsageJudge:
+class UsageCheck:
     """Judges what a provider says that one call has used."""
 
     context_tokens: int
@@ -48,7 +48,7 @@ class UsageJudge:
     prompt_tokens: int
     # How long ago the model was asked.
     age_s: Callable[[], float]
-    tell: Callable[[Violation], None]
+    on_violation: Callable[[Violation], None]
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
         """None in place of what cannot be true; `output_tokens` is our own count."""
@@ -58,10 +58,10 @@ class UsageJudge:
             usage.cached_tokens,
         )
         if prompt_tokens is not None and prompt_tokens > self._most_prompt_tokens():
-            self.tell(Violation.PROMPT_TOKENS)
+            self.on_violation(Violation.PROMPT_TOKENS)
             prompt_tokens = cached_tokens = None
         if not self.believes_output(completion_tokens or 0, output_tokens):
-            self.tell(Violation.COMPLETION_TOKENS)
+            self.on_violation(Violation.COMPLETION_TOKENS)
             completion_tokens = None
         return ProviderUsage(prompt_tokens, completion_tokens, cached_tokens)
 

@@ -30,7 +30,7 @@ class Refusals:
         if self._saturated is None or (error.retry_after_s or 0) < (self._saturated.retry_after_s or 0):
             self._saturated = error
 
-    def to_tell(self) -> LegatoError:
+    def to_raise(self) -> LegatoError:
         """Where one of them had no time, or failed, coming back later helps, whatever the others said."""
         failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
         return self._saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)

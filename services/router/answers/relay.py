@@ -1,7 +1,6 @@
 """Passes an answer on as it comes: counted, in one form, and no further than its credit goes."""
 
 import asyncio
-from collections.abc import Awaitable
 
 from protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -12,9 +11,8 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
-from services.router.answers.grants import Allowance, ChatConversation
-from services.router.answers.plausible import UsageJudge, longest_output_tokens
-from services.router.answers.portions import is_long, portions_of
+from services.router.answers.grants import ChatConversation, TokenAllowance
+from services.router.answers.plausible import UsageCheck, longest_output_tokens
 from services.router.answers.toolcalls import ToolCalls
 from services.router.prompts import tokens
 from services.router.prompts.tokens import RunningCount
@@ -35,10 +33,10 @@ class Relay:
     def __init__(
         self,
         conversation: ChatConversation,
-        allowance: Allowance | None,
+        allowance: TokenAllowance | None,
         prompt_tokens: int,
         started: Started,
-        judge: UsageJudge | None = None,
+        judge: UsageCheck | None = None,
         *,
         only_one_call: bool = False,
     ) -> None:
@@ -68,21 +66,14 @@ class Relay:
         # where our count has to stand for the model's.
         return min(self._count.tokens, self._max_tokens)
 
-    def pass_on(self, piece: Piece) -> Awaitable[bool]:
+    async def pass_on(self, piece: Piece) -> bool:
         """Whether there is any use in reading on."""
-        return self._pass_on_in_portions(piece) if is_long(piece) else self._pass_on(piece)
-
-    async def _pass_on_in_portions(self, piece: Piece) -> bool:
-        for portion in portions_of(piece):
-            if not await self._pass_on(portion):
-                return False
-        return True
-
-    async def _pass_on(self, piece: Piece) -> bool:
         contents = piece.contents
         deltas: list[ToolCallDelta] = []
         if piece.tool_calls:
-            deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.take(fragment)) is not None]
+            deltas = [
+                delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None
+            ]
             deltas = self._calls.take_turns(deltas)
         self._finish_reason = piece.finish_reason or self._finish_reason
         if piece.last and self._calls:

@@ -84,7 +84,7 @@ class ToolCalls:
         """Whether every call said which function it is for: an answer that ends before that is broken."""
         return all(call.name and not call.is_broken for call in self._calls)
 
-    def take(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
+    def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
         """The delta to send on, if the fragment says anything new."""
         arguments = _as_text(fragment.arguments)
         if not (arguments or fragment.name or fragment.call_id):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from services.router.grounding.citations import Source
-from services.router.grounding.records import Note, Passage, Result
+from services.router.grounding.records import Note, Passage, SearchResult
 from services.router.prompts import tokens
 
 _NOTES_ARE: Final = "The account's owner keeps these notes for you. Use them where they help; do not recite them."
@@ -64,17 +64,17 @@ def _passage_entry(number: int, passage: Passage) -> str:
     return f'<passage number="{number}" source="{harmless(passage.title)}">\n{harmless(passage.text)}\n</passage>'
 
 
-def results_block(numbered: Iterable[tuple[Source, Result]]) -> str:
+def results_block(numbered: Iterable[tuple[Source, SearchResult]]) -> str:
     entries = [_result_entry(source.number, result) for source, result in numbered]
     return "\n".join((_RESULTS_ARE, "<results>", *entries, "</results>"))
 
 
-def result_tokens(result: Result) -> int:
+def result_tokens(result: SearchResult) -> int:
     """What it adds to its block, whatever its number: that is one token."""
     return _entry_tokens(_result_entry(1, result))
 
 
-def _result_entry(number: int, result: Result) -> str:
+def _result_entry(number: int, result: SearchResult) -> str:
     return (
         f'<result number="{number}" title="{harmless(result.title)}" url="{harmless(result.url)}">'
         f"{harmless(result.snippet)}</result>"

@@ -28,7 +28,7 @@ _BREAKING_TAGS: Final = frozenset(
 )
 
 
-class Refused(Exception):
+class DocumentRefused(Exception):
     """Says why, for the owner to read, and quotes nothing of the document."""
 
 
@@ -40,7 +40,7 @@ def kind_of(document: bytes) -> DocumentKind:
     if _HTML.match(begin):
         return DocumentKind.HTML
     if begin.startswith(_PROGRAMS):
-        raise Refused("This is neither text, Markdown, HTML nor a PDF.")
+        raise DocumentRefused("This is neither text, Markdown, HTML nor a PDF.")
     return DocumentKind.TEXT
 
 
@@ -56,9 +56,9 @@ def _decode(document: bytes) -> str:
     try:
         text = document.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused("This is neither text or HTML in UTF-8 nor a PDF.") from None
+        raise DocumentRefused("This is neither text or HTML in UTF-8 nor a PDF.") from None
     if _CONTROLS.search(text):
-        raise Refused("This is neither text, Markdown, HTML nor a PDF.")
+        raise DocumentRefused("This is neither text, Markdown, HTML nor a PDF.")
     return text
 
 
@@ -69,12 +69,12 @@ def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
     try:
         reader = PdfReader(BytesIO(document))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Refused("The PDF is protected by a password.")
+            raise DocumentRefused("The PDF is protected by a password.")
         count = len(reader.pages)
     except (PyPdfError, PdfReadError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Refused("The PDF is broken.") from None
+        raise DocumentRefused("The PDF is broken.") from None
     if count > pages_most:
-        raise Refused(f"The PDF has {count:,} pages, and may have {pages_most:,}.")
+        raise DocumentRefused(f"The PDF has {count:,} pages, and may have {pages_most:,}.")
     return count, (_whole_characters(page.extract_text()) for page in reader.pages)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.isolation import LANDLOCK, SECCOMP, library_folders
-from services.router.grounding.reading import Line
+from services.router.grounding.reading import ReaderOutput
 from services.router.grounding.records import Document, DocumentKind
 
 WITHIN_S: Final = 90.0
@@ -21,7 +21,7 @@ AT_ONCE: Final = 2
 LONGEST_LINE_BYTES: Final = 1024 * 1024
 
 _HERE: Final = Path(__file__).parents[3]
-_line: Final = msgspec.json.Decoder(Line)
+_line: Final = msgspec.json.Decoder(ReaderOutput)
 
 # Is told how many pages are read, and how many there are.
 OnPage = Callable[[int, int], None]
@@ -53,7 +53,7 @@ class Extraction:
         lines = _lines(reader)
         isolated = await anext(lines, None)
         if isolated is not None:
-            self._tell(isolated.holds or [])
+            self._log_isolation(isolated.holds or [])
         head = await anext(lines, None)
         if head is None:
             raise _refusal("The document takes too much memory or time to read.")
@@ -68,7 +68,7 @@ class Extraction:
             raise _refusal("The document takes too much memory or time to read.")
         return DocumentKind(head.kind), pages
 
-    def _tell(self, holds: list[str]) -> None:
+    def _log_isolation(self, holds: list[str]) -> None:
         """Once, and whenever it changes."""
         if holds == self._holds:
             return
@@ -120,7 +120,7 @@ async def _hand_over(reader: Process, document: bytes) -> None:
     reader.stdin.close()
 
 
-async def _lines(reader: Process) -> AsyncIterator[Line]:
+async def _lines(reader: Process) -> AsyncIterator[ReaderOutput]:
     if reader.stdout is None:
         return
     while data := await reader.stdout.readline():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.telemetry.log import Log
-from services.router.answers.grants import Allowance, ChatConversation
+from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
@@ -71,12 +71,16 @@ class Grounded:
         tokens_without = self.prompt.tokens - TOOLS_TOKENS
         return replace(self, prompt=replace(self.prompt, offered_tools_json=b"", tokens=tokens_without))
 
-    def rounds(self, chat: ChatOpen, allowance: Allowance, relay: Relay, open_upstream: "OpenUpstream") -> "Rounds":
-        from services.router.grounding.rounds import Parts, Rounds
+    def rounds(
+        self, chat: ChatOpen, allowance: TokenAllowance, relay: Relay, open_upstream: "OpenUpstream"
+    ) -> "Rounds":
+        from services.router.grounding.rounds import RoundDependencies, Rounds
 
         if self.tool is None:
             raise ValueError("there are rounds only where the model can search")
-        return Rounds(Parts(chat, allowance, self.tool, self.searches_most, open_upstream), self.prompt, relay)
+        return Rounds(
+            RoundDependencies(chat, allowance, self.tool, self.searches_most, open_upstream), self.prompt, relay
+        )
 
 
 class Grounding:

@@ -53,7 +53,7 @@ def find_passages(
     weights = {by_digest[digest]: rarity[digest] for digest in counts}
     opened = [_open(found, sealer, account_id) for found in index.get_passages(connection, account_id, best)]
     scored = [(_score(passage, weights), passage) for passage in opened if passage is not None]
-    return _take(sorted(scored, key=_by_score), budget_tokens)
+    return _within_budget(sorted(scored, key=_by_score), budget_tokens)
 
 
 def _open(found: index.FoundPassage, sealer: Sealer, account_id: str) -> Passage | None:
@@ -78,7 +78,7 @@ def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
     return -score, passage.attachment_id, passage.page
 
 
-def _take(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
+def _within_budget(scored: Sequence[tuple[float, Passage]], budget_tokens: int) -> list[Passage]:
     """As many as fit when they are sent as a block."""
     left_tokens = budget_tokens - tokens.count_once(passages_block(()))
     taken: list[Passage] = []

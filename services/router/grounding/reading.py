@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from services.router.grounding.documents import Refused, kind_of, pages_of
+from services.router.grounding.documents import DocumentRefused, kind_of, pages_of
 from services.router.grounding.isolation import isolate
 
 MEMORY_BYTES: Final = 1024**3
@@ -31,7 +31,7 @@ LIBRARIES: Final = (
 )
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class ReaderOutput(msgspec.Struct, omit_defaults=True):
     # What isolates the reader, by name.
     holds: list[str] | None = None
     kind: str = ""
@@ -47,32 +47,32 @@ def main(pages_most: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _write(Line(holds=isolate(LIBRARIES)))
+    _write(ReaderOutput(holds=isolate(LIBRARIES)))
     try:
         _read(sys.stdin.buffer.read(), pages_most)
-    except Refused as refusal:
-        _write(Line(refused=str(refusal)))
+    except DocumentRefused as refusal:
+        _write(ReaderOutput(refused=str(refusal)))
     except (MemoryError, RecursionError):
-        _write(Line(refused="The document takes too much memory to read."))
+        _write(ReaderOutput(refused="The document takes too much memory to read."))
     except Exception:
         # What libraries say may quote the document.
-        _write(Line(refused="The document is broken, or unpacks to too much."))
+        _write(ReaderOutput(refused="The document is broken, or unpacks to too much."))
 
 
 def _read(document: bytes, pages_most: int) -> None:
     kind = kind_of(document)
     count, pages = pages_of(document, kind, pages_most)
-    _write(Line(kind=kind, pages=count))
+    _write(ReaderOutput(kind=kind, pages=count))
     left = CHARACTERS_MOST
     for number, text in enumerate(pages, start=1):
         left -= len(text)
         if left < 0:
-            raise Refused("The document unpacks to too much text.")
+            raise DocumentRefused("The document unpacks to too much text.")
         for at in range(0, max(1, len(text)), PIECE_CHARACTERS):
-            _write(Line(page=number, text=text[at : at + PIECE_CHARACTERS]))
+            _write(ReaderOutput(page=number, text=text[at : at + PIECE_CHARACTERS]))
 
 
-def _write(line: Line) -> None:
+def _write(line: ReaderOutput) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

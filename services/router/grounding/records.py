@@ -68,7 +68,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class SearchResult:
     """A page that a search found, as the search describes it."""
 
     title: str

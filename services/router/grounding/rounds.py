@@ -15,12 +15,12 @@ from protos.router.v1.router_pb2 import ChatOpen, Finished
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
-from services.router.answers.grants import Allowance
-from services.router.answers.plausible import UsageJudge
+from services.router.answers.grants import TokenAllowance
+from services.router.answers.plausible import UsageCheck
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.upstream import Upstream
-from services.router.grounding.search_tool import Call, SearchTool
+from services.router.grounding.search_tool import SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.answer import UNREADABLE
@@ -39,11 +39,11 @@ OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RoundDependencies:
     """Of one chat, what its rounds have in common."""
 
     chat: ChatOpen
-    allowance: Allowance
+    allowance: TokenAllowance
     tool: SearchTool
     # After this many the model has to answer.
     searches_most: int
@@ -51,7 +51,7 @@ class Parts:
 
 
 class Rounds:
-    def __init__(self, parts: Parts, prompt: Prompt, relay: Relay) -> None:
+    def __init__(self, parts: RoundDependencies, prompt: Prompt, relay: Relay) -> None:
         self._parts = parts
         self._prompt = prompt
         self._relay = relay
@@ -61,7 +61,7 @@ class Rounds:
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
         # Of the round that runs, and how much output there was before it.
-        self._judge: UsageJudge | None = None
+        self._judge: UsageCheck | None = None
         self._output_tokens_before = 0
         self._has_spoken = False
         self._is_over = False
@@ -95,7 +95,7 @@ class Rounds:
                 await self.pass_on(upstream)
 
     async def _pass_on(self, piece: Piece) -> bool:
-        shown = self._round.take(piece)
+        shown = self._round.record(piece)
         if shown.contents and self._has_spoken and not self._round.has_spoken:
             shown.contents.insert(0, BETWEEN_TEXTS)
         self._round.has_spoken |= bool(shown.contents)
@@ -164,10 +164,10 @@ class _Round:
         self.usage: ProviderUsage | None = None
         self._finish_reason: str | None = None
         self._tool_calls = ToolCalls()
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, SearchCall] = {}
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[SearchCall]:
         return list(self._calls.values())
 
     @property
@@ -188,13 +188,13 @@ class _Round:
         usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
-    def take(self, piece: Piece) -> Piece:
+    def record(self, piece: Piece) -> Piece:
         """What of it is passed on: the texts. Calls are counted, as thoughts are."""
         hidden = piece.hidden
         for fragment in piece.tool_calls:
-            delta = self._tool_calls.take(fragment)
+            delta = self._tool_calls.add_fragment(fragment)
             if delta is not None:
-                call = self._calls.setdefault(delta.index, Call(delta.id, delta.name))
+                call = self._calls.setdefault(delta.index, SearchCall(delta.id, delta.name))
                 if len(call.arguments) <= LONGEST_QUERY_CHARACTERS:
                     # Of a longer one nothing can be read, and it is not made longer still.
                     call.arguments += delta.arguments
@@ -221,7 +221,7 @@ def _sum_of(told: list[int | None]) -> int | None:
     return as_count(sum(known)) if len(known) == len(told) else None
 
 
-def _continued(prompt: Prompt, said: str, calls: list[Call], answers: list[str], *, may_search: bool) -> Prompt:
+def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:
     """With the calls and their answers at the end of the conversation."""
     asking: dict[str, Any] = {
         "role": "assistant",

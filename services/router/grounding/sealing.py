@@ -30,7 +30,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SealedLocation:
     """Where a text is kept; it opens nowhere else."""
 
     account_id: str
@@ -43,16 +43,16 @@ class Place:
         return "\0".join((self.account_id, self.kind, self.row_id)).encode()
 
 
-def note_place(account_id: str, note_id: str) -> Place:
-    return Place(account_id, "note", note_id)
+def note_place(account_id: str, note_id: str) -> SealedLocation:
+    return SealedLocation(account_id, "note", note_id)
 
 
-def name_place(account_id: str, attachment_id: str) -> Place:
-    return Place(account_id, "name", attachment_id)
+def name_place(account_id: str, attachment_id: str) -> SealedLocation:
+    return SealedLocation(account_id, "name", attachment_id)
 
 
-def passage_place(account_id: str, passage_id: int) -> Place:
-    return Place(account_id, "passage", str(passage_id))
+def passage_place(account_id: str, passage_id: int) -> SealedLocation:
+    return SealedLocation(account_id, "passage", str(passage_id))
 
 
 class KeyMissing(Exception):
@@ -63,7 +63,7 @@ class Sealer:
     """Holds every version of the key: the newest seals, older ones still open what they have sealed."""
 
     def __init__(
-        self, by_version: Mapping[int, bytes], on_unopened: Callable[[Place], None] = lambda place: None
+        self, by_version: Mapping[int, bytes], on_unopened: Callable[[SealedLocation], None] = lambda place: None
     ) -> None:
         """`on_unopened` is told of the first text of an account that should open and does not."""
         self._on_unopened = on_unopened
@@ -78,19 +78,19 @@ class Sealer:
             version: hmac.digest(secret, b"legato grounding words", "sha256") for version, secret in by_version.items()
         }
 
-    def seal(self, text: str, place: Place) -> Sealed:
+    def seal(self, text: str, place: SealedLocation) -> Sealed:
         nonce = os.urandom(NONCE_BYTES)
         sealed = self._ciphers[self._newest].encrypt(nonce, text.encode(), place.associated_data)
         return Sealed(self._newest, nonce + sealed)
 
-    def open(self, sealed: Sealed, place: Place) -> str:
+    def open(self, sealed: Sealed, place: SealedLocation) -> str:
         cipher = self._ciphers.get(sealed.key_version)
         if cipher is None:
             raise KeyMissing(f"version {sealed.key_version} of LEGATO_GROUNDING_KEY")
         nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
         return cipher.decrypt(nonce, data, place.associated_data).decode()
 
-    def open_if_possible(self, sealed: Sealed, place: Place) -> str | None:
+    def open_if_possible(self, sealed: Sealed, place: SealedLocation) -> str | None:
         """None for a text whose key is gone, or that was changed or moved: it must not take others with it."""
         try:
             return self.open(sealed, place)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import aiohttp
 import msgspec
 
-from services.router.grounding.records import Result
+from services.router.grounding.records import SearchResult
 from services.router.providers.answer import UNREADABLE
 
 RESULTS_MOST: Final = 5
@@ -25,7 +25,7 @@ class SearchAway(Exception):
 
 
 class Search(Protocol):
-    async def find(self, query: str) -> list[Result]:
+    async def find(self, query: str) -> list[SearchResult]:
         """The best first. Raises SearchAway."""
         ...
 
@@ -53,10 +53,10 @@ class SearxSearch:
     async def aclose(self) -> None:
         await self._session.close()
 
-    async def find(self, query: str) -> list[Result]:
+    async def find(self, query: str) -> list[SearchResult]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                body = await self._ask(query[:LONGEST_QUERY])
+                body = await self._fetch(query[:LONGEST_QUERY])
             return _read(_found.decode(body))
         except TimeoutError:
             raise SearchAway("took too long") from None
@@ -65,7 +65,7 @@ class SearxSearch:
         except (*UNREADABLE, UnicodeError):
             raise SearchAway("sent something that is not a list of results") from None
 
-    async def _ask(self, query: str) -> bytes:
+    async def _fetch(self, query: str) -> bytes:
         # In the body, and not in the address, which servers and proxies log.
         form = {"q": query, "format": "json"}
         async with self._session.post(self._url, data=form, allow_redirects=False) as response:
@@ -79,15 +79,15 @@ class SearxSearch:
             return body
 
 
-def _read(found: _Found) -> list[Result]:
-    results: dict[str, Result] = {}
+def _read(found: _Found) -> list[SearchResult]:
+    results: dict[str, SearchResult] = {}
     for page in found.results:
         if len(results) == RESULTS_MOST:
             break
         if page.url and _is_address(page.url) and page.url not in results:
             title = _SPACES.sub(" ", page.title or "").strip() or page.url
             snippet = _SPACES.sub(" ", page.content or "").strip()
-            results[page.url] = Result(title[:LONGEST_TITLE], page.url, snippet[:LONGEST_SNIPPET])
+            results[page.url] = SearchResult(title[:LONGEST_TITLE], page.url, snippet[:LONGEST_SNIPPET])
     return list(results.values())
 
 

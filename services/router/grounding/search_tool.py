@@ -9,7 +9,7 @@ import msgspec
 
 from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
-from services.router.grounding.records import Result
+from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchAway
 from services.router.prompts import tokens
 from services.router.providers.answer import UNREADABLE
@@ -47,7 +47,7 @@ _NO_ROOM: Final = "There is no room for more results: answer with what you have.
 
 
 @dataclass(slots=True, repr=False)
-class Call:
+class SearchCall:
     """As the model made it."""
 
     call_id: str
@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answers:
+class SearchAnswers:
     """One text for each call."""
 
     texts: list[str]
@@ -83,18 +83,18 @@ class SearchTool:
         self._is_away = False
         self._sources_before = len(sources)
 
-    async def answer(self, calls: Sequence[Call]) -> Answers:
+    async def answer(self, calls: Sequence[SearchCall]) -> SearchAnswers:
         self._sources_before = len(self._sources)
         found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
-        texts = [answer if isinstance(answer, str) else self._tell(answer) for answer in found]
+        texts = [answer if isinstance(answer, str) else self._describe(answer) for answer in found]
         texts += [_TOO_MANY] * (len(calls) - len(texts))
-        return Answers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
+        return SearchAnswers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
 
     def take_back(self) -> None:
         """What was answered last: the model was not asked again, and has not read it."""
         self._sources.keep_first(self._sources_before)
 
-    async def _find(self, call: Call) -> list[Result] | str:
+    async def _find(self, call: SearchCall) -> list[SearchResult] | str:
         if call.name != NAME:
             return "There is no such function."
         try:
@@ -110,10 +110,10 @@ class SearchTool:
             self._on_failure(str(away))
             return _AWAY
 
-    def _tell(self, results: list[Result]) -> str:
+    def _describe(self, results: list[SearchResult]) -> str:
         if not results:
             return _NOTHING
-        told: list[Result] = []
+        told: list[SearchResult] = []
         left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST) - tokens.count_once(results_block(()))
         for result in results:
             taken_tokens = result_tokens(result)

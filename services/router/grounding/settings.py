@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from services.chassis.residency import Store
+from services.chassis.residency import DataStore
 from services.chassis.settings import PostgresAddress, Seconds, SettingsError
 from services.chassis.versioned_secrets import parse_versioned_secrets
 
@@ -42,10 +42,10 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.memory or self.attachments
 
     @property
-    def stores(self) -> list[Store]:
+    def stores(self) -> list[DataStore]:
         if not self.has_store:
             return []
-        return [Store("DATA", self.data_region), Store("DATABASE", self.database_region, self.database_url)]
+        return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
         mistakes = [mistake for store in self.stores if (mistake := store.mistake())]

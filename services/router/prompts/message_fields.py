@@ -6,11 +6,12 @@ whatever stands in a field that nobody has counted would be read by a model for 
 """
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 from services.router.prompts.json_text import is_list
 
 # What it takes to look at a part or a call, however short, as if it were bytes to read.
@@ -55,6 +56,9 @@ class _PlainCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     function: _PlainFunction
 
 
+# In an object of more bytes, fields that are not known are skipped rather than kept: there may be half a million.
+_LARGE_BYTES = 64 * 1024
+
 _Fields = dict[str, Raw]
 _plain_part = msgspec.json.Decoder(_PlainPart)
 _plain_call = msgspec.json.Decoder(_PlainCall)
@@ -62,12 +66,22 @@ _fields = msgspec.json.Decoder(_Fields)
 _list = msgspec.json.Decoder(list[Raw])
 
 
-async def with_known_fields(raw_message: Raw, turns: Turns) -> Raw:
+def _skipping_decoders(names: Collection[str]) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
+    """Two decoders of these fields alone: one that fails where there are others, and one that skips those."""
+    fields = [(name, Raw, Raw()) for name in sorted(names)]
+    strict = msgspec.defstruct("KnownFields", fields, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(strict), msgspec.json.Decoder(msgspec.defstruct("SkippedFields", fields))
+
+
+_skipping = {names: _skipping_decoders(names) for names in (_OF_MESSAGES, _OF_PARTS, _OF_CALLS, _OF_FUNCTIONS)}
+
+
+async def with_known_fields(raw_message: Raw, yielder: Yielder) -> Raw:
     """The very same, where nothing is left out. Null content stays, as that of one who only calls."""
     message, is_all = _known(raw_message, _OF_MESSAGES)
     for name, tell in (("content", _known_part), ("tool_calls", _known_call)):
         if name in message and is_list(message[name]):
-            told_list = await _each(message[name], tell, turns)
+            told_list = await _each(message[name], tell, yielder)
             if told_list is not message[name]:
                 message[name], is_all = told_list, False
     return raw_message if is_all else _encoded(message)
@@ -80,14 +94,14 @@ def _is_all_of(raw_object: Raw, *fields: tuple[str, int]) -> bool:
     return len(memoryview(raw_object)) <= known_bytes + _BYTES_PER_OBJECT
 
 
-async def _each(raw_list: Raw, tell: Callable[[Raw], Raw], turns: Turns) -> Raw:
+async def _each(raw_list: Raw, tell: Callable[[Raw], Raw], yielder: Yielder) -> Raw:
     items = _list.decode(raw_list)
     were_rewritten = False
     for index, raw_item in enumerate(items):
         items[index] = tell(raw_item)
         were_rewritten |= items[index] is not raw_item
-        if turns.are_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
+            await yielder.pause()
     return _encoded(items) if were_rewritten else raw_list
 
 
@@ -119,14 +133,30 @@ def _known_call(raw_call: Raw) -> Raw:
     return _encoded(told)
 
 
-def _known(raw_object: Raw, names: Collection[str]) -> tuple[_Fields, bool]:
-    """Those of its fields that are known, and whether that is all there is."""
-    fields = _fields.decode(raw_object)
+def _known(raw_object: Raw, names: frozenset[str]) -> tuple[_Fields, bool]:
+    """Gives those of its fields that are known, and whether that is all there is."""
+    fields, has_others = _fields_of(raw_object, names)
     known = {
         name: value for name, value in fields.items() if name in names and (name == "content" or value not in _NOTHING)
     }
-    is_all = len(known) == len(fields) and _is_all_of(raw_object, *((name, _bytes(known[name])) for name in known))
+    is_all = (
+        not has_others
+        and len(known) == len(fields)
+        and _is_all_of(raw_object, *((name, _bytes(known[name])) for name in known))
+    )
     return known, is_all
+
+
+def _fields_of(raw_object: Raw, names: frozenset[str]) -> tuple[_Fields, bool]:
+    """Gives its fields, and whether it has others, which were skipped."""
+    if len(memoryview(raw_object)) <= _LARGE_BYTES:
+        return _fields.decode(raw_object), False
+    strict, lenient = _skipping[names]
+    try:
+        found, has_others = strict.decode(raw_object), False
+    except msgspec.ValidationError:
+        found, has_others = lenient.decode(raw_object), True
+    return {name: value for name in names if (value := getattr(found, name))}, has_others
 
 
 def _bytes(value: Raw | str) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 from services.router.prompts import tokens
 from services.router.prompts.character import Character
 from services.router.prompts.json_text import is_list, text_slices
@@ -106,7 +106,7 @@ async def compose_prompt(
     for given_json in (tools_json, tool_choice_json, *_texts_among(parameters_json)):
         for piece in tokens.slices_of(given_json.decode(errors="replace")) if given_json else ():
             if counted.add(piece):
-                await counted.rest()
+                await counted.pause()
     try:
         messages = await _read(messages_json, counted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -140,22 +140,22 @@ class _Messages(NamedTuple):
 
 
 async def _read(messages_json: bytes, counted: tokens.PatientCount) -> _Messages:
-    turns = Turns(SLICE_BYTES)
+    yielder = Yielder(SLICE_BYTES)
     raw_messages = _list.decode(messages_json)
-    if turns.are_due(len(messages_json)):
-        await turns.rest()
+    if yielder.is_due(len(messages_json)):
+        await yielder.pause()
     were_rewritten = False
     for index, raw_message in enumerate(raw_messages):
         told = raw_message
         message: _PlainMessage | _Message | None = _read_plain(raw_message)
         if message is None:
-            told = await with_known_fields(raw_message, turns)
+            told = await with_known_fields(raw_message, yielder)
             message = _message.decode(told)
-        if turns.are_due(len(memoryview(raw_message))):
-            await turns.rest()
+        if yielder.is_due(len(memoryview(raw_message))):
+            await yielder.pause()
         for piece in _texts(message):
             if counted.add(piece):
-                await counted.rest()
+                await counted.pause()
         if message.role == "developer":
             told = _called_system(told)
         if told is not raw_message:

@@ -4,21 +4,35 @@ For models with another vocabulary that is an estimate, good enough to fit a win
 in the end is what the provider counted, where it says so.
 """
 
+import importlib.util
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import PathFinder
+from typing import Any
 
-from rs_bpe import bpe
+from services.chassis.timing.yielding import Yielder
 
-from services.chassis.timing.yielding import Turns
-
-# The tokenizer holds the interpreter while it counts: about a millisecond for this much.
+# The event loop waits while a slice is counted: about a millisecond for this much.
 SLICE_CHARACTERS = 16 * 1024
 # What it takes to read a message and to begin with a text, however short, as if it were characters to count.
 CHARACTERS_PER_TEXT = 32
 
 LONGEST_WORD_CHARACTERS = 64
 
-_vocabulary = bpe.openai.o200k_base()
+
+def _open_vocabulary() -> Any:
+    """Opens the tokenizer's extension module by itself: its package would first read every vocabulary that it has into
+    Python objects, which takes a second and as much memory again."""
+    package = importlib.util.find_spec("bpe_openai")
+    spec = package and PathFinder.find_spec("bpe_openai._bindings", package.submodule_search_locations)
+    if spec is None or spec.loader is None:
+        raise ImportError("bpe-openai is not installed")
+    bindings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bindings)
+    return bindings.tokenizer_for_encoding("o200k_base")
+
+
+_vocabulary = _open_vocabulary()
 
 
 def count(text: str) -> int:
@@ -75,20 +89,20 @@ class PatientCount:
 
     for piece in slices_of(text):
         if counted.add(piece):
-            await counted.rest()
+            await counted.pause()
     """
 
-    __slots__ = ("_turns", "rest", "tokens")
+    __slots__ = ("_yielder", "pause", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._turns = Turns(SLICE_CHARACTERS)
-        self.rest = self._turns.rest
+        self._yielder = Yielder(SLICE_CHARACTERS)
+        self.pause = self._yielder.pause
 
     def add(self, piece: str) -> bool:
         if piece:
             self.tokens += count(piece)
-        return self._turns.are_due(len(piece) + CHARACTERS_PER_TEXT)
+        return self._yielder.is_due(len(piece) + CHARACTERS_PER_TEXT)
 
 
 def slices_of(text: str) -> Iterator[str]:

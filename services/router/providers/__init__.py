@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from services.router.providers.anthropic import provider as anthropic
 from services.router.providers.anthropic.provider import AnthropicProvider
-from services.router.providers.base import Provider, ProviderRoute, Surroundings
+from services.router.providers.base import Provider, ProviderEnvironment, ProviderRoute
 from services.router.providers.gemini import provider as gemini
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
@@ -13,21 +13,21 @@ from services.router.providers.openai.provider import OpenAIProvider
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    open: Callable[[ProviderRoute, Surroundings], Provider]
+class ProviderKind:
+    open: Callable[[ProviderRoute, ProviderEnvironment], Provider]
     # Whether it is somewhere else: then the routes file must say where.
     needs_address: bool
     # Of its interface, where it has several: the routes file must name one, and a key.
     versions: tuple[str, ...] = ()
 
 
-KINDS: Mapping[str, Kind] = {
-    "openai": Kind(OpenAIProvider.from_route, needs_address=True),
-    "anthropic": Kind(AnthropicProvider.from_route, needs_address=True, versions=anthropic.VERSIONS),
-    "gemini": Kind(GeminiProvider.from_route, needs_address=True, versions=gemini.VERSIONS),
-    "local": Kind(LocalProvider.from_route, needs_address=False),
+KINDS: Mapping[str, ProviderKind] = {
+    "openai": ProviderKind(OpenAIProvider.from_route, needs_address=True),
+    "anthropic": ProviderKind(AnthropicProvider.from_route, needs_address=True, versions=anthropic.VERSIONS),
+    "gemini": ProviderKind(GeminiProvider.from_route, needs_address=True, versions=gemini.VERSIONS),
+    "local": ProviderKind(LocalProvider.from_route, needs_address=False),
 }
 
 
-def open_provider(route: ProviderRoute, surroundings: Surroundings) -> Provider:
-    return KINDS[route.kind].open(route, surroundings)
+def open_provider(route: ProviderRoute, environment: ProviderEnvironment) -> Provider:
+    return KINDS[route.kind].open(route, environment)

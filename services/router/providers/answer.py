@@ -23,11 +23,11 @@ LONGEST_CALL_ID_CHARACTERS: Final = 16 * 1024
 LONGEST_NAME_CHARACTERS: Final = 1024
 
 
-class Nonsense(ProviderError):
+class UnreadableAnswer(ProviderError):
     """Something that could not be read; nothing was taken from it."""
 
 
-class Answer(ABC):
+class ProviderAnswer(ABC):
     """Each provider's wire inherits from it, and tells by `say`, `refuse`, `think`, `call`, `finish` what it reads."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Answer(ABC):
         self.pieces.append(Piece())
         self._characters = 0
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         characters = self._characters + len(text)
         if characters > LARGEST_PIECE_CHARACTERS:
             self._say_much(text)
@@ -83,8 +83,10 @@ class Answer(ABC):
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
         arguments = fragment.arguments
-        if not isinstance(arguments, str) or len(arguments) <= LARGEST_PIECE_CHARACTERS:
-            self._piece_for(arguments if isinstance(arguments, str) else "").tool_calls.append(fragment)
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        if arguments is None or len(arguments) <= LARGEST_PIECE_CHARACTERS:
+            self._piece_for(arguments or "").tool_calls.append(fragment)
             return
         call_id, name = fragment.call_id, fragment.name
         for part in _parts_of(arguments):
@@ -97,7 +99,7 @@ class Answer(ABC):
         self.pieces[-1].finish_reason = reason
         self.is_finished = True
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Everything has come."""
         if not self.is_finished:
             raise ProviderError("ended its stream before the answer was complete")

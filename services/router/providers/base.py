@@ -45,7 +45,7 @@ class ProviderRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProviderEnvironment:
     """What providers need to know that is not in the routes file."""
 
     timeouts: Timeouts
@@ -53,7 +53,7 @@ class Surroundings:
 
 
 @dataclass(slots=True, repr=False)
-class Call:
+class ProviderCall:
     """One request to a model. All JSON is the client's own, checked; it is sent on as it is."""
 
     model_name: str
@@ -152,7 +152,7 @@ class CannotDo(ProviderError):
 
 
 class Provider(Protocol):
-    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come; the one marked `last` ends it, or ProviderError is raised.
 
         Closing the generator, at any point, closes the connection it reads from."""

@@ -43,25 +43,25 @@ LEAST_TRIAL_PATIENCE_S: Final = 10.0
 LATENCIES_KEPT: Final = 128
 
 
-class State(Enum):
+class BreakerState(Enum):
     CLOSED = "closed"
     OPEN = "open"
     # Open, but the pause is over: one may try, or is trying.
     HALF_OPEN = "half_open"
 
 
-class Health:
+class CircuitBreaker:
     """Of one model."""
 
     def __init__(
         self,
         clock: Clock,
-        tell: Callable[[State], None] = lambda state: None,
+        on_change: Callable[[BreakerState], None] = lambda state: None,
         dice: Callable[[], float] = random.random,
     ) -> None:
-        """`tell` is called when the breaker opens and when it closes."""
+        """`on_change` is called when the breaker opens and when it closes."""
         self._clock = clock
-        self._tell = tell
+        self._on_change = on_change
         self._dice = dice
         self.attempts = 0
         self.answers = 0
@@ -83,10 +83,10 @@ class Health:
         self._trial: Attempt | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> BreakerState:
         if not self._is_open:
-            return State.CLOSED
-        return State.HALF_OPEN if self._trial is not None or self._is_pause_over() else State.OPEN
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._trial is not None or self._is_pause_over() else BreakerState.OPEN
 
     @property
     def median_latency_s(self) -> float | None:
@@ -102,7 +102,7 @@ class Health:
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())
 
-    def ask(self) -> "Attempt":
+    def start_attempt(self) -> "Attempt":
         """Somebody asks the model now, whether it may be asked or, for want of another, though it may not."""
         is_trial = self._is_open and self.may_be_asked()
         attempt = Attempt(self, self._clock.elapsed_s(), is_trial=is_trial)
@@ -168,7 +168,7 @@ class Health:
         self._changed_at_s = self._clock.elapsed_s()
         self._failures_in_a_row = 0
         self._window = _Window()
-        self._tell(self.state)
+        self._on_change(self.state)
 
     def _pause(self, pause_s: float) -> None:
         self._pause_s = min(pause_s, LONGEST_PAUSE_S)
@@ -184,7 +184,7 @@ class Attempt:
 
     __slots__ = ("_health", "began_s", "is_trial")
 
-    def __init__(self, health: Health, began_s: float, *, is_trial: bool) -> None:
+    def __init__(self, health: CircuitBreaker, began_s: float, *, is_trial: bool) -> None:
         self._health = health
         self.began_s = began_s
         # Of a model that has failed, by the one chat that may at this time.

@@ -10,14 +10,14 @@ from services.router.providers.base import Provider, ProviderError, ProviderRout
 
 
 @dataclass(frozen=True, slots=True)
-class LineKey:
+class PooledProviderKey:
     """Models of one provider share its connections, unless the file gives them time limits of their own."""
 
     route: ProviderRoute
     timeouts: Timeouts
 
 
-class Line:
+class PooledProvider:
     """To one provider."""
 
     def __init__(self, provider: Provider) -> None:
@@ -25,11 +25,11 @@ class Line:
         self._users = 0
         self._on_unused: Callable[[], None] | None = None
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         """For a chat that uses it, or may."""
         self._users += 1
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._users -= 1
         if self._on_unused is not None and not self._users:
             self._on_unused()
@@ -41,53 +41,57 @@ class Line:
             do()
 
 
-class Lines:
+class ProviderPool:
     def __init__(self, open_provider: Callable[[ProviderRoute, Timeouts], Provider], log: Log) -> None:
         self._open_provider = open_provider
         self._log = log
-        self._lines: dict[LineKey, Line] = {}
+        self._pooled: dict[PooledProviderKey, PooledProvider] = {}
         # Of providers that are gone from the routes, while chats still use them.
-        self._retired: set[Line] = set()
+        self._retired: set[PooledProvider] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def replace(self, wanted: Iterable[LineKey]) -> Mapping[LineKey, Line]:
+    def replace(self, wanted: Iterable[PooledProviderKey]) -> Mapping[PooledProviderKey, PooledProvider]:
         """Opens what is wanted and not there yet, and retires what is there and no longer wanted."""
         wanted = set(wanted)
-        opened = {key: Line(self._open_provider(key.route, key.timeouts)) for key in wanted if key not in self._lines}
-        for key in self._lines.keys() - wanted:
-            self._retire(self._lines.pop(key))
-        self._lines.update(opened)
-        for key, line in opened.items():
-            self.do(self._warm(key.route.name, line))
-        return dict(self._lines)
+        opened = {
+            key: PooledProvider(self._open_provider(key.route, key.timeouts))
+            for key in wanted
+            if key not in self._pooled
+        }
+        for key in self._pooled.keys() - wanted:
+            self._retire(self._pooled.pop(key))
+        self._pooled.update(opened)
+        for key, pooled in opened.items():
+            self.do(self._warm(key.route.name, pooled))
+        return dict(self._pooled)
 
     async def aclose(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for line in (*self._lines.values(), *self._retired):
-            await line.provider.aclose()
+        for pooled in (*self._pooled.values(), *self._retired):
+            await pooled.provider.aclose()
 
-    async def _warm(self, name: str, line: Line) -> None:
+    async def _warm(self, name: str, pooled: PooledProvider) -> None:
         """So that the first chat need not wait for a connection. Whether it works is for chats to find out."""
-        line.hold()
+        pooled.acquire()
         try:
-            await line.provider.warm()
+            await pooled.provider.warm()
         except ProviderError as error:
             self._log.warning("provider.not_warmed", provider=name, reason=error.what)
         finally:
-            line.let_go()
+            pooled.release()
 
-    def _retire(self, line: Line) -> None:
-        self._retired.add(line)
-        line.when_unused(lambda: self.do(self._close(line)))
+    def _retire(self, pooled: PooledProvider) -> None:
+        self._retired.add(pooled)
+        pooled.when_unused(lambda: self.do(self._close(pooled)))
 
-    async def _close(self, line: Line) -> None:
-        self._retired.discard(line)
-        await line.provider.aclose()
+    async def _close(self, pooled: PooledProvider) -> None:
+        self._retired.discard(pooled)
+        await pooled.provider.aclose()
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Meanwhile; ended with the lines."""
+        """Meanwhile; ended with the pool."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -6,15 +6,15 @@ from pathlib import Path
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
-from services.router.routing.model_states import Stations
+from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import load_routes
 
 
 class Reload:
-    def __init__(self, path: Path, timeouts: Timeouts, stations: Stations, log: Log) -> None:
+    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log) -> None:
         self._path = path
         self._timeouts = timeouts
-        self._stations = stations
+        self._model_states = model_states
         self._log = log
 
     def now(self) -> None:
@@ -25,7 +25,7 @@ class Reload:
             for mistake in str(error).splitlines():
                 self._log.warning("routes.refused", reason=mistake)
             raise
-        self._stations.replace(routes)
+        self._model_states.replace(routes)
         self._log.info("routes.reloaded")
 
     def on_signal(self) -> None:

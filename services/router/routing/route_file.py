@@ -19,11 +19,11 @@ class Table:
     def has(self, key: str) -> bool:
         return key in self._fields
 
-    def take(self, key: str) -> Any:
+    def pop(self, key: str) -> Any:
         return self._fields.pop(key, None)
 
     def text(self, key: str, *, one_of: tuple[str, ...] = (), default: str | None = None) -> str:
-        value = self.take(key)
+        value = self.pop(key)
         if value is None:
             if default is None:
                 self.mistake(key, "is missing")
@@ -36,14 +36,14 @@ class Table:
         return value
 
     def texts(self, key: str) -> list[str]:
-        value = self.take(key)
+        value = self.pop(key)
         if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
             self.mistake(key, "must be a list of at least one name")
             return []
         return value
 
     def positive(self, key: str) -> int:
-        value = self.take(key)
+        value = self.pop(key)
         if value is None:
             self.mistake(key, "is missing")
         elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -62,11 +62,11 @@ class Table:
     def must_be_true(self, key: str, why: str) -> None:
         if not self.has(key):
             self.mistake(key, f"is missing: {why}")
-        elif self.take(key) is not True:
+        elif self.pop(key) is not True:
             self.mistake(key, f"must be true: {why}")
 
     def seconds(self, key: str, *, or_zero: bool = False) -> float:
-        value = self.take(key)
+        value = self.pop(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (0 < value < math.inf or (or_zero and value == 0)):
             self.mistake(key, f"must be a number of seconds above zero{', or 0' if or_zero else ''}")
@@ -74,7 +74,7 @@ class Table:
         return float(value)
 
     def table(self, key: str) -> dict[str, Any]:
-        value = self.take(key)
+        value = self.pop(key)
         if value is not None and not isinstance(value, dict):
             self.mistake(key, "must be a table")
         return value if isinstance(value, dict) else {}

@@ -146,7 +146,7 @@ class _Reader:
         return url
 
     def _read_secret(self, table: Table, *, is_needed: bool) -> str:
-        if table.take("api_key") is not None:
+        if table.pop("api_key") is not None:
             table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
         variable = table.text("api_key_env", default=None if is_needed else "")
         if not variable:

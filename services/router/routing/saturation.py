@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import NO_LIMIT, Gate, Place
-from services.chassis.load.queueing import LEAST_SAMPLES, Signal, low_sample
+from services.chassis.load.admission import NO_LIMIT, Gate, Permit
+from services.chassis.load.queueing import LEAST_SAMPLES, QueueingSignal, low_sample
 from services.chassis.timing.clock import Clock
 from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_S, Backoff
@@ -42,7 +42,7 @@ Size = tuple[int, int]
 IN_PIECES: Final = -1
 
 
-class Saturation:
+class ModelSaturation:
     """Of one model."""
 
     def __init__(self, clock: Clock, tolerated_s: float = 0.0, concurrency: int | None = None) -> None:
@@ -61,7 +61,7 @@ class Saturation:
             count_waiting=lambda: len(self._overdue),
         )
         self._signal = (
-            Signal(self.gate, clock, tolerated_s, share=IN_TIME_SHARE, least_samples=LATE_SAMPLES)
+            QueueingSignal(self.gate, clock, tolerated_s, share=IN_TIME_SHARE, least_samples=LATE_SAMPLES)
             if tolerated_s
             else None
         )
@@ -70,50 +70,50 @@ class Saturation:
         # How many are being answered.
         self._answering = 0
         # Those that were asked and have not begun, the oldest first, if it is known how long that should take.
-        self._waiting: dict[Visit, float] = {}
+        self._waiting: dict[ModelUse, float] = {}
         # Those that have waited for too long already, and were counted for it, in that order.
-        self._overdue: dict[Visit, None] = {}
+        self._overdue: dict[ModelUse, None] = {}
         # Of the last of those: whether others that came later began before them.
         self._were_overtaken: deque[bool] = deque(maxlen=LATE_SAMPLES)
 
-    def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "Visit":
+    def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """For one chat, whose answer comes in one piece or in many. Raises SATURATED."""
         self._note_overdue()
         running = self.gate.running
         if not self.backoff.has_room(running):
             # There may be room as soon as the probe is answered.
             raise self.gate.refuse(latest_s=self.backoff.left_s)
-        place = self.gate.enter(key_id)
+        place = self.gate.acquire(key_id)
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe_id = self.backoff.send(running)
-        visit = Visit(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
-        normal_s = None if is_whole else self._normal.time_s(visit.size())
+        model_use = ModelUse(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
+        normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
-            self._waiting[visit] = normal_s
-        return visit
+            self._waiting[model_use] = normal_s
+        return model_use
 
-    def begun(self, visit: "Visit", first: Piece) -> None:
+    def begun(self, model_use: "ModelUse", first: Piece) -> None:
         self._answering += 1
-        self.backoff.accepted(visit.probe_id)
+        self.backoff.accepted(model_use.probe_id)
         if self._signal is None:
             return
-        if visit in self._overdue:
+        if model_use in self._overdue:
             self._were_overtaken.append(False)
-        self._begun_or_gone(visit)
-        self._note_overtaken(self._signal, visit.place.entered_s)
-        took_s = self._clock.elapsed_s() - visit.place.entered_s
-        size = visit.size(first)
+        self._begun_or_gone(model_use)
+        self._note_overtaken(self._signal, model_use.place.entered_s)
+        took_s = self._clock.elapsed_s() - model_use.place.entered_s
+        size = model_use.size(first)
         normal_s = self._normal.time_s(size)
-        self._normal.note(size, took_s, is_calm=visit.is_calm)
-        if normal_s is not None and not visit.was_late:
+        self._normal.note(size, took_s, is_calm=model_use.is_calm)
+        if normal_s is not None and not model_use.was_late:
             pressure = (took_s - normal_s) / max(normal_s, self._tolerated_s)
-            self._signal.note(pressure, visit.place.entered_s, visit.place.key_id)
+            self._signal.note(pressure, model_use.place.entered_s, model_use.place.key_id)
 
-    def gone(self, visit: "Visit") -> None:
-        self.backoff.over(visit.probe_id)
-        self._answering -= visit.has_begun
-        self._begun_or_gone(visit)
+    def gone(self, model_use: "ModelUse") -> None:
+        self.backoff.over(model_use.probe_id)
+        self._answering -= model_use.has_begun
+        self._begun_or_gone(model_use)
 
     def turned_away(self, retry_after_s: float | None) -> LegatoError:
         """The server said that it is full, to one that has left. Gives what the client may be told."""
@@ -126,17 +126,17 @@ class Saturation:
     def is_answering(self) -> bool:
         return self._answering > 0
 
-    def _begun_or_gone(self, visit: "Visit") -> None:
-        self._waiting.pop(visit, None)
-        self._overdue.pop(visit, None)
+    def _begun_or_gone(self, model_use: "ModelUse") -> None:
+        self._waiting.pop(model_use, None)
+        self._overdue.pop(model_use, None)
 
-    def _note_overtaken(self, signal: Signal, entered_s: float) -> None:
+    def _note_overtaken(self, signal: QueueingSignal, entered_s: float) -> None:
         """Those that came well before one that has begun now are not in a queue with it: they think."""
         while self._overdue:
-            visit = next(iter(self._overdue))
-            if visit.place.entered_s + self._tolerated_s / 2 > entered_s:
+            model_use = next(iter(self._overdue))
+            if model_use.place.entered_s + self._tolerated_s / 2 > entered_s:
                 return
-            del self._overdue[visit]
+            del self._overdue[model_use]
             signal.withdraw(OVERDUE)
             self._were_overtaken.append(True)
             if self._late_ones_think:
@@ -152,17 +152,17 @@ class Saturation:
             return
         now_s = self._clock.elapsed_s()
         while self._waiting:
-            visit, normal_s = next(iter(self._waiting.items()))
-            if now_s - visit.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
+            model_use, normal_s = next(iter(self._waiting.items()))
+            if now_s - model_use.place.entered_s < normal_s + OVERDUE * max(normal_s, self._tolerated_s):
                 return
-            del self._waiting[visit]
-            self._overdue[visit] = None
-            visit.was_late = True
+            del self._waiting[model_use]
+            self._overdue[model_use] = None
+            model_use.was_late = True
             if not self._late_ones_think:
-                self._signal.note(OVERDUE, visit.place.entered_s, visit.place.key_id)
+                self._signal.note(OVERDUE, model_use.place.entered_s, model_use.place.key_id)
 
 
-class Visit:
+class ModelUse:
     """One chat at one model, from when it may be asked until its answer is over."""
 
     __slots__ = (
@@ -179,8 +179,8 @@ class Visit:
 
     def __init__(
         self,
-        saturation: Saturation,
-        place: Place,
+        saturation: ModelSaturation,
+        place: Permit,
         probe_id: int | None,
         prompt_tokens: int,
         *,
@@ -209,11 +209,11 @@ class Visit:
         """By the same server, at this moment."""
         return self._saturation.is_answering
 
-    def leave(self) -> None:
+    def release(self) -> None:
         if self._has_left:
             return
         self._has_left = True
-        self.place.leave()
+        self.place.release()
         self._saturation.gone(self)
 
     def size(self, first: Piece | None = None) -> Size:
@@ -222,11 +222,11 @@ class Visit:
         answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
         return self._prompt_tokens.bit_length(), answer_bits
 
-    def __enter__(self) -> "Visit":
+    def __enter__(self) -> "ModelUse":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.leave()
+        self.release()
 
 
 class Normal:

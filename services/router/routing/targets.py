@@ -9,15 +9,15 @@ from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
-from services.router.answers.grants import Allowance
+from services.router.answers.grants import TokenAllowance
 from services.router.answers.refusals import NotAccepted, Refusals, too_long_for
 from services.router.answers.upstream import Upstream, begin
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import Call, CannotDo, Failure, ProviderError
-from services.router.routing.health import State
-from services.router.routing.model_states import Station, Stations
+from services.router.providers.base import CannotDo, Failure, ProviderCall, ProviderError
+from services.router.routing.health import BreakerState
+from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.retry_budget import RetryBudget
 from services.router.routing.routes import CLASSES, Target
 from services.router.settings import MOST_ATTEMPTS
@@ -40,63 +40,63 @@ class Attempts:
 
 class Targets:
     def __init__(
-        self, stations: Stations, log: Log, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False
+        self, model_states: ModelStates, log: Log, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False
     ) -> None:
         """`tells_traces`: whether providers are told of our traces, so that theirs can be joined to them."""
-        self._stations = stations
+        self._model_states = model_states
         self._log = log
         self._most_attempts = most_attempts
         self._tells_traces = tells_traces
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
-        self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts
+        self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, attempts: Attempts
     ) -> Upstream:
         budget = self._budgets[class_id]
         opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
-        with budget.waiting, self._stations.held(class_id) as stations:
-            opening.stations = stations
-            for station in _in_turn(stations):
+        with budget.waiting, self._model_states.held(class_id) as model_states:
+            opening.model_states = model_states
+            for model_state in _in_turn(model_states):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
-                if opening.refusals.are_for_want_of_room and not station.health.may_be_asked():
+                if opening.refusals.are_for_want_of_room and not model_state.health.may_be_asked():
                     # It would let the client wait, most likely for nothing, who may as well come back.
                     break
                 # A model that answers can bear what the one before it could not, or its gate says so. But where those
                 # that fail are asked one after the other, each chat becomes many.
-                is_retry = attempts.count > 0 and station.health.state is not State.CLOSED
+                is_retry = attempts.count > 0 and model_state.health.state is not BreakerState.CLOSED
                 if is_retry and budget.is_spent:
                     opening.refusals.is_for_now = True
                     continue
                 with budget.retry if is_retry else _NOTHING:
-                    upstream = await opening.ask(station)
+                    upstream = await opening.try_model(model_state)
                 if upstream is not None:
                     return upstream
             for put_off in opening.put_off:
                 upstream = await opening.ask_at_last(put_off)
                 if upstream is not None:
                     return upstream
-        raise opening.refusals.to_tell()
+        raise opening.refusals.to_raise()
 
 
-def _in_turn(stations: Sequence[Station]) -> Iterator[Station]:
+def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
     """In their order; but those whose servers asked to be left alone come later, and those whose breaker is open last.
     So they are asked only where no other has answered: what they said a moment ago is no reason to refuse a chat that
     nobody else takes."""
     left_alone, failing = [], []
-    for station in stations:
-        if not station.health.may_be_asked():
-            failing.append(station)
-        elif station.saturation.backoff.left_s:
-            left_alone.append(station)
+    for model_state in model_states:
+        if not model_state.health.may_be_asked():
+            failing.append(model_state)
+        elif model_state.saturation.backoff.left_s:
+            left_alone.append(model_state)
         else:
-            yield station
+            yield model_state
     yield from left_alone
     yield from failing
 
 
 class _PutOff(NamedTuple):
-    station: Station
+    model_state: ModelState
     max_tokens: int
     # It has refused a longer answer.
     is_refit: bool
@@ -106,7 +106,14 @@ class _Opening:
     """One chat that looks for a model."""
 
     def __init__(
-        self, chat: ChatOpen, prompt: Prompt, allowance: Allowance, attempts: Attempts, log: Log, *, tells_traces: bool
+        self,
+        chat: ChatOpen,
+        prompt: Prompt,
+        allowance: TokenAllowance,
+        attempts: Attempts,
+        log: Log,
+        *,
+        tells_traces: bool,
     ) -> None:
         self._chat = chat
         self._log = log
@@ -116,18 +123,18 @@ class _Opening:
         self._attempts = attempts
         self._counted = CountedPrompt(prompt.tokens, bool(chat.tools_json), chat.account_id)
         # All that may be asked.
-        self.stations: Sequence[Station] = ()
+        self.model_states: Sequence[ModelState] = ()
         # Those to come back to: others have a larger window, and so more room.
         self.put_off: list[_PutOff] = []
         self.refusals = Refusals()
         # After a model has refused for length: a limit that may fit.
         self._refit_tokens: int | None = None
 
-    async def ask(self, station: Station) -> Upstream | None:
+    async def try_model(self, model_state: ModelState) -> Upstream | None:
         """None if another model may do better."""
-        target, chat = station.target, self._chat
+        target, chat = model_state.target, self._chat
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
-        ratios = station.calibration.ratios(self._counted)
+        ratios = model_state.calibration.ratios(self._counted)
         try:
             fit = fit_max_tokens(
                 asked_tokens, self._prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
@@ -138,49 +145,49 @@ class _Opening:
             forget_origin(error)
             return None
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
-            self.put_off.append(_PutOff(station, fit.max_tokens, is_refit=False))
+            self.put_off.append(_PutOff(model_state, fit.max_tokens, is_refit=False))
             return None
-        upstream = await self._ask(station, fit.max_tokens)
+        upstream = await self._try(model_state, fit.max_tokens)
         if self._refit_tokens is None:
             return upstream
         if self._has_larger_window_elsewhere(target):
-            self.put_off.append(_PutOff(station, self._refit_tokens, is_refit=True))
+            self.put_off.append(_PutOff(model_state, self._refit_tokens, is_refit=True))
             return None
-        return await self._ask_again(station, self._refit_tokens)
+        return await self._try_again(model_state, self._refit_tokens)
 
     async def ask_at_last(self, put_off: "_PutOff") -> Upstream | None:
         if put_off.is_refit:
-            return await self._ask_again(put_off.station, put_off.max_tokens)
-        upstream = await self._ask(put_off.station, put_off.max_tokens)
+            return await self._try_again(put_off.model_state, put_off.max_tokens)
+        upstream = await self._try(put_off.model_state, put_off.max_tokens)
         if self._refit_tokens is None:
             return upstream
-        return await self._ask_again(put_off.station, self._refit_tokens)
+        return await self._try_again(put_off.model_state, self._refit_tokens)
 
-    async def _ask_again(self, station: Station, max_tokens: int) -> Upstream | None:
+    async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """For a shorter answer, since the model refused the longer one."""
         self._attempts.refits += 1
-        return await self._ask(station, max_tokens)
+        return await self._try(model_state, max_tokens)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
-        return any(station.target.context_tokens > target.context_tokens for station in self.stations)
+        return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
 
-    async def _ask(self, station: Station, max_tokens: int) -> Upstream | None:
-        target, chat, prompt = station.target, self._chat, self._prompt
+    async def _try(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
+        target, chat, prompt = model_state.target, self._chat, self._prompt
         self._refit_tokens = None
         await self._allowance.cover_prompt(prompt.tokens)
         max_tokens = self._allowance.fit(max_tokens)
         is_whole = not chat.stream and self._allowance.covers_whole(max_tokens)
         try:
-            visit = station.saturation.enter(chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole)
+            model_use = model_state.saturation.enter(chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
             return None
         self._attempts.target = target
         self._attempts.count += 1
-        self._tell("model.asked", target)
+        self._log_event("model.asked", target)
         failpoints.hit("router.asked")
-        attempt = station.health.ask()
+        attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)
@@ -190,30 +197,30 @@ class _Opening:
         if chat.tells_acceptance:
             call.on_sent = self._allowance.tell_accepted
         # A whole answer takes as long as it is: for that nobody knows a limit.
-        may_move_on = attempt.is_trial and len(self.stations) > 1 and not is_whole
-        patience_s = station.health.trial_patience_s if may_move_on else None
+        may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
+        patience_s = model_state.health.trial_patience_s if may_move_on else None
         try:
-            first, pieces = await begin(station.line.provider, call, visit, attempt, patience_s)
+            first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, patience_s)
         except BaseException as error:
             end_question(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            self._note(error, station)
+            self._note(error, model_state)
             forget_origin(error)
-            self._refit_tokens = self._refit(error, station, max_tokens)
+            self._refit_tokens = self._refit(error, model_state, max_tokens)
             return None
-        station.line.hold()
-        return Upstream(station, visit, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
+        model_state.pooled.acquire()
+        return Upstream(model_state, model_use, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
 
-    def _note(self, error: ProviderError, station: Station) -> None:
-        target = station.target
+    def _note(self, error: ProviderError, model_state: ModelState) -> None:
+        target = model_state.target
         if isinstance(error, CannotDo):
             # Nothing was sent for it.
             self._attempts.count -= 1
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
         self._attempts.http_status = error.http_status
-        self._tell("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+        self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.REFUSED:
             raise NotAccepted from None
         if error.failure is Failure.PROVIDER:
@@ -221,18 +228,18 @@ class _Opening:
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
-            self.refusals.add_saturated(station.saturation.turned_away(error.retry_after_s))
+            self.refusals.add_saturated(model_state.saturation.turned_away(error.retry_after_s))
 
-    def _refit(self, error: ProviderError, station: Station, max_tokens: int) -> int | None:
+    def _refit(self, error: ProviderError, model_state: ModelState, max_tokens: int) -> int | None:
         """A limit that may fit, where this one was refused for length."""
         if error.figures is None:
             return None
         model_tokens = model_prompt_tokens(max_tokens, error.figures)
         if model_tokens is not None:
-            station.calibration.note(self._counted, model_tokens)
-        return refit_max_tokens(max_tokens, station.target.context_tokens, error.figures)
+            model_state.calibration.note(self._counted, model_tokens)
+        return refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
 
-    def _tell(self, event: str, target: Target, **fields: str | int | None) -> None:
+    def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
         self._log.debug(
             event,
             request_id=self._chat.request_id,
@@ -243,8 +250,8 @@ class _Opening:
         )
 
 
-def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> Call:
-    return Call(
+def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+    return ProviderCall(
         model_name=target.model_name,
         messages_json=prompt.messages_json,
         tools_json=chat.tools_json or (prompt.offered_tools_json if target.has_tools else b""),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
-from cli.connection import Services, ask
+from cli.connection import ServiceStubs, call_service
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients
-from tests.campaigns.drain.harness import NAMES, House
+from tests.campaigns.drain.harness import NAMES, DrainHarness
 from tests.campaigns.faults.forks import Forks
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -131,36 +131,38 @@ async def run(
 ) -> Findings:
     reply = Reply(contents=[f"{WORD} "], repeat=pace.words, event_delay_s=pace.word_every_s)
     async with Upstream(reply) as upstream:
-        house = House(forks, plan.names, plan.service_drain_delay_s, database_url, valkey_url, upstream.base_url)
-        async with house.opened():
-            return await _run(house, clients, pace, plan.steps, say)
+        harness = DrainHarness(
+            forks, plan.names, plan.service_drain_delay_s, database_url, valkey_url, upstream.base_url
+        )
+        async with harness.opened():
+            return await _run(harness, clients, pace, plan.steps, say)
 
 
 async def _run(
-    house: House,
+    harness: DrainHarness,
     count: int,
     pace: Pace,
     steps: Sequence[Step],
     say: Callable[[str], None],
 ) -> Findings:
-    with house.services() as services:
+    with harness.services() as services:
         account, _ = await asyncio.to_thread(create_account, services, "drain", CREDIT_NANOS)
         made = await asyncio.to_thread(create_key, services, account.account_id, "drain", (), None)
     restarts = []
-    async with Clients(house, made.api_key, count, pace.words) as clients:
+    async with Clients(harness, made.api_key, count, pace.words) as clients:
         await clients.until_all_run()
         for number, step in enumerate(steps):
             if number == len(steps) // 2:
                 say("new certificates")
-                house.replace_certificates()
+                harness.replace_certificates()
             if number and step.service == steps[number - 1].service:
                 # The other of two should not go before the edges have found the first again.
                 await asyncio.sleep(FOUND_S)
             say(str(step))
-            restarts.append(await _take(house, clients, step))
-    with house.services() as services:
+            restarts.append(await _take(harness, clients, step))
+    with harness.services() as services:
         balance = await _settled_balance(services, account.account_id)
-        audit = (await asyncio.to_thread(ask, services.credits.Audit, AuditRequest())).violations
+        audit = (await asyncio.to_thread(call_service, services.credits.Audit, AuditRequest())).violations
     return Findings(
         restarts=restarts,
         chats=len(clients.chats),
@@ -169,24 +171,24 @@ async def _run(
         charged_nanos=CREDIT_NANOS - balance[0],
         held_nanos=balance[1],
         audit=list(audit),
-        complaints=house.complaints(),
+        complaints=harness.complaints(),
     )
 
 
-async def _take(house: House, clients: Clients, step: Step) -> Restart:
+async def _take(harness: DrainHarness, clients: Clients, step: Step) -> Restart:
     if step.replaced_by:
-        await house.start(step.replaced_by)
+        await harness.start(step.replaced_by)
     running, chats_before = list(clients.running), len(clients.chats)
     began_at_s = time.monotonic()
-    exit_code = await house.end(step.process)
+    exit_code = await harness.end(step.process)
     took_s = time.monotonic() - began_at_s
     begun = clients.chats[chats_before:]
     if not step.replaced_by:
-        await house.start(step.process)
+        await harness.start(step.process)
     return Restart(step, running, begun, exit_code, took_s)
 
 
-async def _settled_balance(services: Services, account_id: str) -> tuple[int, int]:
+async def _settled_balance(services: ServiceStubs, account_id: str) -> tuple[int, int]:
     """What is left and what is held, once nothing is held any more."""
     give_up_at_s = time.monotonic() + SETTLED_WITHIN_S
     while True:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from tests.campaigns.drain.harness import EDGES, POLL_S, House
+from tests.campaigns.drain.harness import EDGES, POLL_S, DrainHarness
 
 QUESTION = [{"role": "user", "content": "Who are you?"}]
 WORD = "rain"
@@ -29,9 +29,9 @@ class Chat:
 
 
 class Clients:
-    def __init__(self, house: House, api_key: str, count: int, words: int) -> None:
+    def __init__(self, harness: DrainHarness, api_key: str, count: int, words: int) -> None:
         """`words` are in each whole answer."""
-        self._house = house
+        self._harness = harness
         self._api_key = api_key
         self._count = count
         self._words = words
@@ -77,7 +77,7 @@ class Clients:
             await self._look_at_edges()
 
     async def _look_at_edges(self) -> None:
-        serving = [edge for edge in EDGES if await self._house.is_serving(edge)]
+        serving = [edge for edge in EDGES if await self._harness.is_serving(edge)]
         self._ready = serving or self._ready
 
     def _next_edge(self) -> str:
@@ -98,7 +98,9 @@ class Clients:
         self.running.add(chat)
         body = {"model": "mezzo", "messages": QUESTION, "stream": stream}
         try:
-            async with self._session.post(f"{self._house.base_url(chat.edge)}/chat/completions", json=body) as response:
+            async with self._session.post(
+                f"{self._harness.base_url(chat.edge)}/chat/completions", json=body
+            ) as response:
                 chat.flaw = flaw_of(response.status, await response.text(), self._words, stream=stream)
         except (aiohttp.ClientError, TimeoutError) as error:
             chat.flaw = type(error).__name__
@@ -108,7 +110,7 @@ class Clients:
     async def _read(self) -> None:
         for path in ("models", "usage"):
             try:
-                async with self._session.get(f"{self._house.base_url(self._next_edge())}/{path}") as response:
+                async with self._session.get(f"{self._harness.base_url(self._next_edge())}/{path}") as response:
                     await response.read()
                     self.statuses[str(response.status)] += 1
             except (aiohttp.ClientError, TimeoutError) as error:

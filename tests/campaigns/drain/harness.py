@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from cli.connection import Services, running_services
+from cli.connection import ServiceStubs, running_services
 from services.chassis.rpc.channel import open_channel
 from tests.campaigns.faults.forks import Forks
 from tests.campaigns.faults.zygote import Order, Told
@@ -43,7 +43,7 @@ SETTINGS = {
 }
 
 
-class House:
+class DrainHarness:
     def __init__(
         self,
         forks: Forks,
@@ -78,7 +78,7 @@ class House:
         self._health: dict[str, Any] = {}
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["DrainHarness"]:
         async with AsyncExitStack() as stack:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             for name in NAMES:
@@ -95,7 +95,7 @@ class House:
         return f"http://127.0.0.1:{self._ports[edge]}/v1"
 
     @contextmanager
-    def services(self) -> Iterator[Services]:
+    def services(self) -> Iterator[ServiceStubs]:
         """As an admin reaches those that run now."""
         services = running_services(self._folder, self._environ | self._tls("admin"))
         yield services

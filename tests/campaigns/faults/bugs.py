@@ -9,20 +9,20 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from edge.billing import journal_file
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import OPEN, SEAL, Journal, Slot
 from edge.billing.journal_file import JournalFile
 from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
 from edge.chat.delivery import Delivery
-from edge.chat.hold_growth import Growth
+from edge.chat.hold_growth import HoldGrowth
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
-from services.router.answers.grants import Allowance
+from services.router.answers.grants import TokenAllowance
 
 _AGAIN_AFTER_S: Final = 0.05
 
@@ -114,7 +114,7 @@ def _void_what_is_not_answered(_: Any) -> Any:
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                await replica.call(method, request, response_type, ANSWER_TIMEOUT_S)
                 break
             except LegatoError:
                 request = pb.VoidRequest(request_id=slot.request_id, account_id=slot.account_id, end=slot.end)
@@ -137,7 +137,7 @@ def _free_then_resolve(_: Any) -> Any:
         while True:
             try:
                 replica = self._replicas.for_account(slot.account_id)
-                await replica.ask(method, request, response_type, ANSWER_TIMEOUT_S)
+                await replica.call(method, request, response_type, ANSWER_TIMEOUT_S)
                 return
             except LegatoError:
                 await asyncio.sleep(_AGAIN_AFTER_S)
@@ -154,7 +154,7 @@ def _with_short_deadlines(was: Any) -> Any:
 
 def _live_from_the_reply(was: Any) -> Any:
     async def route(self: Any, opening: Any) -> Any:
-        self._began_at_s = self._surroundings.clock.elapsed_s()
+        self._began_at_s = self._dependencies.clock.elapsed_s()
         return await was(self, opening)
 
     return route
@@ -247,7 +247,7 @@ BUGS: Final = dict(
     [
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
         _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
-        _bug("extend reply not matched", (Hold, "_ask_for", _match_no_extend_reply)),
+        _bug("extend reply not matched", (ChatHold, "_ask_for", _match_no_extend_reply)),
         _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
         _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
         _bug("slot freed before ack", (Settlements, "begin", _in_a_task(_free_then_resolve))),
@@ -256,8 +256,8 @@ BUGS: Final = dict(
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
         _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
-        _bug("refused reserve forgotten although sent twice", (Hold, "_note_repeat", lambda _: lambda self: None)),
-        _bug("relay while extend is under way", (Growth, "covers", _relay_while_extending)),
+        _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
+        _bug("relay while extend is under way", (HoldGrowth, "covers", _relay_while_extending)),
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
@@ -268,6 +268,6 @@ BUGS: Final = dict(
 MISFORTUNES: Final = dict(
     [
         _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
-        _bug("a router that never asks for more", (Allowance, "cover_output", _never_ask_for_more)),
+        _bug("a router that never asks for more", (TokenAllowance, "cover_output", _never_ask_for_more)),
     ]
 )

@@ -1,4 +1,4 @@
-"""A campaign: so many kills at each point, in several houses at once."""
+"""A campaign: so many kills at each point, in several harnesses at once."""
 
 import asyncio
 import random
@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.campaigns.faults.forked_harness import ForkedHouse
+from tests.campaigns.faults.forked_harness import ForkedHarness
 from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.points import Point
 from tests.campaigns.faults.progress import Progress
 from tests.campaigns.faults.provider import Provider
 from tests.campaigns.faults.round import Stage
 from tests.campaigns.faults.tally import Tally, story
-from tests.campaigns.faults.whole_harness import WholeHouse
+from tests.campaigns.faults.whole_harness import WholeHarness
 
-# Kills at one point before the books are audited and the house turns to the next.
+# Kills at one point before the books are audited and the harness turns to the next.
 UNIT: Final = 10
 # A point that is missed this many times for each kill is not reached at all.
 MOST_MISSES: Final = 4
@@ -27,18 +27,18 @@ SHORT_LIVES: Final = {"LEGATO_STREAM_LIFE_S": "2", "LEGATO_HOLD_GRACE_S": "0.5",
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of house, and how many of it work at once."""
+    """One kind of harness, and how many of it work at once."""
 
     name: str
-    build: Callable[[Provider], House]
-    houses: int = 1
+    build: Callable[[Provider], FaultHarness]
+    harnesses: int = 1
 
 
 @dataclass
 class Campaign:
     title: str
     kinds: Sequence[Kind]
-    # Which kinds of house a point is played in.
+    # Which kinds of harness a point is played in.
     kinds_for: Callable[[Point], Sequence[str]]
     points: Sequence[Point]
     kills: int
@@ -46,7 +46,7 @@ class Campaign:
     # Play rounds with this seed only.
     replay: int | None = None
     # Of each kind, however many it would have.
-    most_houses: int = 100
+    most_harnesses: int = 100
     tallies: dict[str, Tally] = field(default_factory=dict)
     # Of every violation.
     stories: list[str] = field(default_factory=list)
@@ -58,14 +58,14 @@ class Campaign:
         try:
             async with asyncio.TaskGroup() as workers:
                 for kind in self.kinds:
-                    for _ in range(min(kind.houses, len(queues[kind.name]), self.most_houses)):
+                    for _ in range(min(kind.harnesses, len(queues[kind.name]), self.most_harnesses)):
                         workers.create_task(self._work(kind, queues[kind.name]))
         finally:
             self._progress.end()
         return list(self.tallies.values())
 
     def _share_out(self) -> Mapping[str, deque[tuple[Point, int]]]:
-        """Each point's kills, divided among its kinds of house, in units."""
+        """Each point's kills, divided among its kinds of harness, in units."""
         queues: dict[str, deque[tuple[Point, int]]] = {kind.name: deque() for kind in self.kinds}
         for at, point in enumerate(self.points):
             names = self.kinds_for(point)
@@ -79,28 +79,28 @@ class Campaign:
     async def _work(self, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
         while queue:
             async with Provider() as provider:
-                house = kind.build(provider)
+                harness = kind.build(provider)
                 try:
-                    await house.start()
-                    await self._work_in(house, kind, queue)
+                    await harness.start()
+                    await self._work_in(harness, kind, queue)
                 finally:
-                    await house.stop()
+                    await harness.stop()
 
-    async def _work_in(self, house: House, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
-        """Until there is nothing left to do, or the house is not fit for more."""
+    async def _work_in(self, harness: FaultHarness, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
+        """Until there is nothing left to do, or the harness is not fit for more."""
         while queue:
             point, kills = queue.popleft()
-            stage = await Stage.prepare(house)
+            stage = await Stage.prepare(harness)
             left = await self._play(stage, kind, point, kills)
-            await self._inspect(house, kind, point)
+            await self._inspect(harness, kind, point)
             if left is not None:
-                self._tell(house.last_words())
+                self._tell(harness.last_words())
                 if left:
                     queue.appendleft((point, left))
                 return
 
     async def _play(self, stage: Stage, kind: Kind, point: Point, kills: int) -> int | None:
-        """How many kills are left to do in another house, if this one is stuck."""
+        """How many kills are left to do in another harness, if this one is stuck."""
         tally = self.tallies[point.name]
         misses = 0
         while kills and misses <= MOST_MISSES * UNIT:
@@ -118,13 +118,13 @@ class Campaign:
                 return kills if outcome.reached else kills - 1
         return None
 
-    async def _inspect(self, house: House, kind: Kind, point: Point) -> None:
-        """All books of the house, and its logs."""
+    async def _inspect(self, harness: FaultHarness, kind: Kind, point: Point) -> None:
+        """All books of the harness, and its logs."""
         tally = self.tallies[point.name]
-        for violation in await house.ledger.audit():
+        for violation in await harness.ledger.audit():
             tally.audit += 1
             self._tell(f"AUDIT at {point.name} ({kind.name}): {violation}")
-        for line in house.new_errors():
+        for line in harness.new_errors():
             tally.errors += 1
             self._tell(f"ERROR at {point.name} ({kind.name}): {line}")
 
@@ -138,23 +138,23 @@ def forked(
 ) -> Campaign:
     """`postgres_url` gives a new, empty database."""
 
-    def sqlite(provider: Provider) -> House:
-        return ForkedHouse(forks, provider)
+    def sqlite(provider: Provider) -> FaultHarness:
+        return ForkedHarness(forks, provider)
 
-    def postgres(provider: Provider) -> House:
-        return ForkedHouse(forks, provider, database_url=postgres_url())
+    def postgres(provider: Provider) -> FaultHarness:
+        return ForkedHarness(forks, provider, database_url=postgres_url())
 
-    def replicas(provider: Provider, settings: Mapping[str, str] | None = None) -> House:
-        return ForkedHouse(forks, provider, meterings=2, database_url=postgres_url(), settings=settings)
+    def replicas(provider: Provider, settings: Mapping[str, str] | None = None) -> FaultHarness:
+        return ForkedHarness(forks, provider, meterings=2, database_url=postgres_url(), settings=settings)
 
     kinds = [
-        Kind("SQLite", sqlite, houses=2),
-        Kind("PostgreSQL", postgres, houses=2),
-        Kind("two edges", lambda provider: ForkedHouse(forks, provider, edges=2)),
-        Kind("two meterings", replicas, houses=2),
+        Kind("SQLite", sqlite, harnesses=2),
+        Kind("PostgreSQL", postgres, harnesses=2),
+        Kind("two edges", lambda provider: ForkedHarness(forks, provider, edges=2)),
+        Kind("two meterings", replicas, harnesses=2),
         Kind("SQLite, slow", sqlite),
         Kind("PostgreSQL, slow", postgres),
-        Kind("SQLite, short lives", lambda provider: ForkedHouse(forks, provider, settings=SHORT_LIVES), houses=2),
+        Kind("SQLite, short lives", lambda provider: ForkedHarness(forks, provider, settings=SHORT_LIVES), harnesses=2),
         Kind("two meterings, short lives", lambda provider: replicas(provider, SHORT_LIVES)),
     ]
     return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
@@ -162,9 +162,9 @@ def forked(
 
 def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
     kinds = [
-        Kind("one edge", WholeHouse),
-        Kind("two edges", lambda provider: WholeHouse(provider, edges=2)),
-        Kind("short lives", lambda provider: WholeHouse(provider, settings=SHORT_LIVES)),
+        Kind("one edge", WholeHarness),
+        Kind("two edges", lambda provider: WholeHarness(provider, edges=2)),
+        Kind("short lives", lambda provider: WholeHarness(provider, settings=SHORT_LIVES)),
     ]
     return Campaign("whole", kinds, _kinds_of_whole, points, kills, dice)
 

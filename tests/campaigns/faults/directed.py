@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, SlotPassedOn
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
@@ -21,7 +21,7 @@ from services.chassis.exchange import ExchangeBroken
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
 from tests.campaigns.faults.bugs import BUGS
-from tests.edge.metering_harness import ANN, MeteringHouse, cost
+from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 DELIVERED: Final = Usage(prompt_tokens=100, completion_tokens=10)
 
@@ -35,15 +35,15 @@ class Scenario(Protocol):
 class _Between:
     """Stands between an edge and metering, and does with its questions what a bad network does."""
 
-    def __init__(self, house: MeteringHouse) -> None:
-        self._house = house
+    def __init__(self, harness: MeteringHarness) -> None:
+        self._harness = harness
         self.kept: list[tuple[Any, ...]] = []
         self.answers: dict[str, Any] = {}
 
     def for_account(self, account_id: str) -> "_Between":
         return self
 
-    def ask(self, method: str, *question: Any) -> "asyncio.Future[Any]":
+    def call(self, method: str, *question: Any) -> "asyncio.Future[Any]":
         return asyncio.ensure_future(self.answer(method, *question))
 
     async def answer(self, method: str, *question: Any) -> Any:
@@ -54,7 +54,7 @@ class _Between:
         return await self.pass_on(method, *question)
 
     async def pass_on(self, *question: Any) -> Any:
-        return await self._house.replicas.for_account(ANN.account_id).ask(*question)
+        return await self._harness.replicas.for_account(ANN.account_id).call(*question)
 
 
 class _AnswersAgain(_Between):
@@ -83,33 +83,33 @@ async def _late_write(*, with_bug: bool) -> str:
 
 
 async def _forgotten_refusal(*, with_bug: bool) -> str:
-    async with _metering() as house:
-        between = _Between(house)
-        hold = Hold(Metering(between, SystemClock(), _log()), house.journal, ANN, f"{1:032x}", "forte")  # type: ignore[arg-type]
+    async with _metering() as harness:
+        between = _Between(harness)
+        hold = ChatHold(Metering(between, SystemClock(), _log()), harness.journal, ANN, f"{1:032x}", "forte")  # type: ignore[arg-type]
         with _made(with_bug, "refused reserve forgotten although sent twice"):
             with suppress(LegatoError):
                 await hold.reserve(100, 10)
             # What a chat does that was refused.
             hold.void(pb.END_REFUSED)
-            await house.metering.settled()
+            await harness.metering.settled()
             await asyncio.sleep(0.1)
-        await house.give(10**9)
+        await harness.give(10**9)
         with suppress(LegatoError):
             await between.pass_on(*between.kept[0])
-        _, held_nanos = await house.balance()
+        _, held_nanos = await harness.balance()
         return f"stuck: {held_nanos} nanos are held, and no slot says so" if held_nanos else ""
 
 
 async def _unmatched_reply(*, with_bug: bool) -> str:
-    async with _metering() as house:
-        await house.give(cost(100, 5_000))
-        metering = Metering(_AnswersAgain(house), SystemClock(), _log())  # type: ignore[arg-type]
-        hold = Hold(metering, house.journal, ANN, f"{1:032x}", "forte")
+    async with _metering() as harness:
+        await harness.give(cost(100, 5_000))
+        metering = Metering(_AnswersAgain(harness), SystemClock(), _log())  # type: ignore[arg-type]
+        hold = ChatHold(metering, harness.journal, ANN, f"{1:032x}", "forte")
         await hold.reserve(100, 10)
         with _made(with_bug, "extend reply not matched"):
             await hold.grow(100, 4_000, DELIVERED)
             await hold.grow(100, 6_000, DELIVERED)
-        _, held_nanos = await house.balance()
+        _, held_nanos = await harness.balance()
         may_relay = hold.covers(100, 6_000)
         return f"lost: 6000 tokens may go out on a hold of {held_nanos} nanos" if may_relay else ""
 
@@ -123,22 +123,22 @@ def _log() -> Log:
 
 
 @asynccontextmanager
-async def _metering() -> AsyncIterator[MeteringHouse]:
+async def _metering() -> AsyncIterator[MeteringHarness]:
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder:
-        house = MeteringHouse(Path(folder), Path(folder), _log())
-        await house.start()
+        harness = MeteringHarness(Path(folder), Path(folder), _log())
+        await harness.start()
         async with asyncio.timeout(30):
-            while not _is_connected(house):
+            while not _is_connected(harness):
                 await asyncio.sleep(0.01)
         try:
-            yield house
+            yield harness
         finally:
-            await house.close()
+            await harness.close()
 
 
-def _is_connected(house: MeteringHouse) -> bool:
+def _is_connected(harness: MeteringHarness) -> bool:
     try:
-        house.replicas.for_account(ANN.account_id)
+        harness.replicas.for_account(ANN.account_id)
     except LegatoError:
         return False
     return True

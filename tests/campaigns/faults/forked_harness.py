@@ -1,4 +1,4 @@
-"""A house whose processes are forked from a zygote, and forked again at once when they die."""
+"""A harness whose processes are forked from a zygote, and forked again at once when they die."""
 
 import asyncio
 import os
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cli.connection import Services, running_services
+from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
 from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.ledger import LedgerReader
 from tests.campaigns.faults.provider import Provider
 from tests.campaigns.faults.zygote import Order, Told
@@ -21,7 +21,7 @@ from tests.support.service import NEVER_SATURATED, ROUTES
 START_PATIENCE_S = 120.0
 
 
-class ForkedHouse(House):
+class ForkedHarness(FaultHarness):
     def __init__(
         self,
         forks: Forks,
@@ -48,7 +48,7 @@ class ForkedHouse(House):
         self._pids: dict[str, int | None] = {}
         self._deaths: Counter[str] = Counter()
         self._kept_down: set[str] = set()
-        self._services: Services | None = None
+        self._services: ServiceStubs | None = None
 
     async def start(self) -> None:
         for name in self.names:
@@ -67,8 +67,8 @@ class ForkedHouse(House):
         self.remove()
 
     @property
-    def services(self) -> Services:
-        assert self._services is not None, "the house was not started"
+    def services(self) -> ServiceStubs:
+        assert self._services is not None, "the harness was not started"
         return self._services
 
     def deaths(self) -> Counter[str]:

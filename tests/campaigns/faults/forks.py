@@ -13,7 +13,7 @@ from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from tests.campaigns.faults.bytecode import with_bytecode
 from tests.campaigns.faults.zygote import Order, Told
 
-# More than there are houses at any time. A process that runs cannot be handed another socket, so all are made before.
+# More than there are harnesses at any time. A process that runs cannot be handed another socket: all are made before.
 LISTENERS = 16
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.commands.accounts import create_account
 from cli.commands.keys import create_key
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
 from tests.campaigns.faults.chat import Customer
@@ -25,7 +25,7 @@ LAST_LINES = 5
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
 
 
-class House(ABC):
+class FaultHarness(ABC):
     """Its processes are auth, metering, router and some edges; whichever dies is started again."""
 
     ledger: LedgerReader
@@ -53,7 +53,7 @@ class House(ABC):
 
     @property
     @abstractmethod
-    def services(self) -> Services: ...
+    def services(self) -> ServiceStubs: ...
 
     @abstractmethod
     def deaths(self) -> Counter[str]:
@@ -75,7 +75,7 @@ class House(ABC):
     def log_of(self, name: str) -> Path: ...
 
     def open_still(self) -> str:
-        """What keeps the house from being at rest. An edge listens here only when it has recovered."""
+        """What keeps the harness from being at rest. An edge listens here only when it has recovered."""
         down = [name for name in self.names if not is_listening(self.data / "run" / f"{name}.sock")]
         if down:
             return f"{', '.join(down)} does not serve"
@@ -97,7 +97,7 @@ class House(ABC):
         return found
 
     def last_words(self) -> str:
-        """The end of every log, for whoever wants to know why the house is stuck."""
+        """The end of every log, for whoever wants to know why the harness is stuck."""
         ends = {name: self.log_of(name).read_text(errors="replace").splitlines()[-LAST_LINES:] for name in self.names}
         return "\n".join(f"  {name:<10}{line}" for name, lines in ends.items() for line in lines)
 

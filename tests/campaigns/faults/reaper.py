@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.campaigns.faults.chat import Chat, Tokens
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.ledger import Account
 from tests.campaigns.faults.points import Point
 
@@ -23,39 +23,39 @@ MOST_FIRST_PASSES: Final = 8
 
 class Reaper:
     def __init__(
-        self, house: House, point: Point, passes: int, dice: random.Random, chats: list[Chat], since: str
+        self, harness: FaultHarness, point: Point, passes: int, dice: random.Random, chats: list[Chat], since: str
     ) -> None:
         """`since` is not above the id of any of the chats."""
-        self._house = house
+        self._harness = harness
         self._point = point
         self._passes = passes
         self._dice = dice
         self._chats = chats
         self._since = since
-        self._edge, self._metering = dice.choice(house.edge_names), dice.choice(house.metering_names)
+        self._edge, self._metering = dice.choice(harness.edge_names), dice.choice(harness.metering_names)
         # What metering knew of each account's request when its edge and journal were lost.
         self.checkpoints: dict[str, Tokens] = {}
 
     @property
     def _victims(self) -> list[str]:
         if self._point.process == "everything":
-            return self._house.names
+            return self._harness.names
         one_of_many = {"edge": self._edge, "metering": self._metering}
         return [one_of_many.get(self._point.process, self._point.process)]
 
     async def work(self, patience_s: float) -> None:
         """While the chats go on."""
         if self._point.after:
-            self._house.arm(self._point.after, self._dice.randint(1, MOST_FIRST_PASSES))
+            self._harness.arm(self._point.after, self._dice.randint(1, MOST_FIRST_PASSES))
         if self._point.place:
             if self._point.after and self._point.process != "edge":
                 # It is come to by chats that have nothing to do with recovery.
                 async for _ in looks(patience_s):
-                    if not self._house.is_armed(self._point.after) or all(
+                    if not self._harness.is_armed(self._point.after) or all(
                         chat.received.is_over for chat in self._chats
                     ):
                         break
-            self._house.arm(self._point.place, self._passes)
+            self._harness.arm(self._point.place, self._passes)
         if self._point.how == "any moment":
             await asyncio.sleep(self._dice.uniform(0, LONGEST_ROUND_S))
             self._signal(signal.SIGKILL)
@@ -74,7 +74,7 @@ class Reaper:
         """The edge that has the chats, once metering knows something of each."""
         old_journals = await self._old_pages(patience_s) if self._point.how == "machine rebooted" else {}
         async for _ in looks(patience_s):
-            accounts = self._house.ledger.accounts_since(
+            accounts = self._harness.ledger.accounts_since(
                 self._since, [chat.customer.account_id for chat in self._chats]
             )
             known = {name: tokens for name, account in accounts.items() if (tokens := _checkpoint(account))}
@@ -82,11 +82,11 @@ class Reaper:
                 self.checkpoints = known
                 break
         if self._point.loses_journal:
-            await self._house.replace(self._edge, old_journals)
+            await self._harness.replace(self._edge, old_journals)
             return
         self._signal(signal.SIGSTOP)
         async for _ in looks(patience_s):
-            if not self._house.ledger.live_holds():
+            if not self._harness.ledger.live_holds():
                 break
         self._signal(signal.SIGCONT if self._point.how == "frozen" else signal.SIGKILL)
 
@@ -95,14 +95,14 @@ class Reaper:
         async for _ in looks(patience_s):
             if all(chat.asked for chat in self._chats):
                 break
-        return self._house.pages()
+        return self._harness.pages()
 
     def _is_over(self) -> bool:
         return all(chat.received.is_over for chat in self._chats)
 
     def _signal(self, number: signal.Signals) -> None:
         for name in self._victims:
-            self._house.send_signal(name, number)
+            self._harness.send_signal(name, number)
 
 
 async def looks(patience_s: float) -> AsyncIterator[None]:

@@ -13,7 +13,7 @@ from services.router.prompts.character import load_character
 from services.router.prompts.prompt import compose_prompt
 from tests.campaigns.faults.chat import Chat, Customer
 from tests.campaigns.faults.client import converse
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.judge import Circumstances, Kind, Violation, judge
 from tests.campaigns.faults.ledger import Account, first_request_id
 from tests.campaigns.faults.parts import WHOLE
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 class Stuck(Exception):
-    """The house did not come to rest: says what is still open."""
+    """The harness did not come to rest: says what is still open."""
 
 
 @dataclass
@@ -43,16 +43,16 @@ class Outcome:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     free: int = 0
-    # The house is not at rest, and not fit for another round.
+    # The harness is not at rest, and not fit for another round.
     is_stuck: bool = False
 
 
 class Stage:
-    """A house, and the customers who chat in it round after round."""
+    """A harness, and the customers who chat in it round after round."""
 
-    def __init__(self, house: House, customers: list[Customer], guest: Customer, patience_s: float) -> None:
-        """`guest` asks after every round whether the house serves."""
-        self._house = house
+    def __init__(self, harness: FaultHarness, customers: list[Customer], guest: Customer, patience_s: float) -> None:
+        """`guest` asks after every round whether the harness serves."""
+        self._harness = harness
         self._customers = customers
         self._guest = guest
         self._patience_s = patience_s
@@ -61,37 +61,39 @@ class Stage:
         self._character = load_character()
 
     @classmethod
-    async def prepare(cls, house: House, credit_nanos: int = CREDIT_NANOS, patience_s: float = PATIENCE_S) -> "Stage":
+    async def prepare(
+        cls, harness: FaultHarness, credit_nanos: int = CREDIT_NANOS, patience_s: float = PATIENCE_S
+    ) -> "Stage":
         """`patience_s` is how long anything may be open after the last chat has ended."""
-        customers = await house.new_customers(CUSTOMERS, credit_nanos)
-        [guest] = await house.new_customers(1, CREDIT_NANOS)
-        stage = cls(house, customers, guest, patience_s)
-        found = house.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
+        customers = await harness.new_customers(CUSTOMERS, credit_nanos)
+        [guest] = await harness.new_customers(1, CREDIT_NANOS)
+        stage = cls(harness, customers, guest, patience_s)
+        found = harness.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
         stage._balances = {account_id: account.balance_nanos for account_id, account in found.items()}
         await stage._probe()
         return stage
 
     async def play(self, point: Point, seed: int) -> Outcome:
-        house, dice = self._house, random.Random(seed)
+        harness, dice = self._harness, random.Random(seed)
         outcome = Outcome(point, seed, passes=dice.randint(1, point.most_passes))
         outcome.chats = self._cast(point, dice)
-        house.provider.expect(outcome.chats)
-        died_before, since = house.deaths(), first_request_id()
-        reaper = Reaper(house, point, outcome.passes, dice, outcome.chats, since)
+        harness.provider.expect(outcome.chats)
+        died_before, since = harness.deaths(), first_request_id()
+        reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._patience_s))
         try:
-            await asyncio.gather(*(converse(chat, house.address, PATIENCE_S) for chat in outcome.chats))
+            await asyncio.gather(*(converse(chat, harness.address, PATIENCE_S) for chat in outcome.chats))
             await reaping
             await self._quiet(outcome.chats)
-            outcome.reached = not house.is_armed(point.place)
-            house.disarm()
+            outcome.reached = not harness.is_armed(point.place)
+            harness.disarm()
             await self._probe()
             await self._quiet(outcome.chats)
         except Stuck as stuck:
-            outcome.reached = not house.is_armed(point.place)
+            outcome.reached = not harness.is_armed(point.place)
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
-        died = {name.partition("-")[0] for name in house.deaths() - died_before}
+        died = {name.partition("-")[0] for name in harness.deaths() - died_before}
         if point.how not in ("frozen", "paused", "nobody dies"):
             outcome.reached = outcome.reached and bool(died) and point.process in (*died, "everything")
         edge_died = "edge" in died
@@ -112,8 +114,8 @@ class Stage:
         charged = {name for name, account in outcome.accounts.items() if account.charges}
         since = first_request_id()
         repeats = [chat.again() for chat in outcome.chats]
-        self._house.provider.expect(repeats)
-        await asyncio.gather(*(converse(chat, self._house.address, PATIENCE_S) for chat in repeats))
+        self._harness.provider.expect(repeats)
+        await asyncio.gather(*(converse(chat, self._harness.address, PATIENCE_S) for chat in repeats))
         try:
             await self._quiet(repeats)
         except Stuck as stuck:
@@ -139,7 +141,7 @@ class Stage:
         """Until every process serves, no credit is held, no slot is taken and the provider is left alone."""
         open_still = ""
         async for _ in looks(self._patience_s):
-            open_still = self._house.open_still() or ", ".join(
+            open_still = self._harness.open_still() or ", ".join(
                 f"the provider still answers {chat.tag}" for chat in chats if chat.still_asked
             )
             if not open_still:
@@ -147,20 +149,20 @@ class Stage:
         raise Stuck(open_still)
 
     async def _probe(self) -> None:
-        """The house serves again, from end to end."""
+        """The harness serves again, from end to end."""
         said = b""
         async for _ in looks(self._patience_s):
             chat = Chat(WHOLE, self._guest, _new_tag())
-            self._house.provider.expect_too(chat)
-            await converse(chat, self._house.address, PATIENCE_S)
+            self._harness.provider.expect_too(chat)
+            await converse(chat, self._harness.address, PATIENCE_S)
             if chat.received.ending == "done":
                 return
             said = bytes(chat.received.raw)
-        raise Stuck(f"the house does not serve: {said!r}")
+        raise Stuck(f"the harness does not serve: {said!r}")
 
     async def _compare(self, outcome: Outcome, since: str, seen: Circumstances) -> None:
         account_ids = [chat.customer.account_id for chat in outcome.chats]
-        outcome.accounts = self._house.ledger.accounts_since(since, account_ids)
+        outcome.accounts = self._harness.ledger.accounts_since(since, account_ids)
         prompts = {
             chat.tag: (await compose_prompt(chat.messages_json, b"", self._character)).tokens for chat in outcome.chats
         }

@@ -27,7 +27,7 @@ async def forks() -> AsyncIterator[Forks]:
 
 async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(forks: Forks, postgres_server: Postgres) -> None:
     plan = campaign.forked(forks, POINTS, 1, random.Random(), postgres_server.create_database)
-    plan.most_houses = 1
+    plan.most_harnesses = 1
     tallies = await plan.run()
     assert plan.stories == []
     assert [tally.point for tally in tallies if not tally.is_good] == []

@@ -8,7 +8,7 @@ from typing import Final
 from tests.campaigns.faults import parts
 from tests.campaigns.faults.campaign import SHORT_LIVES
 from tests.campaigns.faults.directed import SCENARIOS
-from tests.campaigns.faults.forked_harness import ForkedHouse
+from tests.campaigns.faults.forked_harness import ForkedHarness
 from tests.campaigns.faults.forks import Forks
 from tests.campaigns.faults.parts import Part
 from tests.campaigns.faults.points import POINTS, Point
@@ -95,18 +95,18 @@ async def play(
 ) -> str:
     """The first violation, if there is one."""
     async with Provider() as provider:
-        house = ForkedHouse(forks, provider, edges=trial.edges, settings=trial.settings, changes=changes)
+        harness = ForkedHarness(forks, provider, edges=trial.edges, settings=trial.settings, changes=changes)
         try:
-            await house.start()
-            stage = await Stage.prepare(house, trial.credit_nanos, patience_s)
+            await harness.start()
+            stage = await Stage.prepare(harness, trial.credit_nanos, patience_s)
             for number in range(1, rounds + 1):
                 outcome = await stage.play(trial.points[number % len(trial.points)], dice.getrandbits(32))
                 for violation in outcome.violations:
                     return f"{violation.kind} at {outcome.point.name}, round {number}: {violation.what}"
                 if trial.credit_nanos != CREDIT_NANOS:
-                    stage = await Stage.prepare(house, trial.credit_nanos, patience_s)
+                    stage = await Stage.prepare(harness, trial.credit_nanos, patience_s)
         finally:
-            await house.stop()
+            await harness.stop()
     return ""
 
 

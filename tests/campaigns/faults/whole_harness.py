@@ -1,4 +1,4 @@
-"""A house as a person runs it: `legato up`, whose supervisor starts again what dies."""
+"""A harness as a person runs it: `legato up`, whose supervisor starts again what dies."""
 
 import asyncio
 import os
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cli.connection import Services
+from cli.connection import ServiceStubs
 from services.chassis.process import failpoints
 from tests.campaigns.faults.bytecode import with_bytecode
-from tests.campaigns.faults.harness import House
+from tests.campaigns.faults.harness import FaultHarness
 from tests.campaigns.faults.ledger import LedgerReader
 from tests.campaigns.faults.provider import Provider
 from tests.support.service import Service
@@ -23,7 +23,7 @@ SETTINGS = {
 }
 
 
-class WholeHouse(House):
+class WholeHarness(FaultHarness):
     def __init__(self, provider: Provider, *, edges: int = 1, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(provider, edges)
         environ = {
@@ -47,7 +47,7 @@ class WholeHouse(House):
         self.remove()
 
     @property
-    def services(self) -> Services:
+    def services(self) -> ServiceStubs:
         return self._service.services
 
     def deaths(self) -> Counter[str]:

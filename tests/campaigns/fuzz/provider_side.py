@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
 from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
-from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
-from services.router.routing.model_states import Stations
-from services.router.routing.provider_pool import Lines
+from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.routing.model_states import ModelStates
+from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.routes import CLASSES, Routes
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router
@@ -242,18 +242,20 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
         {class_id: (target(vendor),) for class_id, vendor in _VENDORS.items()},
     )
     with _socket_folder() as folder:
-        lines = Lines(lambda route, _: open_provider(route, Surroundings(Timeouts(), folder / "model.sock")), log)
+        provider_pool = ProviderPool(
+            lambda route, _: open_provider(route, ProviderEnvironment(Timeouts(), folder / "model.sock")), log
+        )
         clock = SystemClock()
-        stations = Stations(routes, lines, clock, log)
-        servicer = RouterServicer(Completions(stations, Targets(stations, log), clock, log), log)
-        server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
+        model_states = ModelStates(routes, provider_pool, clock, log)
+        servicer = RouterServicer(Completions(model_states, Targets(model_states, log), clock, log), log)
+        server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
         await server.start()
         try:
             async with connected_router(f"unix:{folder}/router.sock", log) as router:
                 yield router
         finally:
             await server.stop(0)
-            await lines.aclose()
+            await provider_pool.aclose()
 
 
 @contextmanager

@@ -38,7 +38,7 @@ CREDIT_NANOS = 5 * 10**9
 SETTINGS = {"LEGATO_REQUESTS_PER_MINUTE": "1000000", **NEVER_SATURATED}
 
 
-class House:
+class RevocationHarness:
     def __init__(self, forks: Forks, database_url: str, base_url: str) -> None:
         """`base_url` is the provider's."""
         self._forks = forks
@@ -65,7 +65,7 @@ class House:
         return host, port
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["RevocationHarness"]:
         async with AsyncExitStack() as stack:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             stack.callback(self.ledger.close)

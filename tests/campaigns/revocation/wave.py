@@ -11,7 +11,7 @@ from tests.campaigns.faults.ledger import first_request_id
 from tests.campaigns.revocation import faults
 from tests.campaigns.revocation.client import ACCEPTED, REFUSED, Prober, Stream
 from tests.campaigns.revocation.faults import AUTH_KILLED
-from tests.campaigns.revocation.harness import AUTHS, EDGES, House
+from tests.campaigns.revocation.harness import AUTHS, EDGES, RevocationHarness
 from tests.campaigns.revocation.tally import BOUND_S, Findings, refusal_of
 
 # What should come true does so much sooner; what does not by then never will.
@@ -41,9 +41,11 @@ class Victim:
 
 
 class Wave:
-    def __init__(self, house: House, good: auth_pb.CreateKeyResponse, dice: random.Random, findings: Findings) -> None:
+    def __init__(
+        self, harness: RevocationHarness, good: auth_pb.CreateKeyResponse, dice: random.Random, findings: Findings
+    ) -> None:
         """`good` is a key that stays good."""
-        self._house = house
+        self._harness = harness
         self._good = good
         self._dice = dice
         self._findings = findings
@@ -51,7 +53,7 @@ class Wave:
     async def play(self, revocations: int) -> None:
         first_id = first_request_id()
         victims = [await self._new_victim() for _ in range(revocations)]
-        goods = {edge: Prober(self._house.address(edge), self._good.api_key) for edge in EDGES}
+        goods = {edge: Prober(self._harness.address(edge), self._good.api_key) for edge in EDGES}
         probers = [prober for victim in victims for prober in victim.probers.values()]
         streams: list[tuple[asyncio.Task[None], Victim]] = []
         try:
@@ -76,12 +78,12 @@ class Wave:
         await self._check_books(first_id, [victim for _, victim in streams])
 
     async def _new_victim(self) -> Victim:
-        made = await self._house.new_key()
+        made = await self._harness.new_key()
         victim = Victim(made, is_suspended=self._dice.random() < SUSPENDED_SHARE)
-        victim.probers = {edge: Prober(self._house.address(edge), made.api_key) for edge in EDGES}
+        victim.probers = {edge: Prober(self._harness.address(edge), made.api_key) for edge in EDGES}
         if self._dice.random() < STREAMED_SHARE:
             victim.streams_at = self._dice.choice(EDGES)
-            victim.stream = Stream(self._house.address(victim.streams_at), made.api_key)
+            victim.stream = Stream(self._harness.address(victim.streams_at), made.api_key)
         return victim
 
     def _choose_faults(self) -> dict[str, str]:
@@ -92,26 +94,26 @@ class Wave:
     async def _break(self, fault_by_edge: dict[str, str]) -> None:
         async def break_lines(edge: str, fault: str) -> None:
             await asyncio.sleep(self._dice.uniform(0, 2 * FAULT_OFFSET_S))
-            faults.begin(fault, [self._house.proxies[edge, auth] for auth in AUTHS], self._dice)
+            faults.begin(fault, [self._harness.proxies[edge, auth] for auth in AUTHS], self._dice)
 
         if AUTH_KILLED in fault_by_edge.values():
             await asyncio.sleep(self._dice.uniform(0, 2 * FAULT_OFFSET_S))
-            self._house.kill(self._dice.choice(AUTHS))
+            self._harness.kill(self._dice.choice(AUTHS))
         else:
             await asyncio.gather(*(break_lines(edge, fault) for edge, fault in fault_by_edge.items()))
 
     def _heal(self) -> None:
-        for line in self._house.proxies.values():
+        for line in self._harness.proxies.values():
             line.heal()
 
     async def _revoke(self, victim: Victim) -> None:
         await asyncio.sleep(FAULT_OFFSET_S + self._dice.uniform(0, SPREAD_S))
         victim.began_at_s = time.monotonic()
-        await (self._house.suspend if victim.is_suspended else self._house.revoke)(victim.key)
+        await (self._harness.suspend if victim.is_suspended else self._harness.revoke)(victim.key)
         victim.returned_at_s = time.monotonic()
 
     async def _resume(self, victims: list[Victim]) -> None:
-        await asyncio.gather(*(self._house.resume(victim.key) for victim in victims))
+        await asyncio.gather(*(self._harness.resume(victim.key) for victim in victims))
         # As the call has returned, the very next request is accepted; one that is under way may still be refused.
         await self._come_true("resumed", [prober.got(ACCEPTED) for one in victims for prober in one.probers.values()])
 
@@ -136,11 +138,11 @@ class Wave:
         """Every stream was charged for what its client got, and is said to have ended with its key."""
 
         async def settled() -> None:
-            while self._house.ledger.live_holds():
+            while self._harness.ledger.live_holds():
                 await asyncio.sleep(0.1)
 
         await self._come_true("settled", [settled()])
-        books = self._house.ledger.accounts_since(first_id, [victim.key.account_id for victim in victims])
+        books = self._harness.ledger.accounts_since(first_id, [victim.key.account_id for victim in victims])
         for victim in victims:
             charged = [(hold.completion_tokens, hold.end) for hold in books[victim.key.account_id].holds]
             delivered = victim.stream.pieces if victim.stream is not None else 0

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.commands import bookings
-from cli.connection import NotRunning, Services
+from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
@@ -134,7 +134,7 @@ def test_no_account_is_made_where_metering_is_not_there_to_grant_its_credit() ->
     def open_channel(service: str) -> grpc.Channel:
         raise NotRunning(f"{service} is not running")
 
-    result = CliRunner().invoke(legato, ["accounts", "create", "Ada", "--credits", "5"], obj=Services(open_channel))
+    result = CliRunner().invoke(legato, ["accounts", "create", "Ada", "--credits", "5"], obj=ServiceStubs(open_channel))
     assert (result.exit_code, result.stderr) == (3, "legato: metering is not running\n")
 
 

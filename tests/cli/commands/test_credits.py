@@ -85,7 +85,7 @@ def test_booking_that_is_interrupted_tells_how_to_repeat_it(monkeypatch: pytest.
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bookings, "ask", interrupt)
+    monkeypatch.setattr(bookings, "call_service", interrupt)
     result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
     assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr
     assert "`legato credits grant acct_1 5.00 --id invoice-17`" in result.stderr
@@ -98,7 +98,7 @@ def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "this would end the test"
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(bookings, "ask", end)
+    monkeypatch.setattr(bookings, "call_service", end)
     result = play(KNOWN).run("credits", "grant", "acct_1", "5.00", "--id", "invoice-17")
     assert result.exit_code == 1
     assert "It is not known whether acct_1 was granted 5.00 $" in result.stderr

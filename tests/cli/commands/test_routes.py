@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from cli.main import legato
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.routing.routes import DEFAULT_PATH
 from tests.cli.played import play
@@ -120,12 +120,12 @@ class Admin(router_pb2_grpc.RouteAdminServiceServicer):
         return LISTED
 
 
-async def serve(admin: Admin, log: Log) -> Server:
+async def serve(admin: Admin, log: Log) -> RpcServer:
     def register(server: Any) -> str:
         router_pb2_grpc.add_RouteAdminServiceServicer_to_server(admin, server)
         return router_pb2.DESCRIPTOR.services_by_name["RouteAdminService"].full_name
 
-    server = Server("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
     await server.start()
     return server
 

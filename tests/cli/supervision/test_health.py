@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.commands.status import describe
-from cli.supervision.health import Health
-from services.chassis.rpc.server import Server
+from cli.supervision.health import HealthProbe
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 
 
@@ -30,7 +30,7 @@ def http_answering(path: Path, answer: bytes) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        thread.join(timeout=5)
+        thread.join(timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def http_answering(path: Path, answer: bytes) -> Iterator[None]:
 )
 def test_http_serves_when_health_is_200(socket_folder: Path, answer: bytes, serves: bool) -> None:
     with http_answering(socket_folder / "model.sock", answer):
-        assert Health("http", str(socket_folder / "model.sock")).is_serving() is serves
+        assert HealthProbe("http", str(socket_folder / "model.sock")).is_serving() is serves
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_process_that_says_it_does_not_serve_answers_all_the_same(
     socket_folder: Path, answer: bytes, answers: bool
 ) -> None:
     with http_answering(socket_folder / "model.sock", answer):
-        assert Health("http", str(socket_folder / "model.sock")).answers() is answers
+        assert HealthProbe("http", str(socket_folder / "model.sock")).answers() is answers
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
@@ -59,7 +59,7 @@ def test_a_process_that_listens_and_says_nothing_does_not_answer(socket_folder: 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        assert not Health(protocol, str(path)).answers(0.2)  # type: ignore[arg-type]
+        assert not HealthProbe(protocol, str(path)).answers(0.2)  # type: ignore[arg-type]
 
 
 def test_a_model_whose_work_hangs_is_busy_while_its_server_says_that_all_is_well(socket_folder: Path) -> None:
@@ -93,16 +93,16 @@ def test_a_model_whose_work_hangs_is_busy_while_its_server_says_that_all_is_well
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_nobody_serves_where_nobody_listens(socket_folder: Path, protocol: str) -> None:
     path = socket_folder / "left.sock"
-    assert not Health(protocol, str(path)).is_serving()  # type: ignore[arg-type]
+    assert not HealthProbe(protocol, str(path)).is_serving()  # type: ignore[arg-type]
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
-    assert not Health(protocol, str(path)).is_serving()  # type: ignore[arg-type]
+    assert not HealthProbe(protocol, str(path)).is_serving()  # type: ignore[arg-type]
 
 
 async def test_grpc_serves_from_its_start_to_its_end(socket_folder: Path, log: Log) -> None:
     path = socket_folder / "auth.sock"
-    health = Health("grpc", str(path))
-    server = Server(f"unix:{path}", [], log)
+    health = HealthProbe("grpc", str(path))
+    server = RpcServer(f"unix:{path}", [], log)
     await server.start()
     assert await asyncio.to_thread(health.is_serving)
     assert await asyncio.to_thread(health.answers)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.supervision import process_log
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from cli.supervision.supervisor import ProcessSpec, StartFailed, Supervisor, Timing
 from services.chassis.telemetry.log import Log
 from tests.support.waiting import until
@@ -73,7 +73,7 @@ class Scene:
     def process(self, name: str, program: str = SERVES) -> ProcessSpec:
         socket = str(self.folder / f"{name}.sock")
         argv = [sys.executable, "-c", program, name, socket, str(self.folder / "diary")]
-        return ProcessSpec(name, argv, dict(os.environ), Health("http", socket))
+        return ProcessSpec(name, argv, dict(os.environ), HealthProbe("http", socket))
 
     def supervisor(self, *groups: list[ProcessSpec], timing: Timing = QUICK) -> Supervisor:
         return Supervisor(groups, self.folder, Log("up", self.log), self.said.append, self._on_change, timing)

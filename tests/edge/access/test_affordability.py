@@ -10,7 +10,7 @@ from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.prices import Price
-from tests.edge.metering_harness import ANN, MeteringHouse
+from tests.edge.metering_harness import ANN, MeteringHarness
 
 MB = 1024 * 1024
 # Of the cheapest class.
@@ -19,40 +19,40 @@ LEAST_NANOS = 16 * MB // BYTES_PER_TOKEN_MOST * INPUT_NANOS // 1_000_000
 
 
 @pytest.fixture
-async def house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[MeteringHouse]:
-    house = MeteringHouse(socket_folder, tmp_path, log)
-    await house.start()
-    yield house
-    await house.close()
+async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[MeteringHarness]:
+    harness = MeteringHarness(socket_folder, tmp_path, log)
+    await harness.start()
+    yield harness
+    await harness.close()
 
 
-async def is_refused(house: MeteringHouse, body_bytes: int) -> bool:
+async def is_refused(harness: MeteringHarness, body_bytes: int) -> bool:
     try:
-        await check_affordable(house.metering, ANN, body_bytes)
+        await check_affordable(harness.metering, ANN, body_bytes)
     except LegatoError as error:
         return error.reason is Reason.CREDITS_EXHAUSTED
     return False
 
 
-async def test_large_body_of_an_account_without_credit_is_refused(house: MeteringHouse) -> None:
-    assert await is_refused(house, LARGE_BODY_BYTES)
-    assert await is_refused(house, 16 * MB)
+async def test_large_body_of_an_account_without_credit_is_refused(harness: MeteringHarness) -> None:
+    assert await is_refused(harness, LARGE_BODY_BYTES)
+    assert await is_refused(harness, 16 * MB)
 
 
-async def test_account_is_let_pass_as_soon_as_it_could_pay_by_the_lowest_price(house: MeteringHouse) -> None:
-    await house.give(LEAST_NANOS - 1)
-    assert await is_refused(house, 16 * MB)
-    assert not await is_refused(house, 8 * MB)
-    await house.give(1, "another")
-    assert not await is_refused(house, 16 * MB)
+async def test_account_is_let_pass_as_soon_as_it_could_pay_by_the_lowest_price(harness: MeteringHarness) -> None:
+    await harness.give(LEAST_NANOS - 1)
+    assert await is_refused(harness, 16 * MB)
+    assert not await is_refused(harness, 8 * MB)
+    await harness.give(1, "another")
+    assert not await is_refused(harness, 16 * MB)
 
 
-async def test_credit_that_other_requests_hold_counts_all_the_same(house: MeteringHouse) -> None:
+async def test_credit_that_other_requests_hold_counts_all_the_same(harness: MeteringHarness) -> None:
     """It is there, so to say that it is spent would be wrong."""
-    await house.give(LEAST_NANOS)
-    hold = house.hold()
+    await harness.give(LEAST_NANOS)
+    hold = harness.hold()
     await hold.reserve(10, 1000)
-    assert not await is_refused(house, 16 * MB)
+    assert not await is_refused(harness, 16 * MB)
     hold.void(END_REFUSED)
 
 
@@ -60,10 +60,10 @@ async def test_every_chat_is_affordable_where_a_class_costs_nothing(
     socket_folder: Path, tmp_path: Path, log: Log
 ) -> None:
     prices = {"mezzo": Price(0, 0, 0), "forte": Price(1_000, 1_000, 1_000)}
-    house = MeteringHouse(socket_folder, tmp_path, log, prices)
-    await house.start()
-    assert not await is_refused(house, 16 * MB)
-    await house.close()
+    harness = MeteringHarness(socket_folder, tmp_path, log, prices)
+    await harness.start()
+    assert not await is_refused(harness, 16 * MB)
+    await harness.close()
 
 
 class NobodyAsks:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from edge.access.entrance import Entrance
-from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, Saturation
-from edge.access.wrong_keys import Strangers
+from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
+from edge.access.wrong_keys import WrongKeyLimiter
 from edge.principal import Principal, Scope
 from edge.wire.asgi import Headers, HttpScope
 from edge.wire.client_address import Addresses
@@ -15,16 +15,16 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.queueing import LEAST_SAMPLES
 from services.chassis.telemetry.log import Log
-from tests.edge.auth_harness import AuthHouse, bearer
+from tests.edge.auth_harness import AuthHarness, bearer
 from tests.support.fakes import FakeClock
 
 RATES: Headers = [(b"x-ratelimit-remaining-requests", b"199")]
 
 
 @pytest.fixture
-async def house(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[AuthHouse]:
-    async with AuthHouse(socket_folder, tmp_path, clock, log).opened() as house:
-        yield house
+async def harness(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[AuthHarness]:
+    async with AuthHarness(socket_folder, tmp_path, clock, log).opened() as harness:
+        yield harness
 
 
 class KnownRates:
@@ -42,18 +42,18 @@ class KnownRates:
 
 
 class Door:
-    def __init__(self, house: AuthHouse, clock: FakeClock) -> None:
+    def __init__(self, harness: AuthHarness, clock: FakeClock) -> None:
         self._clock = clock
-        self._house = house
-        self.saturation = Saturation(clock)
+        self._harness = harness
+        self.saturation = EdgeSaturation(clock)
         self.metering = KnownRates()
-        strangers = Strangers(0, Addresses(), clock)
-        self.entrance = Entrance(house.principals, strangers, self.saturation, self.metering)  # type: ignore[arg-type]
+        wrong_key_limiter = WrongKeyLimiter(0, Addresses(), clock)
+        self.entrance = Entrance(harness.principals, wrong_key_limiter, self.saturation, self.metering)  # type: ignore[arg-type]
 
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""
         for _ in range(4 * LEAST_CHATS):
-            self.saturation.enter(key_id)
+            self.saturation.acquire_permit(key_id)
         while not self.saturation.is_reached:
             for _ in range(2 * LEAST_SAMPLES):
                 self._clock.advance(SAMPLE_EACH_S)
@@ -62,7 +62,7 @@ class Door:
     def leave_until_the_limit(self, key_id: str) -> None:
         gate = self.saturation._gate
         while gate.running > gate.limit:
-            gate.leave(key_id)
+            gate.release(key_id)
 
     def refusal(self, api_key: str) -> Reason | None:
         refusal = self.entrance.refusal(bearer(api_key))
@@ -70,18 +70,18 @@ class Door:
 
     async def known(self, *scopes: "Scope.ValueType") -> tuple[str, str]:
         """A key that the edge remembers, and its id."""
-        created = await self._house.new_key(*scopes)
-        await self._house.principals.authenticate(bearer(created.api_key))
+        created = await self._harness.new_key(*scopes)
+        await self._harness.principals.authenticate(bearer(created.api_key))
         return created.api_key, created.key.key_id
 
 
-async def test_chat_is_sent_away_at_once_where_there_is_no_room_for_it(house: AuthHouse, clock: FakeClock) -> None:
-    door = Door(house, clock)
+async def test_chat_is_sent_away_at_once_where_there_is_no_room_for_it(harness: AuthHarness, clock: FakeClock) -> None:
+    door = Door(harness, clock)
     api_key, key_id = await door.known()
-    await house.leased()
+    await harness.leased()
     assert door.refusal(api_key) is None
     door.fill(key_id)
-    await house.leased()
+    await harness.leased()
 
     assert door.refusal(api_key) is Reason.SATURATED
     assert door.entrance.refusal(bearer(api_key))[1] == RATES  # type: ignore[index]
@@ -90,35 +90,35 @@ async def test_chat_is_sent_away_at_once_where_there_is_no_room_for_it(house: Au
     assert door.refusal(api_key) is None
 
 
-async def test_who_is_not_known_or_may_not_chat_is_told_that_first(house: AuthHouse, clock: FakeClock) -> None:
-    door = Door(house, clock)
+async def test_who_is_not_known_or_may_not_chat_is_told_that_first(harness: AuthHarness, clock: FakeClock) -> None:
+    door = Door(harness, clock)
     _, key_id = await door.known()
     reader, _ = await door.known(Scope.SCOPE_USAGE)
-    unknown = (await house.new_key()).api_key
+    unknown = (await harness.new_key()).api_key
     door.fill(key_id)
-    await house.leased()
+    await harness.leased()
 
     assert [door.refusal(api_key) for api_key in (reader, unknown, "nonsense", "")] == [None] * 4
 
 
-async def test_small_key_is_not_sent_away_because_of_a_greedy_one(house: AuthHouse, clock: FakeClock) -> None:
-    door = Door(house, clock)
+async def test_small_key_is_not_sent_away_because_of_a_greedy_one(harness: AuthHarness, clock: FakeClock) -> None:
+    door = Door(harness, clock)
     greedy, greedy_id = await door.known()
     small, _ = await door.known()
     door.fill(greedy_id)
     door.leave_until_the_limit(greedy_id)
-    await house.leased()
+    await harness.leased()
 
     assert (door.refusal(greedy), door.refusal(small)) == (Reason.SATURATED, None)
 
 
 @pytest.mark.parametrize("known", [RATES, None])
 async def test_metering_that_is_away_is_not_waited_for_once_more_because_of_headers(
-    house: AuthHouse, clock: FakeClock, known: Headers | None
+    harness: AuthHarness, clock: FakeClock, known: Headers | None
 ) -> None:
-    door = Door(house, clock)
+    door = Door(harness, clock)
     api_key, _ = await door.known()
-    await house.leased()
+    await harness.leased()
     door.metering.headers = known
     scope: HttpScope = {"headers": bearer(api_key)}
     assert await door.entrance.rates(scope, unavailable("Metering")) == (known or [])
@@ -128,14 +128,14 @@ async def test_metering_that_is_away_is_not_waited_for_once_more_because_of_head
     assert door.metering.was_asked
 
 
-async def test_in_maintenance_nobody_is_told_that_there_is_no_room(house: AuthHouse, clock: FakeClock) -> None:
-    door = Door(house, clock)
+async def test_in_maintenance_nobody_is_told_that_there_is_no_room(harness: AuthHarness, clock: FakeClock) -> None:
+    door = Door(harness, clock)
     api_key, key_id = await door.known()
     door.fill(key_id)
-    await house.leased()
+    await harness.leased()
     assert door.refusal(api_key) is Reason.SATURATED
     on = pb.Maintenance(is_on=True, message="Back at noon.", retry_after_s=300)
-    house.principals.maintenance.take(pb.WatchResponse(epoch=10**6, maintenance=on))
+    harness.principals.maintenance.update(pb.WatchResponse(epoch=10**6, maintenance=on))
     assert door.refusal(api_key) is None
     with pytest.raises(LegatoError, match="Back at noon") as refusal:
         door.entrance.require_service()

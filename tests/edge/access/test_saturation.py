@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, Saturation
+from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, EdgeSaturation
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.queueing import LEAST_SAMPLES
 from services.chassis.timing.clock import SystemClock
@@ -14,45 +14,45 @@ from tests.support.fakes import FakeClock
 PATIENCE_S = 60
 
 
-def fill(saturation: Saturation, chats: int, key_id: str = "greedy") -> None:
+def fill(saturation: EdgeSaturation, chats: int, key_id: str = "greedy") -> None:
     for _ in range(chats):
-        saturation.enter(key_id)
+        saturation.acquire_permit(key_id)
 
 
-def is_refused(saturation: Saturation, key_id: str = "greedy") -> bool:
+def is_refused(saturation: EdgeSaturation, key_id: str = "greedy") -> bool:
     try:
-        saturation.enter(key_id).leave()
+        saturation.acquire_permit(key_id).release()
     except LegatoError:
         return True
     return False
 
 
-def run_late(saturation: Saturation, clock: FakeClock, late_s: float) -> None:
+def run_late(saturation: EdgeSaturation, clock: FakeClock, late_s: float) -> None:
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
         saturation.note_lateness(late_s)
 
 
 def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 2 * LEAST_CHATS)
     run_late(saturation, clock, 1.1 * LATENESS_TOLERATED_S)
     with pytest.raises(LegatoError) as refused:
-        saturation.enter("greedy")
+        saturation.acquire_permit("greedy")
     assert refused.value.reason is Reason.SATURATED
     assert refused.value.retry_after_s is not None
     assert not is_refused(saturation, "small")
 
 
 def test_edge_that_is_in_time_refuses_nobody(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 2 * LEAST_CHATS)
     run_late(saturation, clock, 0.9 * LATENESS_TOLERATED_S)
     assert not is_refused(saturation)
 
 
 def test_credit_that_is_held_late_is_a_queue_too(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 2 * LEAST_CHATS)
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
@@ -61,7 +61,7 @@ def test_credit_that_is_held_late_is_a_queue_too(clock: FakeClock) -> None:
 
 
 def test_nothing_is_refused_where_it_is_switched_off(clock: FakeClock) -> None:
-    saturation = Saturation(clock, tolerated_s=0)
+    saturation = EdgeSaturation(clock, tolerated_s=0)
     fill(saturation, 2 * LEAST_CHATS)
     for _ in range(2 * LEAST_SAMPLES):
         clock.advance(SAMPLE_EACH_S)
@@ -70,7 +70,7 @@ def test_nothing_is_refused_where_it_is_switched_off(clock: FakeClock) -> None:
 
 
 async def test_lateness_of_a_real_loop_is_noticed() -> None:
-    saturation = Saturation(SystemClock())
+    saturation = EdgeSaturation(SystemClock())
     saturation.start()
     fill(saturation, 2 * LEAST_CHATS)
     try:
@@ -88,7 +88,7 @@ STEPS_PER_S = round(1 / SAMPLE_EACH_S)
 A_SECOND_OR_TWO_S = 2.0
 
 
-def is_refused_after(saturation: Saturation, clock: FakeClock, seconds: float) -> bool:
+def is_refused_after(saturation: EdgeSaturation, clock: FakeClock, seconds: float) -> bool:
     """Of a machine that is in time again, and holds credit quickly."""
     for _ in range(round(seconds * STEPS_PER_S)):
         clock.advance(SAMPLE_EACH_S)
@@ -99,7 +99,7 @@ def is_refused_after(saturation: Saturation, clock: FakeClock, seconds: float) -
 
 def test_stall_of_the_whole_machine_leaves_no_limit(clock: FakeClock) -> None:
     """All that ran meanwhile is late by as much, once."""
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 4 * LEAST_CHATS)
     is_refused_after(saturation, clock, 1.0)
     clock.advance(1.0)
@@ -111,7 +111,7 @@ def test_stall_of_the_whole_machine_leaves_no_limit(clock: FakeClock) -> None:
 
 
 def test_collections_of_garbage_leave_no_limit(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(30):
         clock.advance(0.2)
@@ -120,7 +120,7 @@ def test_collections_of_garbage_leave_no_limit(clock: FakeClock) -> None:
 
 
 def test_limit_ends_a_second_or_two_after_a_noisy_neighbour_does(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(10 * STEPS_PER_S):
         clock.advance(SAMPLE_EACH_S)
@@ -130,7 +130,7 @@ def test_limit_ends_a_second_or_two_after_a_noisy_neighbour_does(clock: FakeCloc
 
 
 def test_limit_ends_a_second_or_two_after_metering_is_quick_again(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 4 * LEAST_CHATS)
     for _ in range(10 * STEPS_PER_S):
         clock.advance(SAMPLE_EACH_S)
@@ -140,7 +140,7 @@ def test_limit_ends_a_second_or_two_after_metering_is_quick_again(clock: FakeClo
 
 
 def test_limit_ends_although_nothing_is_measured_any_more(clock: FakeClock) -> None:
-    saturation = Saturation(clock)
+    saturation = EdgeSaturation(clock)
     fill(saturation, 4 * LEAST_CHATS)
     run_late(saturation, clock, 10 * LATENESS_TOLERATED_S)
     assert is_refused(saturation)

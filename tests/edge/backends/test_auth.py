@@ -7,136 +7,136 @@ from pathlib import Path
 import pytest
 
 from edge.access.principal_cache import LEASE_S
-from edge.backends.auth import Auth
+from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, AuthHouse, bearer
+from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
 from tests.support.fault_proxy import CUT, STALL, Delay, Fault
 from tests.support.waiting import until
 
 
 @pytest.fixture
-async def house(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHouse]:
-    async with AuthHouse(socket_folder, tmp_path, SystemClock(), log, replicas=2).opened() as house:
-        yield house
+async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHarness]:
+    async with AuthHarness(socket_folder, tmp_path, SystemClock(), log, replicas=2).opened() as harness:
+        yield harness
 
 
-async def watched(house: AuthHouse, count: int) -> None:
+async def watched(harness: AuthHarness, count: int) -> None:
     """So many replicas have answered pings lately."""
-    await until(lambda: sum(replica.usable for replica in house.replicas.in_order()) == count, PATIENCE_S)
+    await until(lambda: sum(replica.usable for replica in harness.replicas.in_order()) == count, PATIENCE_S)
 
 
-async def lease_over(house: AuthHouse) -> None:
-    await until(lambda: house.principals._remembered.lag_s >= LEASE_S, PATIENCE_S)
+async def lease_over(harness: AuthHarness) -> None:
+    await until(lambda: harness.principals._principal_cache.lag_s >= LEASE_S, PATIENCE_S)
 
 
-async def still_heard(house: AuthHouse) -> None:
+async def still_heard(harness: AuthHarness) -> None:
     """A ping that was sent after this moment is answered."""
     now_s = SystemClock().elapsed_s()
-    await until(lambda: SystemClock().elapsed_s() - house.principals._remembered.lag_s > now_s, PATIENCE_S)
+    await until(lambda: SystemClock().elapsed_s() - harness.principals._principal_cache.lag_s > now_s, PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("fault", [CUT, STALL, Delay(2.0)], ids=["cut", "stalled", "slow"])
-async def test_one_line_that_fails_is_not_noticed_by_clients(house: AuthHouse, fault: Fault, number: int) -> None:
-    cached, fresh = await house.new_key(), await house.new_key()
-    await watched(house, 2)
-    await house.principals.authenticate(bearer(cached.api_key))
-    house.lines[number].set(fault)
+async def test_one_line_that_fails_is_not_noticed_by_clients(harness: AuthHarness, fault: Fault, number: int) -> None:
+    cached, fresh = await harness.new_key(), await harness.new_key()
+    await watched(harness, 2)
+    await harness.principals.authenticate(bearer(cached.api_key))
+    harness.lines[number].set(fault)
     # Whether it is remembered or has to be asked for, and by whichever replica.
-    assert (await house.principals.authenticate(bearer(fresh.api_key))).key_id == fresh.key.key_id
-    await still_heard(house)
-    assert (await house.principals.authenticate(bearer(cached.api_key))).key_id == cached.key.key_id
-    house.lines[number].heal()
-    await watched(house, 2)
+    assert (await harness.principals.authenticate(bearer(fresh.api_key))).key_id == fresh.key.key_id
+    await still_heard(harness)
+    assert (await harness.principals.authenticate(bearer(cached.api_key))).key_id == cached.key.key_id
+    harness.lines[number].heal()
+    await watched(harness, 2)
 
 
 async def test_replica_that_dies_is_not_noticed_by_clients_and_is_watched_again_when_it_is_back(
-    house: AuthHouse,
+    harness: AuthHarness,
 ) -> None:
-    created = await house.new_key()
-    await watched(house, 2)
-    await house.shut(0)
-    assert (await house.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
-    await still_heard(house)
-    await house.open(0)
-    await watched(house, 2)
+    created = await harness.new_key()
+    await watched(harness, 2)
+    await harness.shut(0)
+    assert (await harness.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
+    await still_heard(harness)
+    await harness.open(0)
+    await watched(harness, 2)
 
 
-async def test_answer_of_a_replica_that_has_it_is_not_held_up_by_one_that_has_none(house: AuthHouse) -> None:
-    created = await house.new_key()
-    await watched(house, 2)
-    house.lines[0].set(STALL)
-    answers = [await Auth(house.replicas).verify(created.api_key) for _ in range(3)]
+async def test_answer_of_a_replica_that_has_it_is_not_held_up_by_one_that_has_none(harness: AuthHarness) -> None:
+    created = await harness.new_key()
+    await watched(harness, 2)
+    harness.lines[0].set(STALL)
+    answers = [await AuthClient(harness.replicas).verify(created.api_key) for _ in range(3)]
     assert {answer.principal.key_id for answer in answers} == {created.key.key_id}
 
 
-async def test_refusal_of_one_replica_is_an_answer(house: AuthHouse) -> None:
-    house.lines[0].set(STALL)
+async def test_refusal_of_one_replica_is_an_answer(harness: AuthHarness) -> None:
+    harness.lines[0].set(STALL)
     with pytest.raises(LegatoError) as caught:
-        await Auth(house.replicas).verify("sk-legato-nonsense")
+        await AuthClient(harness.replicas).verify("sk-legato-nonsense")
     assert caught.value.reason is Reason.KEY_INVALID
 
 
 @pytest.mark.parametrize("fault", [CUT, STALL, Delay(2.0)], ids=["cut", "stalled", "slow"])
-async def test_edge_that_reaches_no_auth_lets_nobody_in_until_it_does(house: AuthHouse, fault: Fault) -> None:
-    created = await house.new_key()
-    await house.principals.authenticate(bearer(created.api_key))
-    await watched(house, 2)
-    for line in house.lines:
+async def test_edge_that_reaches_no_auth_lets_nobody_in_until_it_does(harness: AuthHarness, fault: Fault) -> None:
+    created = await harness.new_key()
+    await harness.principals.authenticate(bearer(created.api_key))
+    await watched(harness, 2)
+    for line in harness.lines:
         line.set(fault)
-    await lease_over(house)
-    assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
-    for line in house.lines:
+    await lease_over(harness)
+    assert (await harness.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
+    for line in harness.lines:
         line.heal()
     # Connections that were stalled are never of use again; the edge must find that out by itself.
-    await house.leased()
-    assert (await house.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
+    await harness.leased()
+    assert (await harness.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
 
 
 async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
-    house: AuthHouse, monkeypatch: pytest.MonkeyPatch
+    harness: AuthHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    created = await house.new_key()
-    await house.principals.authenticate(bearer(created.api_key))
-    await watched(house, 2)
-    for line in house.lines:
+    created = await harness.new_key()
+    await harness.principals.authenticate(bearer(created.api_key))
+    await watched(harness, 2)
+    for line in harness.lines:
         line.set(Delay(LEASE_S), "down")
-    await lease_over(house)
+    await lease_over(harness)
     # They come five times a second, and each is too old.
-    heartbeats, take = 0, house.principals._remembered.take
+    heartbeats, take = 0, harness.principals._principal_cache.apply_heartbeat
 
     def count(heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         nonlocal heartbeats
         heartbeats += 1
         take(heartbeat, sent_at_s)
 
-    monkeypatch.setattr(house.principals._remembered, "take", count)
+    monkeypatch.setattr(harness.principals._principal_cache, "apply_heartbeat", count)
     async with asyncio.timeout(PATIENCE_S):
         while heartbeats < 5:
-            assert house.principals._remembered.lag_s >= LEASE_S
+            assert harness.principals._principal_cache.lag_s >= LEASE_S
             await asyncio.sleep(0.01)
-    assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
+    assert (await harness.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
 
 
-async def test_revocation_holds_though_both_lines_are_stalled(house: AuthHouse) -> None:
-    created = await house.new_key()
-    await house.principals.authenticate(bearer(created.api_key))
-    await watched(house, 2)
-    for line in house.lines:
+async def test_revocation_holds_though_both_lines_are_stalled(harness: AuthHarness) -> None:
+    created = await harness.new_key()
+    await harness.principals.authenticate(bearer(created.api_key))
+    await watched(harness, 2)
+    for line in harness.lines:
         line.set(STALL)
-    await house.revoke(created.key)
-    assert (await house.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
+    await harness.revoke(created.key)
+    assert (await harness.refusal_of(bearer(created.api_key))).reason is Reason.UNAVAILABLE
 
 
-async def test_broken_lines_are_nothing_to_fill_a_log_with(house: AuthHouse, log_text: Callable[[], str]) -> None:
-    await watched(house, 2)
-    for line in house.lines:
+async def test_broken_lines_are_nothing_to_fill_a_log_with(harness: AuthHarness, log_text: Callable[[], str]) -> None:
+    await watched(harness, 2)
+    for line in harness.lines:
         line.set(CUT)
-    await watched(house, 0)
-    for line in house.lines:
+    await watched(harness, 0)
+    for line in harness.lines:
         line.heal()
-    await house.leased()
+    await harness.leased()
     assert '"level":"error"' not in log_text()

@@ -8,7 +8,7 @@ import pytest
 
 from edge.billing import metering as metering_module
 from edge.billing.checkpoints import Checkpoints
-from edge.billing.hold import Hold
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, Slot
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
@@ -16,67 +16,67 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
-from tests.edge.metering_harness import MeteringHouse
+from tests.edge.metering_harness import MeteringHarness
 
 
 @pytest.fixture
-def checkpoints(metering_house: MeteringHouse, log: Log) -> Checkpoints:
-    return Checkpoints(metering_house.journal, metering_house.metering, log)
+def checkpoints(metering_harness: MeteringHarness, log: Log) -> Checkpoints:
+    return Checkpoints(metering_harness.journal, metering_harness.metering, log)
 
 
-async def run(house: MeteringHouse, number: int) -> tuple[Hold, Slot]:
+async def run(harness: MeteringHarness, number: int) -> tuple[ChatHold, Slot]:
     """A request that has not delivered anything yet."""
-    await house.give(10**9, f"grant-{number}")
-    hold = house.hold(number)
+    await harness.give(10**9, f"grant-{number}")
+    hold = harness.hold(number)
     await hold.reserve(100, 10)
-    [slot] = [slot for slot in house.journal.taken.values() if slot.request_id == f"{number:032x}"]
+    [slot] = [slot for slot in harness.journal.taken.values() if slot.request_id == f"{number:032x}"]
     return hold, slot
 
 
-async def told(house: MeteringHouse, number: int) -> tuple[int, int]:
-    hold = await house.read_hold(number)
+async def told(harness: MeteringHarness, number: int) -> tuple[int, int]:
+    hold = await harness.read_hold(number)
     return hold.prompt_tokens, hold.completion_tokens
 
 
-async def test_what_was_delivered_is_told(metering_house: MeteringHouse, checkpoints: Checkpoints) -> None:
+async def test_what_was_delivered_is_told(metering_harness: MeteringHarness, checkpoints: Checkpoints) -> None:
     for number in (1, 2):
-        _, slot = await run(metering_house, number)
+        _, slot = await run(metering_harness, number)
         slot.count(20, 3)
         slot.mark()
         slot.count(20, 3 + number)
-    await checkpoints.tell()
-    assert [await told(metering_house, number) for number in (1, 2)] == [(20, 4), (20, 5)]
+    await checkpoints.report()
+    assert [await told(metering_harness, number) for number in (1, 2)] == [(20, 4), (20, 5)]
 
 
 async def test_first_piece_is_told_only_after_it_was_delivered(
-    metering_house: MeteringHouse, checkpoints: Checkpoints
+    metering_harness: MeteringHarness, checkpoints: Checkpoints
 ) -> None:
-    _, slot = await run(metering_house, 1)
+    _, slot = await run(metering_harness, 1)
     slot.count(20, 3)
-    await checkpoints.tell()
-    assert await told(metering_house, 1) == (0, 0)
+    await checkpoints.report()
+    assert await told(metering_harness, 1) == (0, 0)
     slot.mark()
-    await checkpoints.tell()
-    assert await told(metering_house, 1) == (20, 3)
+    await checkpoints.report()
+    assert await told(metering_harness, 1) == (20, 3)
 
 
 async def test_what_has_not_grown_is_not_told_again(
-    metering_house: MeteringHouse, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+    metering_harness: MeteringHarness, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     telling: list[list[str]] = []
 
     async def checkpoint(slots: list[Slot]) -> None:
         telling.append([slot.request_id for slot in slots])
 
-    monkeypatch.setattr(metering_house.metering, "checkpoint", checkpoint)
-    slots = [(await run(metering_house, number))[1] for number in (1, 2)]
+    monkeypatch.setattr(metering_harness.metering, "checkpoint", checkpoint)
+    slots = [(await run(metering_harness, number))[1] for number in (1, 2)]
     for slot in slots:
         slot.count(20, 1)
         slot.mark()
-    await checkpoints.tell()
-    await checkpoints.tell()
+    await checkpoints.report()
+    await checkpoints.report()
     slots[1].count(20, 2)
-    await checkpoints.tell()
+    await checkpoints.report()
     assert telling == [[f"{1:032x}", f"{2:032x}"], [f"{2:032x}"]]
 
 
@@ -87,7 +87,7 @@ class Replica:
         self.told: list[list[str]] = []
         self._is_away = is_away
 
-    async def ask(self, method: str, request: pb.CheckpointRequest, *_: object) -> pb.CheckpointResponse:
+    async def call(self, method: str, request: pb.CheckpointRequest, *_: object) -> pb.CheckpointResponse:
         if self._is_away:
             raise unavailable("Metering")
         self.told.append([delivery.request_id[-1] for delivery in request.deliveries])
@@ -130,28 +130,28 @@ async def test_replica_that_is_away_keeps_no_other_from_hearing_of_its_own(tmp_p
 
 
 async def test_what_metering_did_not_hear_is_told_again(
-    metering_house: MeteringHouse, checkpoints: Checkpoints
+    metering_harness: MeteringHarness, checkpoints: Checkpoints
 ) -> None:
-    _, slot = await run(metering_house, 1)
+    _, slot = await run(metering_harness, 1)
     slot.count(20, 3)
     slot.mark()
-    await metering_house.shut()
+    await metering_harness.shut()
     with pytest.raises(LegatoError):
-        await checkpoints.tell()
-    await metering_house.open()
-    async with asyncio.timeout(10):
-        while await told(metering_house, 1) != (20, 3):
-            await asyncio.gather(checkpoints.tell(), return_exceptions=True)
+        await checkpoints.report()
+    await metering_harness.open()
+    async with asyncio.timeout(60):
+        while await told(metering_harness, 1) != (20, 3):
+            await asyncio.gather(checkpoints.report(), return_exceptions=True)
             await asyncio.sleep(0.02)
 
 
 async def test_request_that_is_over_is_told_by_its_settlement_alone(
-    metering_house: MeteringHouse, checkpoints: Checkpoints
+    metering_harness: MeteringHarness, checkpoints: Checkpoints
 ) -> None:
-    hold, slot = await run(metering_house, 1)
+    hold, slot = await run(metering_harness, 1)
     slot.count(20, 3)
     slot.mark()
     hold.settle(Usage(prompt_tokens=20, completion_tokens=2), pb.BASIS_PROVIDER, pb.END_COMPLETE)
-    await checkpoints.tell()
-    await metering_house.metering.settled()
-    assert await told(metering_house, 1) == (20, 2)
+    await checkpoints.report()
+    await metering_harness.metering.settled()
+    assert await told(metering_harness, 1) == (20, 2)

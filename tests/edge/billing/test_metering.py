@@ -10,7 +10,7 @@ from edge.billing.metering import PATIENCE_S
 from edge.wire.asgi import Headers
 from edge.wire.errors import error_headers
 from services.chassis.errors import LegatoError, Reason
-from tests.edge.metering_harness import ANN, MeteringHouse
+from tests.edge.metering_harness import ANN, MeteringHarness
 
 
 def left(headers: Headers) -> tuple[int, int]:
@@ -19,115 +19,115 @@ def left(headers: Headers) -> tuple[int, int]:
     return int(figures[b"x-ratelimit-remaining-requests"]), int(figures[b"x-ratelimit-remaining-tokens"])
 
 
-async def refusal_of(house: MeteringHouse, tokens: int) -> LegatoError:
+async def refusal_of(harness: MeteringHarness, tokens: int) -> LegatoError:
     with pytest.raises(LegatoError) as refused:
-        await house.metering.admit(ANN, tokens)
+        await harness.metering.admit(ANN, tokens)
     assert refused.value.reason is Reason.RATE_LIMITED
     assert refused.value.retry_after_s
     return refused.value
 
 
-async def test_requests_are_let_in_until_none_is_left(metering_house: MeteringHouse) -> None:
-    assert [left((await metering_house.metering.admit(ANN, 100)).headers) for _ in range(3)] == [
+async def test_requests_are_let_in_until_none_is_left(metering_harness: MeteringHarness) -> None:
+    assert [left((await metering_harness.metering.admit(ANN, 100)).headers) for _ in range(3)] == [
         (2, 900), (1, 800), (0, 700),
     ]  # fmt: skip
-    refusal = await refusal_of(metering_house, 100)
+    refusal = await refusal_of(metering_harness, 100)
     assert "requests" in refusal.message
     assert left(error_headers(refusal)) == (0, 700)
 
 
-async def test_tokens_are_let_in_until_too_few_are_left(metering_house: MeteringHouse) -> None:
-    await metering_house.metering.admit(ANN, 600)
-    refusal = await refusal_of(metering_house, 600)
+async def test_tokens_are_let_in_until_too_few_are_left(metering_harness: MeteringHarness) -> None:
+    await metering_harness.metering.admit(ANN, 600)
+    refusal = await refusal_of(metering_harness, 600)
     assert "tokens" in refusal.message
     # Nothing of either was taken.
     assert left(error_headers(refusal)) == (2, 400)
-    await metering_house.metering.admit(ANN, 400)
+    await metering_harness.metering.admit(ANN, 400)
 
 
-async def test_rates_that_are_only_looked_at_stay_as_they_are(metering_house: MeteringHouse) -> None:
-    assert metering_house.metering.last_rates(ANN) is None
-    assert left(await metering_house.metering.rates(ANN)) == (3, 1_000)
-    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (2, 900)
+async def test_rates_that_are_only_looked_at_stay_as_they_are(metering_harness: MeteringHarness) -> None:
+    assert metering_harness.metering.last_rates(ANN) is None
+    assert left(await metering_harness.metering.rates(ANN)) == (3, 1_000)
+    assert left((await metering_harness.metering.admit(ANN, 100)).headers) == (2, 900)
     # And from now on nobody needs to be asked.
-    await metering_house.shut()
-    requests, tokens = left(await metering_house.metering.rates(ANN))
+    await metering_harness.shut()
+    requests, tokens = left(await metering_harness.metering.rates(ANN))
     assert requests == 2
     # The edge's own clock goes on, so some may have come back.
     assert 900 <= tokens <= 1_000
 
 
-async def test_what_was_guessed_too_high_is_given_back(metering_house: MeteringHouse) -> None:
-    admission = await metering_house.metering.admit(ANN, 900)
+async def test_what_was_guessed_too_high_is_given_back(metering_harness: MeteringHarness) -> None:
+    admission = await metering_harness.metering.admit(ANN, 900)
     admission.use(200)
-    await metering_house.metering.settled()
-    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (1, 700)
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(ANN, 100)).headers) == (1, 700)
 
 
-async def test_what_was_guessed_too_low_is_taken_and_may_leave_a_debt(metering_house: MeteringHouse) -> None:
-    admission = await metering_house.metering.admit(ANN, 100)
+async def test_what_was_guessed_too_low_is_taken_and_may_leave_a_debt(metering_harness: MeteringHarness) -> None:
+    admission = await metering_harness.metering.admit(ANN, 100)
     admission.use(3_000)
-    await metering_house.metering.settled()
-    refusal = await refusal_of(metering_house, 1)
+    await metering_harness.metering.settled()
+    refusal = await refusal_of(metering_harness, 1)
     assert refusal.retry_after_s == pytest.approx(120, abs=2)
     assert left(error_headers(refusal)) == (2, 0)
 
 
-async def test_refused_request_takes_nothing_and_its_headers_say_so(metering_house: MeteringHouse) -> None:
+async def test_refused_request_takes_nothing_and_its_headers_say_so(metering_harness: MeteringHarness) -> None:
     for _ in range(10):
-        admission = await metering_house.metering.admit(ANN, 900)
+        admission = await metering_harness.metering.admit(ANN, 900)
         assert left(admission.headers) == (2, 100)
         admission.give_back()
         assert left(admission.headers) == (3, 1_000)
-        await metering_house.metering.settled()
+        await metering_harness.metering.settled()
 
 
-async def test_each_word_about_an_admission_counts_once(metering_house: MeteringHouse) -> None:
-    admission = await metering_house.metering.admit(ANN, 100)
+async def test_each_word_about_an_admission_counts_once(metering_harness: MeteringHarness) -> None:
+    admission = await metering_harness.metering.admit(ANN, 100)
     admission.use(300)
     admission.use(0)
-    await metering_house.metering.settled()
-    assert left((await metering_house.metering.admit(ANN, 0)).headers) == (1, 700)
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 700)
     admission.give_back()
     admission.give_back()
     admission.use(500)
-    await metering_house.metering.settled()
-    assert left((await metering_house.metering.admit(ANN, 0)).headers) == (1, 1_000)
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 1_000)
 
 
 async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(
-    metering_house: MeteringHouse, log_text: Callable[[], str]
+    metering_harness: MeteringHarness, log_text: Callable[[], str]
 ) -> None:
-    admission = await metering_house.metering.admit(ANN, 100)
-    await metering_house.shut()
+    admission = await metering_harness.metering.admit(ANN, 100)
+    await metering_harness.shut()
     admission.give_back()
     async with asyncio.timeout(PATIENCE_S):
-        await metering_house.metering.settled()
+        await metering_harness.metering.settled()
     assert "correction.lost" in log_text()
-    await metering_house.open()
-    assert left((await metering_house.metering.admit(ANN, 100)).headers) == (1, 800)
+    await metering_harness.open()
+    assert left((await metering_harness.metering.admit(ANN, 100)).headers) == (1, 800)
 
 
-async def test_credit_is_read_from_a_metering_that_was_away_for_a_moment(metering_house: MeteringHouse) -> None:
-    before_nanos = await metering_house.metering.balance_nanos(ANN.account_id)
-    await metering_house.shut()
-    reading = asyncio.create_task(metering_house.metering.balance_nanos(ANN.account_id))
+async def test_credit_is_read_from_a_metering_that_was_away_for_a_moment(metering_harness: MeteringHarness) -> None:
+    before_nanos = await metering_harness.metering.balance_nanos(ANN.account_id)
+    await metering_harness.shut()
+    reading = asyncio.create_task(metering_harness.metering.balance_nanos(ANN.account_id))
     await asyncio.sleep(0.1)
-    await metering_house.open()
+    await metering_harness.open()
     assert await reading == before_nanos
 
 
-async def test_key_s_own_limits_go_before_the_default(metering_house: MeteringHouse) -> None:
+async def test_key_s_own_limits_go_before_the_default(metering_harness: MeteringHarness) -> None:
     principal = replace(ANN, requests_per_minute=60, tokens_per_minute=50)
-    admission = await metering_house.metering.admit(principal, 20)
+    admission = await metering_harness.metering.admit(principal, 20)
     assert left(admission.headers) == (3, 30)
     admission.give_back()
-    await metering_house.metering.settled()
-    assert left((await metering_house.metering.admit(principal, 20)).headers) == (3, 30)
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(principal, 20)).headers) == (3, 30)
 
 
-async def test_request_that_turns_out_longer_takes_as_many_tokens_as_it_has(metering_house: MeteringHouse) -> None:
-    metering = metering_house.metering
+async def test_request_that_turns_out_longer_takes_as_many_tokens_as_it_has(metering_harness: MeteringHarness) -> None:
+    metering = metering_harness.metering
     for requests_left in (2, 1):
         admission = await metering.admit(ANN, 1)
         await metering.take_tokens(ANN, admission, 400)
@@ -138,9 +138,9 @@ async def test_request_that_turns_out_longer_takes_as_many_tokens_as_it_has(mete
     assert left((await metering.admit(ANN, 0)).headers) == (0, 200)
 
 
-async def test_request_that_turns_out_too_long_is_refused_and_takes_nothing(metering_house: MeteringHouse) -> None:
+async def test_request_that_turns_out_too_long_is_refused_and_takes_nothing(metering_harness: MeteringHarness) -> None:
     """Whoever sends a body in chunks announces no size."""
-    metering = metering_house.metering
+    metering = metering_harness.metering
     await metering.admit(ANN, 500)
     admission = await metering.admit(ANN, 1)
     with pytest.raises(LegatoError) as refused:
@@ -154,9 +154,9 @@ async def test_request_that_turns_out_too_long_is_refused_and_takes_nothing(mete
 
 
 async def test_request_that_takes_the_last_place_of_a_rate_does_not_stand_in_its_own_way(
-    metering_house: MeteringHouse,
+    metering_harness: MeteringHarness,
 ) -> None:
-    metering = metering_house.metering
+    metering = metering_harness.metering
     for _ in range(2):
         await metering.admit(ANN, 0)
     admission = await metering.admit(ANN, 1)
@@ -164,7 +164,7 @@ async def test_request_that_takes_the_last_place_of_a_rate_does_not_stand_in_its
     assert left(admission.headers) == (0, 0)
 
 
-async def test_request_that_is_no_longer_than_announced_asks_nobody_again(metering_house: MeteringHouse) -> None:
-    admission = await metering_house.metering.admit(ANN, 100)
-    await metering_house.shut()
-    await metering_house.metering.take_tokens(ANN, admission, 100)
+async def test_request_that_is_no_longer_than_announced_asks_nobody_again(metering_harness: MeteringHarness) -> None:
+    admission = await metering_harness.metering.admit(ANN, 100)
+    await metering_harness.shut()
+    await metering_harness.metering.take_tokens(ANN, admission, 100)

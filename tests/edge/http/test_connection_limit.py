@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.http.connection_limit import Connections, most_connections
+from edge.http.connection_limit import ConnectionLimit, most_connections
 from edge.http.server import HttpServer
 from services.chassis.telemetry.log import Log
 from tests.edge.hello import hello
@@ -24,7 +24,7 @@ class Server:
     def __init__(self, most: int) -> None:
         self.said = io.StringIO()
         self.clock = FakeClock()
-        self.connections = Connections(most, self.clock, Log("edge", self.said))
+        self.connections = ConnectionLimit(most, self.clock, Log("edge", self.said))
         self.port = 0
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from edge.http.idle_timer import Patience
+from edge.http.idle_timer import IdleTimer
 
 
 class Clockwork:
@@ -45,7 +45,7 @@ class Scene:
     def __init__(self) -> None:
         self.clockwork = Clockwork()
         loop: Any = self.clockwork
-        self.patience = Patience(loop)
+        self.idle_timer = IdleTimer(loop)
         self.late: list[str] = []
 
     def headers_are_late(self) -> None:
@@ -57,7 +57,7 @@ class Scene:
 
 def test_what_does_not_come_in_time_is_late_once() -> None:
     scene = Scene()
-    scene.patience.have(10, scene.headers_are_late)
+    scene.idle_timer.start(10, scene.headers_are_late)
     scene.clockwork.go_on(9)
     assert scene.late == []
     scene.clockwork.go_on(1)
@@ -67,8 +67,8 @@ def test_what_does_not_come_in_time_is_late_once() -> None:
 
 def test_what_came_is_not_late() -> None:
     scene = Scene()
-    scene.patience.have(10, scene.headers_are_late)
-    scene.patience.clear()
+    scene.idle_timer.start(10, scene.headers_are_late)
+    scene.idle_timer.clear()
     scene.clockwork.go_on(100)
     assert scene.late == []
 
@@ -76,10 +76,10 @@ def test_what_came_is_not_late() -> None:
 def test_time_counts_from_when_it_was_last_given() -> None:
     scene = Scene()
     for _ in range(5):
-        scene.patience.have(10, scene.request_is_late)
+        scene.idle_timer.start(10, scene.request_is_late)
         scene.clockwork.go_on(9)
-        scene.patience.clear()
-    scene.patience.have(10, scene.request_is_late)
+        scene.idle_timer.clear()
+    scene.idle_timer.start(10, scene.request_is_late)
     scene.clockwork.go_on(9)
     assert scene.late == []
     scene.clockwork.go_on(1)
@@ -88,8 +88,8 @@ def test_time_counts_from_when_it_was_last_given() -> None:
 
 def test_less_patience_than_before_is_kept_too() -> None:
     scene = Scene()
-    scene.patience.have(75, scene.request_is_late)
-    scene.patience.have(10, scene.headers_are_late)
+    scene.idle_timer.start(75, scene.request_is_late)
+    scene.idle_timer.start(10, scene.headers_are_late)
     scene.clockwork.go_on(10)
     assert scene.late == ["headers"]
 
@@ -97,21 +97,21 @@ def test_less_patience_than_before_is_kept_too() -> None:
 def test_any_number_of_requests_take_one_timer() -> None:
     scene = Scene()
     for _ in range(100):
-        scene.patience.have(75, scene.request_is_late)
+        scene.idle_timer.start(75, scene.request_is_late)
         scene.clockwork.go_on(0.01)
-        scene.patience.clear()
+        scene.idle_timer.clear()
     assert len(scene.clockwork.timers) == 1
 
 
 async def test_real_loop_does_the_same() -> None:
     late = asyncio.Event()
-    Patience(asyncio.get_running_loop()).have(0.01, late.set)
-    async with asyncio.timeout(10):
+    IdleTimer(asyncio.get_running_loop()).start(0.01, late.set)
+    async with asyncio.timeout(60):
         await late.wait()
 
 
 def test_ended_patience_leaves_no_timer_behind() -> None:
     scene = Scene()
-    scene.patience.have(10, scene.headers_are_late)
-    scene.patience.end()
+    scene.idle_timer.start(10, scene.headers_are_late)
+    scene.idle_timer.close()
     assert scene.clockwork.timers == []

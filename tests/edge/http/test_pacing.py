@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from edge.http.connection import LARGEST_FRAMING_BYTES, EdgeProtocol
-from edge.http.pacing import FREE_PIECES, ORDINARY_PIECE_BYTES, PIECES_PER_S, SLICE_BYTES, Pace
+from edge.http.pacing import FREE_PIECES, ORDINARY_PIECE_BYTES, PIECES_PER_S, SLICE_BYTES, BodyPacer
 from edge.http.unread_body import MOST_PASSED_OVER_PIECES
 from edge.wire.body_reader import LARGEST_BODY_BYTES
 from tests.edge.hello_server import exchange, is_error_shape
@@ -16,9 +16,9 @@ TINY = b"1\r\nx\r\n"
 LAST = b"0\r\n\r\n"
 
 
-def begun(owing: set[Pace] | None = None) -> Pace:
+def begun(owing: set[BodyPacer] | None = None) -> BodyPacer:
     """After what is free."""
-    pace = Pace(set() if owing is None else owing)
+    pace = BodyPacer(set() if owing is None else owing)
     pace.begin()
     assert pace.charge(1 + FREE_PIECES, 0) == 0
     return pace
@@ -38,13 +38,13 @@ def test_many_small_pieces_have_to_be_waited_for() -> None:
 
 
 def test_those_who_send_many_pieces_share_what_there_is_time_for() -> None:
-    owing: set[Pace] = set()
+    owing: set[BodyPacer] = set()
     first, second = begun(owing), begun(owing)
     assert first.charge(1 + PIECES_PER_S, 0) == pytest.approx(1)
     assert second.charge(1 + PIECES_PER_S, 0) == pytest.approx(2)
-    first.end()
+    first.close()
     assert second.charge(1 + PIECES_PER_S, 0) == pytest.approx(1)
-    second.end()
+    second.close()
     assert owing == set()
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from edge.http.connection import MOST_EARLY_REQUESTS, EdgeProtocol
-from edge.http.pipelining import LARGEST_EARLY_BYTES
+from edge.http.pipelining import LARGEST_PIPELINED_BYTES
 from tests.edge.hello_server import is_error_shape, write_for_ever
 
 LATE = b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -17,7 +17,7 @@ LAST = b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 
 async def ask_early(port: int, *pieces: bytes) -> bytes:
     """All that comes back for what is sent in pieces, a little apart."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for piece in pieces:
             writer.write(piece)
             await asyncio.sleep(0.02)
@@ -38,7 +38,7 @@ async def test_requests_are_answered_in_their_turn_however_they_come(port: int, 
 
 @pytest.mark.parametrize("first", [LATE, SLOW])
 async def test_who_sends_too_much_ahead_gets_one_answer_and_no_more(port: int, first: bytes) -> None:
-    answers = await ask_early(port, first + ECHO, bytes(2 * LARGEST_EARLY_BYTES), ECHO)
+    answers = await ask_early(port, first + ECHO, bytes(2 * LARGEST_PIPELINED_BYTES), ECHO)
     assert answers.count(b"HTTP/1.1 ") == 1
     assert b"hello" in answers
 
@@ -68,7 +68,7 @@ async def test_requests_beyond_those_are_not_even_looked_at(port: int, monkeypat
 async def test_what_comes_too_early_is_not_listened_to_without_end(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /much HTTP/1.1\r\nhost: x\r\n\r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await reader.readuntil(b"\r\n\r\n")
         with pytest.raises(ConnectionError):
             await write_for_ever(writer)

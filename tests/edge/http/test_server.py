@@ -41,7 +41,7 @@ class Client:
 async def connected(port: int) -> AsyncIterator[Client]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield Client(reader, writer)
     finally:
         writer.close()
@@ -61,7 +61,7 @@ async def test_clients_of_a_server_that_leaves_are_told_to_come_no_more_on_their
     async with server_to_end() as (port, server), connected(port) as old, connected(port) as new:
         assert b"connection: close" not in await old.begin()
         await old.end()
-        server.leave()
+        server.stop_keeping_alive()
         for client in (old, new):
             assert b"connection: close" in await client.begin()
             await client.end()
@@ -71,7 +71,7 @@ async def test_clients_of_a_server_that_leaves_are_told_to_come_no_more_on_their
 async def test_request_that_comes_right_after_the_last_answer_is_answered() -> None:
     async with server_to_end() as (port, server), connected(port) as client:
         assert b"connection: close" not in await client.begin(b"/slow")
-        server.leave()
+        server.stop_keeping_alive()
         server.should_exit = True
         # It has begun without being told that it is the last; it comes in chunks.
         await client.end(b"0\r\n\r\n")
@@ -82,7 +82,7 @@ async def test_request_that_comes_right_after_the_last_answer_is_answered() -> N
 
 async def test_who_is_refused_by_a_server_that_leaves_may_finish_what_it_says() -> None:
     async with server_to_end() as (port, server), connected(port) as client:
-        server.leave()
+        server.stop_keeping_alive()
         await client.upload()
         assert await client.is_closed()
 

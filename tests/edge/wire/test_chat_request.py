@@ -388,3 +388,10 @@ def test_most_messages_are_taken() -> None:
 
 def test_more_tools_than_the_most_are_refused() -> None:
     assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request has at most 10,000 tools."
+
+
+def test_metadata_is_bounded() -> None:
+    decode_chat(b"{" + MESSAGES + b',"metadata":{"a":"' + b"x" * 60_000 + b'"}}')
+    with pytest.raises(LegatoError) as refused:
+        decode_chat(b"{" + MESSAGES + b',"metadata":{"a":"' + b"x" * 70_000 + b'"}}')
+    assert (refused.value.reason, refused.value.param) == (Reason.REQUEST_INVALID, "metadata")

@@ -26,7 +26,9 @@ def events(stream: bytes) -> list[dict[str, Any]]:
 
 
 def test_stream_has_the_documented_sequence() -> None:
-    stream = chunks().role() + chunks().deltas(ChatResponse(contents=["Hel", "lo"])) + chunks().end("stop", USAGE)
+    stream = (
+        chunks().role() + chunks().deltas(ChatResponse(contents=["Hel", "lo"])) + chunks().closing_chunks("stop", USAGE)
+    )
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "forte"}
     usage = {
         "prompt_tokens": 7,
@@ -97,7 +99,7 @@ def test_streamed_and_whole_answers_are_the_same_message(
     for response in responses:
         folded.add(response)
         stream += chunks().deltas(response)
-    stream += chunks().end(finish_reason, USAGE)
+    stream += chunks().closing_chunks(finish_reason, USAGE)
     whole = ChatCompletion.model_validate_json(folded.completion(finish_reason, USAGE))
 
     state = ChatCompletionStreamState()
@@ -143,7 +145,7 @@ def test_citations_are_annotations_of_the_message_and_of_a_chunk_before_the_end(
     }
     streamed = chunks()
     streamed.cite(citations)
-    citing, end, _ = events(streamed.end("stop", USAGE))
+    citing, end, _ = events(streamed.closing_chunks("stop", USAGE))
     assert citing["choices"] == [{"index": 0, "delta": {"annotations": [annotation]}, "finish_reason": None}]
     assert end["choices"][0]["finish_reason"] == "stop"
     folded = Folded("chatcmpl-1", 1700000000, "forte")

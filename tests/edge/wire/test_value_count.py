@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edge.wire.value_count import check_values
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 SLICE_BYTES = 64 * 1024
 
@@ -16,8 +16,8 @@ TEXTS = st.text(alphabet='\\",[]{}:a\n', max_size=12)
 VALUES = st.recursive(NUMBERS | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=30)
 
 
-def turns() -> Turns:
-    return Turns(SLICE_BYTES)
+def yielder() -> Yielder:
+    return Yielder(SLICE_BYTES)
 
 
 def commas_of(value: object) -> int:
@@ -27,7 +27,7 @@ def commas_of(value: object) -> int:
 
 async def is_refused(text_json: bytes, most: int) -> bool:
     try:
-        await check_values(text_json, turns(), most)
+        await check_values(text_json, yielder(), most)
     except LegatoError as error:
         return error.reason is Reason.REQUEST_INVALID
     return False
@@ -57,18 +57,18 @@ async def test_strings_are_told_from_values_wherever_the_text_is_cut(before: int
 
 
 async def test_text_full_of_commas_is_no_value() -> None:
-    await check_values(b'["' + b"," * 1_000_000 + b'"]', turns())
+    await check_values(b'["' + b"," * 1_000_000 + b'"]', yielder())
 
 
 @pytest.mark.parametrize("value", [b"[]", b'""', b"1", b'{"a":1}'])
 async def test_more_values_than_any_chat_has_are_refused(value: bytes) -> None:
     with pytest.raises(LegatoError) as refused:
-        await check_values(b"[" + b",".join([value] * 600_000) + b"]", turns())
+        await check_values(b"[" + b",".join([value] * 600_000) + b"]", yielder())
     assert refused.value.message == "The body has more than 500,000 values."
 
 
 async def test_more_lists_than_any_chat_has_are_refused_however_they_are_nested() -> None:
     nested = b"[" * 500 + b"]" * 500
     with pytest.raises(LegatoError) as refused:
-        await check_values(b"[" + b",".join([nested] * 1_100) + b"]", turns())
+        await check_values(b"[" + b",".join([nested] * 1_100) + b"]", yielder())
     assert refused.value.message == "The body has more than 500,000 lists and objects."

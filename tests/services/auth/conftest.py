@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from services.auth.keys import Peppers
-from services.auth.service import MIGRATIONS, Auth
+from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.rpc.channel import open_channel
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient
 from tests.support.fakes import FakeClock
@@ -32,7 +32,7 @@ class FakeSleep:
         self._may_return.set()
 
     async def wait_until_asked(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._began.wait()
 
     async def __call__(self, seconds: float) -> None:
@@ -60,14 +60,14 @@ async def sleep() -> FakeSleep:
 
 
 @pytest.fixture
-def auth(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> Auth:
-    return Auth(database, peppers, clock, log, sleep)
+def auth(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> AuthService:
+    return AuthService(database, peppers, clock, log, sleep)
 
 
 @pytest.fixture
-async def client(auth: Auth, log: Log, socket_folder: Path) -> AsyncIterator[AuthClient]:
+async def client(auth: AuthService, log: Log, socket_folder: Path) -> AsyncIterator[AuthClient]:
     address = f"unix:{socket_folder}/auth.sock"
-    server = Server(address, auth.registrations, log)
+    server = RpcServer(address, auth.registrations, log)
     await server.start()
     async with open_channel(address) as channel:
         yield AuthClient(channel)

@@ -9,7 +9,7 @@ from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.checks import MESSAGE_LENGTH_MOST
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
-from services.auth.service import Auth
+from services.auth.service import AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
@@ -64,7 +64,7 @@ async def test_it_outlives_auth(
     client: AuthClient, database: Database, peppers: Peppers, clock: FakeClock, log: Log
 ) -> None:
     started = await start(client)
-    again = Auth(database, peppers, clock, log)
+    again = AuthService(database, peppers, clock, log)
     await again.note_peppers()
     kept = await MaintenanceAdmin(database, clock, log).get()
     assert kept is not None

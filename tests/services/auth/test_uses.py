@@ -5,7 +5,7 @@ import pytest
 import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.service import Auth
+from services.auth.service import AuthService
 from services.auth.uses import HOUR_US, KeyUses
 from services.chassis.database.database import Database, DatabaseAway
 from services.chassis.telemetry.log import Log
@@ -24,7 +24,7 @@ async def listed(client: AuthClient, account_id: str) -> list[pb.Key]:
     return list((await client.keys.ListKeys(pb.ListKeysRequest(account_id=account_id))).keys)
 
 
-async def test_last_use_is_told_by_the_hour(client: AuthClient, auth: Auth, clock: FakeClock) -> None:
+async def test_last_use_is_told_by_the_hour(client: AuthClient, auth: AuthService, clock: FakeClock) -> None:
     account = await client.create_account()
     used, unused = [(await client.create_key(account.account_id)).key for _ in range(2)]
     noon = clock.now()
@@ -43,7 +43,9 @@ async def test_last_use_is_told_by_the_hour(client: AuthClient, auth: Auth, cloc
     call.cancel()
 
 
-async def test_slow_write_of_uses_holds_up_no_heartbeat(client: AuthClient, auth: Auth, database: Database) -> None:
+async def test_slow_write_of_uses_holds_up_no_heartbeat(
+    client: AuthClient, auth: AuthService, database: Database
+) -> None:
     account = await client.create_account()
     key = (await client.create_key(account.account_id)).key
     may_end, call = asyncio.Event(), client.watch()
@@ -87,7 +89,7 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
     assert uses._waiting == set()
 
 
-async def test_what_cannot_be_a_key_is_not_asked_of_the_database(client: AuthClient, auth: Auth) -> None:
+async def test_what_cannot_be_a_key_is_not_asked_of_the_database(client: AuthClient, auth: AuthService) -> None:
     account = await client.create_account()
     key = (await client.create_key(account.account_id)).key
     call = client.watch()

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from services.auth import keys
 from services.auth.admin import AccountAdmin, KeyAdmin
 from services.auth.keys import ApiKey, Peppers
-from services.auth.service import Auth
+from services.auth.service import AuthService
 from services.auth.verifier import Verifier
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -119,10 +119,10 @@ async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to
 ) -> None:
     """Whoever remembered it would go on accepting it when the last replica that has its pepper is gone."""
     key = await issue_key(database, peppers, clock, log, sleep)
-    old = Auth(database, peppers, clock, log, sleep)
+    old = AuthService(database, peppers, clock, log, sleep)
     await old.note_peppers()
     assert (await old.verifier.verify(key)).may_be_remembered
-    await Auth(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    await AuthService(database, Peppers({2: NEW_PEPPER}), clock, log, sleep).note_peppers()
     assert not (await old.verifier.verify(key)).may_be_remembered
 
 
@@ -130,15 +130,15 @@ async def test_another_pepper_under_a_known_version_is_refused_before_every_key_
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     """It was lost and made anew: nobody would be told why no key works."""
-    await Auth(database, peppers, clock, log, sleep).note_peppers()
+    await AuthService(database, peppers, clock, log, sleep).note_peppers()
     # While there are no keys, there is nothing to lose.
-    await Auth(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()
-    await Auth(database, peppers, clock, log, sleep).note_peppers()
+    await AuthService(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()
+    await AuthService(database, peppers, clock, log, sleep).note_peppers()
     key = await issue_key(database, peppers, clock, log, sleep)
     with pytest.raises(SettingsError, match="LEGATO_KEY_PEPPERS: version 1 is not the secret"):
-        await Auth(database, Peppers({1: NEW_PEPPER, 2: NEW_PEPPER}), clock, log, sleep).note_peppers()
+        await AuthService(database, Peppers({1: NEW_PEPPER, 2: NEW_PEPPER}), clock, log, sleep).note_peppers()
     # Nothing was noted, so that the right one is still known.
-    again = Auth(database, peppers, clock, log, sleep)
+    again = AuthService(database, peppers, clock, log, sleep)
     await again.note_peppers()
     assert (await again.verifier.verify(key)).may_be_remembered
 
@@ -148,5 +148,5 @@ async def test_pepper_that_is_brought_in_keeps_nobody_from_remembering(
 ) -> None:
     key = await issue_key(database, peppers, clock, log, sleep)
     both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
-    await Auth(database, both, clock, log, sleep).note_peppers()
+    await AuthService(database, both, clock, log, sleep).note_peppers()
     assert (await Verifier(database, peppers, clock, log).verify(key)).may_be_remembered

@@ -10,7 +10,7 @@ import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.records import Changes, to_micros
-from services.auth.service import Auth
+from services.auth.service import AuthService
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error
@@ -37,7 +37,7 @@ class SlowDatabase:
         return Changes(epoch)
 
     async def wait_for_read(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.begun.acquire()
 
     def end_read(self) -> None:
@@ -218,7 +218,7 @@ async def test_caller_that_falls_silent_is_let_go(
 async def test_callers_are_let_go_when_the_service_ends(watches: Watches, pings: Pings) -> None:
     waiting = asyncio.ensure_future(anext(watches.serve(aiter(pings))))
     await let_others_run()
-    watches.end()
+    watches.close()
     with pytest.raises(StopAsyncIteration):
         await waiting
     with pytest.raises(LegatoError) as caught:
@@ -291,7 +291,9 @@ async def test_caller_that_is_older_than_the_history_is_told_to_forget_all(
     call.cancel()
 
 
-async def test_caller_that_ends_its_side_gets_its_last_answer_and_a_clean_end(client: AuthClient, auth: Auth) -> None:
+async def test_caller_that_ends_its_side_gets_its_last_answer_and_a_clean_end(
+    client: AuthClient, auth: AuthService
+) -> None:
     call = client.watch()
     assert (await ping(call, 1, epoch=1)).echoed_ping_no == 1
     await call.done_writing()
@@ -301,7 +303,7 @@ async def test_caller_that_ends_its_side_gets_its_last_answer_and_a_clean_end(cl
 
 
 async def test_cancelled_watch_leaves_nothing_behind(
-    client: AuthClient, auth: Auth, log_text: Callable[[], str]
+    client: AuthClient, auth: AuthService, log_text: Callable[[], str]
 ) -> None:
     calls = [client.watch() for _ in range(3)]
     for call in calls:
@@ -309,14 +311,14 @@ async def test_cancelled_watch_leaves_nothing_behind(
     assert auth.watches.count == 3
     for call in calls:
         call.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while auth.watches.count:
             await asyncio.sleep(0.01)
     assert "rpc.failed" not in log_text()
 
 
-async def test_watch_of_a_service_that_ends_is_refused_as_unavailable(client: AuthClient, auth: Auth) -> None:
-    auth.watches.end()
+async def test_watch_of_a_service_that_ends_is_refused_as_unavailable(client: AuthClient, auth: AuthService) -> None:
+    auth.watches.close()
     call = client.watch()
     # Without a ping: that would meet a call which is over already, or not, as it happens.
     with pytest.raises(grpc.RpcError) as caught:

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from services.chassis.database.database import Database
-from tests.services.chassis.gate_harness import House
+from tests.services.chassis.gate_harness import GateHarness
 from tests.services.chassis.notes import ENVIRONMENT, MIGRATION
 from tests.support.fakes import FakeClock
 
 
 @pytest.fixture
-def house(clock: FakeClock) -> House:
-    return House(clock)
+def harness(clock: FakeClock) -> GateHarness:
+    return GateHarness(clock)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Place
-from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, Signal
+from services.chassis.load.admission import Gate, Permit
+from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, QueueingSignal
 from tests.support.fakes import FakeClock
 
 CALM = 0.5
@@ -15,26 +15,26 @@ MUCH_QUEUEING = 10.0
 FAR_TOO_MANY = 10_000
 
 
-class House:
+class GateHarness:
     """A gate with one signal, and whoever is in."""
 
     def __init__(self, clock: FakeClock, **options: object) -> None:
         self.clock = clock
         self.gate = Gate("The house", clock, **{"dice": lambda: 0.5, **options})  # type: ignore[arg-type]
-        self.signal = Signal(self.gate, clock)
-        self.places: list[Place] = []
+        self.signal = QueueingSignal(self.gate, clock)
+        self.places: list[Permit] = []
 
     def let_in(self, count: int, key_id: str = "key") -> None:
-        self.places += [self.gate.enter(key_id) for _ in range(count)]
+        self.places += [self.gate.acquire(key_id) for _ in range(count)]
 
     def let_out(self, count: int) -> None:
         for _ in range(count):
-            self.places.pop(0).leave()
+            self.places.pop(0).release()
 
     def running_of(self, key_id: str) -> int:
         return self.gate.running_by_key[key_id]
 
-    def measure(self, pressure: float, *, signal: Signal | None = None) -> None:
+    def measure(self, pressure: float, *, signal: QueueingSignal | None = None) -> None:
         """A whole round of samples that began just now."""
         for _ in range(LEAST_SAMPLES):
             (signal or self.signal).note(pressure, self.clock.elapsed_s())
@@ -42,7 +42,7 @@ class House:
 
     def refusal(self, key_id: str = "key") -> LegatoError:
         with pytest.raises(LegatoError) as refused:
-            self.gate.enter(key_id)
+            self.gate.acquire(key_id)
         return refused.value
 
     def fill(self, key_id: str = "key") -> None:

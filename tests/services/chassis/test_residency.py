@@ -9,7 +9,7 @@ import pytest
 from cli.commands.migrate import MigrateSettings
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
-from services.chassis.residency import Store, keep_in_canada
+from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import SettingsError
 from services.metering.settings import MeteringSettings
 from services.router.settings import RouterSettings
@@ -20,12 +20,12 @@ PATIENCE_S = 60
 
 @pytest.mark.parametrize("region", ["ca-central-1", "canadacentral", "northamerica-northeast2", "local"])
 def test_a_store_in_canada_is_opened(region: str) -> None:
-    keep_in_canada([Store("DATABASE", region, ELSEWHERE)])
+    keep_in_canada([DataStore("DATABASE", region, ELSEWHERE)])
 
 
 def test_every_store_abroad_is_named_at_once() -> None:
     with pytest.raises(SettingsError) as refused:
-        keep_in_canada([Store("DATABASE", "us-east-1", ELSEWHERE), Store("DATA", "eu-west-3")])
+        keep_in_canada([DataStore("DATABASE", "us-east-1", ELSEWHERE), DataStore("DATA", "eu-west-3")])
 
     first, second = str(refused.value).splitlines()
     assert first.startswith("LEGATO_DATABASE_REGION: ")
@@ -39,14 +39,14 @@ def test_every_store_abroad_is_named_at_once() -> None:
 )
 def test_a_server_that_nobody_placed_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="LEGATO_DATABASE_REGION is not set"):
-        keep_in_canada([Store("DATABASE", "", url)])
+        keep_in_canada([DataStore("DATABASE", "", url)])
 
 
 @pytest.mark.parametrize(
     "url", ["", "postgresql://localhost/legato", "postgresql:///legato?host=/run/postgresql", "unix:///run/valkey.sock"]
 )
 def test_what_is_on_this_machine_needs_no_region(url: str) -> None:
-    keep_in_canada([Store("DATABASE", "", url)])
+    keep_in_canada([DataStore("DATABASE", "", url)])
 
 
 @pytest.mark.parametrize("kind", [AuthSettings, EdgeSettings, MeteringSettings, MigrateSettings, RouterSettings])

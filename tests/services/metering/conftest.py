@@ -13,14 +13,14 @@ from services.chassis.database.database import Database
 from services.chassis.exchange import ExchangeClient
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.channel import errors_of, open_channel
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.limits import Limits, LocalLimiter
+from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.prices import Prices
 from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
 from services.metering.store.price_versions import adopt_prices
-from services.metering.unpaid import Habit, UnpaidPrompts
+from services.metering.unpaid import UnpaidLimit, UnpaidPrompts
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.support.fakes import FakeClock
@@ -53,12 +53,12 @@ async def writer(database: Database, prices: Prices, log: Log) -> AsyncIterator[
 async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
-    limits = Limits(Rate(3_000, 2), concurrent_requests=2)
-    unpaid = UnpaidPrompts(Habit(prompts=2, tokens=20, window_s=600), clock)
+    limits = RateLimits(Rate(3_000, 2), concurrent_requests=2)
+    unpaid = UnpaidPrompts(UnpaidLimit(prompts=2, tokens=20, window_s=600), clock)
     metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log, unpaid_prompts=unpaid)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"
-    server = Server(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
+    server = RpcServer(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
     await server.start()
     async with open_channel(listen) as channel:
         # A connection gets 50 ms to come up, which a busy machine may not give it; then a call that did not wait fails.
@@ -83,7 +83,7 @@ async def ask(request: pytest.FixtureRequest, channel: grpc.aio.Channel, log: Lo
             return await getattr(stub, method)(message)
 
     async def on_exchange(method: str, message: Any) -> Any:
-        return await exchange.ask(method, message, getattr(pb, f"{method}Response"), 10)
+        return await exchange.call(method, message, getattr(pb, f"{method}Response"), 10)
 
     if request.param == "rpc":
         yield by_rpc

@@ -30,7 +30,7 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Price
-from services.metering.records import Account, Basis, End, State, Usage
+from services.metering.records import AccountBalance, Basis, End, State, Usage
 
 
 class Refusal(NamedTuple):
@@ -98,8 +98,8 @@ class Model:
     def free_nanos(self, account_id: str) -> int:
         return self.balance_nanos(account_id) - self.held_nanos(account_id)
 
-    def account(self, account_id: str) -> Account:
-        return Account(account_id, self.balance_nanos(account_id), self.held_nanos(account_id))
+    def account(self, account_id: str) -> AccountBalance:
+        return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id))
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
         """By account, key and class: requests, three kinds of tokens, what they were charged and what was lost."""
@@ -133,7 +133,7 @@ class Model:
         }[type(operation)]
         return rule(operation, request)
 
-    def _credit(self, kind: str, operation: Grant | Adjust) -> Account | Refusal:
+    def _credit(self, kind: str, operation: Grant | Adjust) -> AccountBalance | Refusal:
         booked = (operation.account_id, operation.amount_nanos)
         if self.credits.get((kind, operation.request_id), booked) != booked:
             return Refusal(Reason.REQUEST_INVALID)

@@ -8,7 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.books import Books, LiveKey
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
-from services.metering.records import HOUR_US, Account, Claim, Entry, Hold
+from services.metering.records import HOUR_US, AccountBalance, Claim, Entry, Hold
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000
@@ -20,7 +20,7 @@ class Ledger:
 
     def __init__(self, balance_nanos: int = 0) -> None:
         self.now_us = START_US
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, AccountBalance] = {}
         self.holds: dict[str, Hold] = {}
         self.claims: dict[tuple[str, bytes], Claim] = {}
         self.entries: list[Entry] = []

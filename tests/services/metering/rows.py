@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.records import Account, Claim, Entry, Hold
+from services.metering.records import AccountBalance, Claim, Entry, Hold
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
 from tests.services.metering.model import Model, Request
 
@@ -19,7 +19,7 @@ _QUERIES = [
 
 
 class Rows(NamedTuple):
-    accounts: list[Account]
+    accounts: list[AccountBalance]
     holds: list[Hold]
     entries: list[Entry]
     claims: list[Claim]
@@ -66,7 +66,7 @@ class Rows(NamedTuple):
 def read_rows(connection: sa.Connection, account_ids: Sequence[str]) -> Rows:
     found = [connection.execute(query, {"ids": account_ids}) for query in _QUERIES]
     return Rows(
-        [Account(*row) for row in found[0]],
+        [AccountBalance(*row) for row in found[0]],
         [Hold(*row) for row in found[1]],
         [Entry(*row[1:]) for row in found[2]],
         [Claim(*row) for row in found[3]],
@@ -78,7 +78,7 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
     """Each on a line; none: the rows are what the model says."""
     found = {account.account_id: account for account in rows.accounts}
     pairs: list[tuple[str, Any, Any]] = [
-        (each, found.get(each, Account(each)), model.account(each)) for each in account_ids
+        (each, found.get(each, AccountBalance(each)), model.account(each)) for each in account_ids
     ]
     requests, totals, counters = rows.requests(), rows.totals(), model.counters()
     pairs += [(each, requests.get(each), model.requests.get(each)) for each in requests.keys() | model.requests.keys()]

@@ -38,13 +38,13 @@ from services.metering.operations import (
     Voided,
 )
 from services.metering.prices import Prices
-from services.metering.records import Account, Hold
-from services.metering.scene import Effect, Scene
+from services.metering.records import AccountBalance, Hold
+from services.metering.scene import Effect, RuleContext
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds
 
-Rule = Callable[[Any, Scene], Effect[Any]]
+Rule = Callable[[Any, RuleContext], Effect[Any]]
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 # A batch that failed is tried again by one of them alone, and waits for nobody.
@@ -64,14 +64,14 @@ class Meeting:
             self._both.reset()
 
 
-def extend_as_a_delta(rule: Rule, operation: Extend, scene: Scene) -> Effect[Any]:
-    if scene.hold is None:
-        return rule(operation, scene)
-    return rule(replace(operation, total_nanos=scene.hold.amount_nanos + operation.total_nanos), scene)
+def extend_as_a_delta(rule: Rule, operation: Extend, context: RuleContext) -> Effect[Any]:
+    if context.hold is None:
+        return rule(operation, context)
+    return rule(replace(operation, total_nanos=context.hold.amount_nanos + operation.total_nanos), context)
 
 
-def extend_that_shrinks(rule: Rule, operation: Extend, scene: Scene) -> Effect[Any]:
-    effect = rule(operation, scene)
+def extend_that_shrinks(rule: Rule, operation: Extend, context: RuleContext) -> Effect[Any]:
+    effect = rule(operation, context)
     if effect.hold is None or effect.account is None or operation.total_nanos >= effect.hold.amount_nanos:
         return effect
     shrunk_nanos = effect.hold.amount_nanos - operation.total_nanos
@@ -82,67 +82,67 @@ def extend_that_shrinks(rule: Rule, operation: Extend, scene: Scene) -> Effect[A
     )
 
 
-def checkpoint_that_falls_back(rule: Rule, operation: Checkpoint, scene: Scene) -> Effect[Any]:
-    if scene.hold is None or scene.hold.state != "held":
-        return rule(operation, scene)
-    return Effect(Checkpointed(), hold=replace(scene.hold, completion_tokens=operation.delivered.completion_tokens))
+def checkpoint_that_falls_back(rule: Rule, operation: Checkpoint, context: RuleContext) -> Effect[Any]:
+    if context.hold is None or context.hold.state != "held":
+        return rule(operation, context)
+    return Effect(Checkpointed(), hold=replace(context.hold, completion_tokens=operation.delivered.completion_tokens))
 
 
-def settle_without_the_guard(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
-    if scene.hold is None or scene.hold.state != "settled":
-        return rule(operation, scene)
-    return rule(operation, scene._replace(hold=replace(scene.hold, state="held")))
+def settle_without_the_guard(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
+    if context.hold is None or context.hold.state != "settled":
+        return rule(operation, context)
+    return rule(operation, context._replace(hold=replace(context.hold, state="held")))
 
 
-def late_settle_ignored(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
-    hold = scene.hold
+def late_settle_ignored(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
+    hold = context.hold
     if hold is None or hold.state != "swept":
-        return rule(operation, scene)
+        return rule(operation, context)
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=replace(hold, state="settled"))
 
 
-def late_settle_beyond_free_credit(rule: Rule, operation: Settle, scene: Scene) -> Effect[Any]:
-    if scene.hold is None or scene.hold.state != "swept":
-        return rule(operation, scene)
+def late_settle_beyond_free_credit(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
+    if context.hold is None or context.hold.state != "swept":
+        return rule(operation, context)
     much_nanos = 10**9
-    rich = replace(scene.account, balance_nanos=scene.account.balance_nanos + much_nanos)
-    effect = rule(operation, scene._replace(account=rich))
-    account: Account = effect.account or rich
+    rich = replace(context.account, balance_nanos=context.account.balance_nanos + much_nanos)
+    effect = rule(operation, context._replace(account=rich))
+    account: AccountBalance = effect.account or rich
     return effect._replace(account=replace(account, balance_nanos=account.balance_nanos - much_nanos))
 
 
-def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, scene: Scene) -> Effect[Any]:
-    return Effect(Voided()) if scene.hold is None else rule(operation, scene)
+def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:
+    return Effect(Voided()) if context.hold is None else rule(operation, context)
 
 
-def prompt_charged_of_a_request_that_is_over(rule: Rule, operation: Void, scene: Scene) -> Effect[Any]:
-    if scene.hold is None or not operation.due.prompt_tokens:
-        return rule(operation, scene)
-    return rule(operation, scene._replace(hold=replace(scene.hold, state="held")))
+def prompt_charged_of_a_request_that_is_over(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:
+    if context.hold is None or not operation.due.prompt_tokens:
+        return rule(operation, context)
+    return rule(operation, context._replace(hold=replace(context.hold, state="held")))
 
 
-def reserve_that_is_not_idempotent(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
-    again = scene.hold is not None and scene.hold.state == "held"
-    return rule(operation, scene._replace(hold=None) if again else scene)
+def reserve_that_is_not_idempotent(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
+    again = context.hold is not None and context.hold.state == "held"
+    return rule(operation, context._replace(hold=None) if again else context)
 
 
-def no_claim_on_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
-    return rule(replace(operation, claim=None), scene)
+def no_claim_on_the_key(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
+    return rule(replace(operation, claim=None), context)
 
 
-def one_more_at_once_than_allowed(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
-    return rule(operation, scene._replace(live_holds=scene.live_holds - 1))
+def one_more_at_once_than_allowed(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
+    return rule(operation, context._replace(live_holds=context.live_holds - 1))
 
 
-def sweep_that_frees_the_key(rule: Rule, operation: Reserve, scene: Scene) -> Effect[Any]:
-    swept = scene.claimant is not None and scene.claimant.state == "swept"
-    return rule(operation, scene._replace(claim=None, claimant=None) if swept else scene)
+def sweep_that_frees_the_key(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
+    swept = context.claimant is not None and context.claimant.state == "swept"
+    return rule(operation, context._replace(claim=None, claimant=None) if swept else context)
 
 
-def sweep_that_trusts_its_list(rule: Rule, operation: Sweep, scene: Scene) -> Effect[Any]:
-    if scene.hold is None or scene.hold.state == "void":
-        return rule(operation, scene)
-    return rule(operation, scene._replace(hold=replace(scene.hold, state="held", deadline_at_us=0)))
+def sweep_that_trusts_its_list(rule: Rule, operation: Sweep, context: RuleContext) -> Effect[Any]:
+    if context.hold is None or context.hold.state == "void":
+        return rule(operation, context)
+    return rule(operation, context._replace(hold=replace(context.hold, state="held", deadline_at_us=0)))
 
 
 def _break_rule(

@@ -17,7 +17,7 @@ from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.operations import Operation, Reserved, Settled
 from services.metering.prices import Prices
-from services.metering.records import Account, Usage
+from services.metering.records import AccountBalance, Usage
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     ACCOUNT,
@@ -36,7 +36,7 @@ from tests.services.metering.samples import (
 )
 
 
-async def account_in(database: Database, account_id: str = ACCOUNT) -> Account:
+async def account_in(database: Database, account_id: str = ACCOUNT) -> AccountBalance:
     [account] = await database.read(lambda connection: read_balances(connection, [account_id]))
     return account
 
@@ -45,9 +45,9 @@ async def test_request_is_reserved_extended_and_settled(database: Database, writ
     await ask(writer, grant(1_000))
     assert (await ask(writer, reserve(1, prompt=5, output=10))).held_nanos == 110
     assert (await ask(writer, extend(1, 300, delivered=Usage(5, 0, 7)))).extended
-    assert await account_in(database) == Account(ACCOUNT, 1_000, 300)
+    assert await account_in(database) == AccountBalance(ACCOUNT, 1_000, 300)
     assert await ask(writer, settle(1, prompt=5, completion=12)) == Settled(130, 0)
-    assert await account_in(database) == Account(ACCOUNT, 870, 0)
+    assert await account_in(database) == AccountBalance(ACCOUNT, 870, 0)
     assert await audit(database) == []
 
 
@@ -57,10 +57,10 @@ async def test_answer_is_what_the_caller_makes_of_it(writer: Writer) -> None:
 
 async def test_operations_of_one_batch_see_each_other(database: Database, writer: Writer) -> None:
     outcomes = await ask_all(writer, grant(1_000), reserve(1), settle(1, completion=3), reserve(1), void(2), reserve(2))
-    assert outcomes[0] == Account(ACCOUNT, 1_000, 0)
+    assert outcomes[0] == AccountBalance(ACCOUNT, 1_000, 0)
     assert outcomes[2] == Settled(30, 0)
     assert [outcomes[3].reason, outcomes[5].reason] == [Reason.REQUEST_RESOLVED] * 2
-    assert await account_in(database) == Account(ACCOUNT, 970, 0)
+    assert await account_in(database) == AccountBalance(ACCOUNT, 970, 0)
     assert await audit(database) == []
 
 
@@ -94,7 +94,7 @@ async def test_repeated_settle_charges_once(database: Database, writer: Writer) 
     await ask_all(writer, grant(1_000), reserve(1))
     outcomes = await ask_all(writer, *(settle(1, completion=3) for _ in range(20)))
     assert [*outcomes, await ask(writer, settle(1, completion=3))] == [Settled(30, 0)] * 21
-    assert await account_in(database) == Account(ACCOUNT, 970, 0)
+    assert await account_in(database) == AccountBalance(ACCOUNT, 970, 0)
 
 
 async def test_failing_operation_does_not_fail_its_batch(
@@ -107,7 +107,7 @@ async def test_failing_operation_does_not_fail_its_batch(
     assert outcomes[1].reason is Reason.INTERNAL
     assert isinstance(outcomes[2], Reserved)
     assert "operation.failed" in log_text()
-    assert await account_in(database) == Account(ACCOUNT, 970, 200)
+    assert await account_in(database) == AccountBalance(ACCOUNT, 970, 200)
     assert await audit(database) == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError
 from services.metering.operations import Checkpoint, Extend, Operation, Settle
-from services.metering.records import Account, Usage
+from services.metering.records import AccountBalance, Usage
 from tests.services.metering.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
 
@@ -51,7 +51,7 @@ def test_books_agree_whatever_comes_in_whichever_order(
 
 
 def check_books(ledger: Ledger, named_nanos: dict[str, int]) -> None:
-    account = ledger.accounts.get(ACCOUNT, Account(ACCOUNT))
+    account = ledger.accounts.get(ACCOUNT, AccountBalance(ACCOUNT))
     assert account.balance_nanos == sum(entry.customer_nanos for entry in ledger.entries)
     live = [hold for hold in ledger.holds.values() if hold.state == "held"]
     assert account.held_nanos == sum(hold.amount_nanos for hold in live)

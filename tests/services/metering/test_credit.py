@@ -2,7 +2,7 @@
 
 from services.chassis.errors import Reason
 from services.metering.credit import LARGEST_BALANCE_NANOS
-from services.metering.records import Account
+from services.metering.records import AccountBalance
 from tests.services.metering.paper import Ledger
 from tests.services.metering.samples import ACCOUNT, adjust, grant, reserve
 
@@ -10,7 +10,7 @@ from tests.services.metering.samples import ACCOUNT, adjust, grant, reserve
 def test_grant_adds_credit_once() -> None:
     ledger = Ledger()
     for _ in range(2):
-        assert ledger.apply(grant(500)) == Account(ACCOUNT, 500, 0)
+        assert ledger.apply(grant(500)) == AccountBalance(ACCOUNT, 500, 0)
     assert ledger.entries[-1].external_nanos == -500
 
 
@@ -25,7 +25,7 @@ def test_adjustment_takes_no_more_than_what_is_free() -> None:
     ledger = Ledger(500)
     ledger.apply(reserve(1, output=10))
     assert ledger.refusal_of(adjust(-401)) is Reason.REQUEST_INVALID
-    assert ledger.apply(adjust(-400)) == ledger.apply(adjust(-400)) == Account(ACCOUNT, 100, 100)
+    assert ledger.apply(adjust(-400)) == ledger.apply(adjust(-400)) == AccountBalance(ACCOUNT, 100, 100)
     assert ledger.entries[-1].reason == "a test"
 
 

@@ -18,7 +18,7 @@ from services.metering.audit import audit
 from services.metering.batch import Writer
 from services.metering.operations import Operation, Settled
 from services.metering.prices import Prices
-from services.metering.records import Account
+from services.metering.records import AccountBalance
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import ACCOUNT, LIFE_S, ask, ask_all, grant, reserve, settle
 
@@ -139,6 +139,6 @@ async def test_credit_that_two_replicas_grant_at_once_is_granted_once_gitpod_149
     for number, account in enumerate(ACCOUNTS):
         operation = grant(500, account=account, grant_id=f"grant-{number}")
         mine, theirs = await asyncio.gather(ask(writer, operation), ask(other_writer, operation))
-        assert mine == theirs == Account(account, 500, 0)
+        assert mine == theirs == AccountBalance(account, 500, 0)
     assert await balances_of(database, ACCOUNTS) == [500] * len(ACCOUNTS)
     assert await audit(database) == []

@@ -3,9 +3,9 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.metering.limits import (
-    Allowance,
-    Limits,
     LocalLimiter,
+    RateAllowance,
+    RateLimits,
     admission,
     correction,
     request_rate,
@@ -14,9 +14,9 @@ from services.metering.limits import (
 from tests.support.fakes import FakeClock
 
 # One request every 20 ms.
-REQUESTS = Limits(Rate(3_000, 200))
+REQUESTS = RateLimits(Rate(3_000, 200))
 # And one token every 60 ms.
-BOTH = Limits(Rate(3_000, 200), token_rate(1_000))
+BOTH = RateLimits(Rate(3_000, 200), token_rate(1_000))
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def limiter(clock: FakeClock) -> LocalLimiter:
     return LocalLimiter(clock)
 
 
-def admit(limiter: LocalLimiter, limits: Limits = BOTH, tokens: int = 0, key_id: str = "key_a") -> Allowance:
-    return limiter.take_now(admission(key_id, limits, tokens))
+def admit(limiter: LocalLimiter, limits: RateLimits = BOTH, tokens: int = 0, key_id: str = "key_a") -> RateAllowance:
+    return limiter.charge_now(admission(key_id, limits, tokens))
 
 
-def correct(limiter: LocalLimiter, tokens: int, *, requests: int = 0) -> Allowance:
-    return limiter.take_now(correction("key_a", BOTH, requests, tokens))
+def correct(limiter: LocalLimiter, tokens: int, *, requests: int = 0) -> RateAllowance:
+    return limiter.charge_now(correction("key_a", BOTH, requests, tokens))
 
 
-def refusal_of(limiter: LocalLimiter, limits: Limits = BOTH, tokens: int = 0, key_id: str = "key_a") -> LegatoError:
+def refusal_of(limiter: LocalLimiter, limits: RateLimits = BOTH, tokens: int = 0, key_id: str = "key_a") -> LegatoError:
     with pytest.raises(LegatoError) as refusal:
         admit(limiter, limits, tokens, key_id)
     assert refusal.value.reason is Reason.RATE_LIMITED
@@ -46,12 +46,12 @@ def test_burst_is_let_through_and_not_one_request_more(limiter: LocalLimiter) ->
 
 
 def test_allowance_tells_limit_remaining_and_reset_of_both(limiter: LocalLimiter, clock: FakeClock) -> None:
-    assert admit(limiter, REQUESTS) == Allowance(3_000, 199, 20)
-    assert admit(limiter, BOTH, 100) == Allowance(3_000, 198, 40, 1_000, 900, 6_000)
+    assert admit(limiter, REQUESTS) == RateAllowance(3_000, 199, 20)
+    assert admit(limiter, BOTH, 100) == RateAllowance(3_000, 198, 40, 1_000, 900, 6_000)
     clock.advance(0.03)
-    assert admit(limiter, BOTH, 50) == Allowance(3_000, 198, 30, 1_000, 850, 8_970)
+    assert admit(limiter, BOTH, 50) == RateAllowance(3_000, 198, 30, 1_000, 850, 8_970)
     clock.advance(60)
-    assert admit(limiter, BOTH) == Allowance(3_000, 199, 20, 1_000, 1_000, 0)
+    assert admit(limiter, BOTH) == RateAllowance(3_000, 199, 20, 1_000, 1_000, 0)
 
 
 def test_refusal_by_tokens_takes_no_request_either(limiter: LocalLimiter, clock: FakeClock) -> None:
@@ -70,7 +70,7 @@ def test_refusal_by_tokens_takes_no_request_either(limiter: LocalLimiter, clock:
 
 
 def test_refusal_by_requests_takes_no_tokens_either(limiter: LocalLimiter) -> None:
-    slow = Limits(Rate(1, 1), token_rate(1_000))
+    slow = RateLimits(Rate(1, 1), token_rate(1_000))
     admit(limiter, slow, 100)
     refusal = refusal_of(limiter, slow, 100)
     assert "requests" in refusal.message
@@ -78,7 +78,7 @@ def test_refusal_by_requests_takes_no_tokens_either(limiter: LocalLimiter) -> No
 
 
 def test_of_two_limits_that_are_hit_the_one_that_lasts_longer_is_told(limiter: LocalLimiter) -> None:
-    slow = Limits(Rate(1, 1), token_rate(1_000))
+    slow = RateLimits(Rate(1, 1), token_rate(1_000))
     admit(limiter, slow, 3_000)
     refusal = refusal_of(limiter, slow, 1_000)
     assert refusal.retry_after_s == 180
@@ -94,13 +94,13 @@ def test_correction_takes_and_gives_back_and_is_never_refused(limiter: LocalLimi
     admit(limiter, BOTH, 100)
     assert correct(limiter, 50).remaining_tokens == 850
     assert correct(limiter, -30).remaining_tokens == 880
-    assert correct(limiter, 2_000) == Allowance(3_000, 199, 20, 1_000, 0, 127_200)
+    assert correct(limiter, 2_000) == RateAllowance(3_000, 199, 20, 1_000, 0, 127_200)
     assert correct(limiter, 2_000, requests=-1).remaining_requests == 200
 
 
 def test_what_is_given_back_never_makes_more_than_there_was(limiter: LocalLimiter) -> None:
     admit(limiter, BOTH, 100)
-    assert correct(limiter, -10_000, requests=-1) == Allowance(3_000, 200, 0, 1_000, 1_000, 0)
+    assert correct(limiter, -10_000, requests=-1) == RateAllowance(3_000, 200, 0, 1_000, 1_000, 0)
 
 
 def test_debt_is_an_hour_at_most(limiter: LocalLimiter) -> None:
@@ -109,7 +109,7 @@ def test_debt_is_an_hour_at_most(limiter: LocalLimiter) -> None:
 
 
 def test_keys_do_not_take_from_each_other(limiter: LocalLimiter) -> None:
-    slow = Limits(Rate(60, 1))
+    slow = RateLimits(Rate(60, 1))
     admit(limiter, slow)
     admit(limiter, slow, key_id="key_b")
     assert refusal_of(limiter, slow, key_id="key_b").retry_after_s == 1.0
@@ -119,11 +119,11 @@ def test_keys_do_not_take_from_each_other(limiter: LocalLimiter) -> None:
 def test_changed_limit_holds_from_the_next_request_on_and_begins_anew(
     limiter: LocalLimiter, before: Rate, after: Rate
 ) -> None:
-    admit(limiter, Limits(before))
-    refusal_of(limiter, Limits(before))
+    admit(limiter, RateLimits(before))
+    refusal_of(limiter, RateLimits(before))
     for remaining in reversed(range(after.burst)):
-        assert admit(limiter, Limits(after)).remaining_requests == remaining
-    refusal_of(limiter, Limits(after))
+        assert admit(limiter, RateLimits(after)).remaining_requests == remaining
+    refusal_of(limiter, RateLimits(after))
 
 
 @pytest.mark.parametrize(("requests_per_minute", "burst"), [(1, 1), (14, 1), (15, 1), (30, 2), (3_000, 200)])
@@ -137,11 +137,11 @@ def test_share_of_a_replica_is_rounded_down_but_never_to_nothing(limiter: LocalL
         admit(limiter, BOTH)
     refusal = refusal_of(limiter, BOTH)
     assert (refusal.figures["limit_requests"], refusal.figures["limit_tokens"]) == (1_000, 333)
-    single = Limits(Rate(1, 1), token_rate(2))
-    assert admit(limiter, single, 1) == Allowance(1, 0, 60_000, 1, 0, 60_000)
+    single = RateLimits(Rate(1, 1), token_rate(2))
+    assert admit(limiter, single, 1) == RateAllowance(1, 0, 60_000, 1, 0, 60_000)
 
 
 async def test_admission_is_a_future_that_is_done(limiter: LocalLimiter) -> None:
-    future = limiter.take(admission("key_a", REQUESTS, 0), lambda allowance: allowance.remaining_requests)
+    future = limiter.charge(admission("key_a", REQUESTS, 0), lambda allowance: allowance.remaining_requests)
     assert future.done()
     assert await future == 199

@@ -17,7 +17,7 @@ from services.metering.batch import Writer
 from services.metering.locked_accounts import LockedAccounts
 from services.metering.operations import Operation, Reserved, Settled
 from services.metering.prices import Prices
-from services.metering.records import Account
+from services.metering.records import AccountBalance
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     LIFE_S,
@@ -71,7 +71,7 @@ def locked(url: str, table: str = "accounts", account_id: str = STUCK) -> Iterat
         stranger.rollback()
 
 
-async def balance(database: Database, account_id: str) -> Account:
+async def balance(database: Database, account_id: str) -> AccountBalance:
     [account] = await database.read(lambda connection: read_balances(connection, [account_id]))
     return account
 
@@ -140,9 +140,9 @@ async def test_who_waits_for_it_is_told_to_come_again(
                 [refusal] = await ask_all(hasty, reserve(1, account=STUCK))
             assert isinstance(refusal, LegatoError)
             assert (refusal.reason, refusal.retry_after_s) == (Reason.UNAVAILABLE, 1)
-    assert await balance(database, STUCK) == Account(STUCK, 1_000, 0)
+    assert await balance(database, STUCK) == AccountBalance(STUCK, 1_000, 0)
     assert (await ask(hasty, reserve(1, account=STUCK))).held_nanos == 100
-    assert await balance(database, STUCK) == Account(STUCK, 1_000, 100)
+    assert await balance(database, STUCK) == AccountBalance(STUCK, 1_000, 100)
     assert log_text().count("account.locked") == log_text().count("account.unlocked") == 1
     assert await audit(database) == []
 
@@ -165,8 +165,8 @@ async def test_what_waited_counts_once_and_in_its_order(database: Database, data
     assert outcomes[:3] == [Settled(30, 0)] * 3
     assert isinstance(outcomes[3], Reserved)
     assert outcomes[4] == outcomes[7] == Settled(40, 0)
-    assert outcomes[6] == Account(STUCK, 1_000 - 70 + 5, 0)
-    assert await balance(database, STUCK) == Account(STUCK, 1_000 - 70 + 5, 0)
+    assert outcomes[6] == AccountBalance(STUCK, 1_000 - 70 + 5, 0)
+    assert await balance(database, STUCK) == AccountBalance(STUCK, 1_000 - 70 + 5, 0)
     assert await audit(database) == []
 
 
@@ -182,7 +182,7 @@ async def test_other_row_of_an_account_that_is_locked_keeps_no_other_waiting(
             assert (await ask(patient, reserve(3, account=OTHER))).held_nanos == 100
             assert not settling.done()
         assert await settling == Settled(10, 0)
-    assert await balance(database, STUCK) == Account(STUCK, 980, 0)
+    assert await balance(database, STUCK) == AccountBalance(STUCK, 980, 0)
     assert await audit(database) == []
 
 
@@ -200,7 +200,7 @@ async def test_new_account_is_not_taken_for_a_locked_one(database_url: str, pati
     async with asyncio.timeout(DEADLINE_S):
         with locked(database_url):
             waiting = ask(patient, reserve(1, account=STUCK))
-            assert await ask(patient, grant(7, account="acct_new", grant_id="new")) == Account("acct_new", 7, 0)
+            assert await ask(patient, grant(7, account="acct_new", grant_id="new")) == AccountBalance("acct_new", 7, 0)
         await waiting
 
 

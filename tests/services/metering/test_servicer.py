@@ -235,6 +235,6 @@ async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
     exchange.start()
     await exchange.connected()
     request = pb.GrantCreditsRequest(grant_id="g", account_id=ACCOUNT, amount_nanos=5)
-    refusal = await refusal_of(exchange.ask(method, request, pb.GrantCreditsResponse, 10))
+    refusal = await refusal_of(exchange.call(method, request, pb.GrantCreditsResponse, 10))
     await exchange.close()
     assert refusal.reason is Reason.REQUEST_INVALID

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.metering.unpaid import MOST_ACCOUNTS, MOST_KEPT, Habit, UnpaidPrompts
+from services.metering.unpaid import MOST_ACCOUNTS, MOST_KEPT, UnpaidLimit, UnpaidPrompts
 from tests.support.fakes import FakeClock
 
 ANN, BOB = "acct_ann", "acct_bob"
@@ -10,7 +10,7 @@ ANN, BOB = "acct_ann", "acct_bob"
 
 @pytest.fixture
 def unpaid(clock: FakeClock) -> UnpaidPrompts:
-    return UnpaidPrompts(Habit(prompts=3, tokens=30_000, window_s=600), clock)
+    return UnpaidPrompts(UnpaidLimit(prompts=3, tokens=30_000, window_s=600), clock)
 
 
 def leave(unpaid: UnpaidPrompts, times: int, tokens: int = 200_000, account: str = ANN) -> None:
@@ -60,7 +60,7 @@ def test_prompt_that_is_told_of_twice_counts_once(unpaid: UnpaidPrompts) -> None
 
 
 def test_nobody_has_a_habit_that_is_set_to_none(clock: FakeClock) -> None:
-    unpaid = UnpaidPrompts(Habit(prompts=0, tokens=0, window_s=600), clock)
+    unpaid = UnpaidPrompts(UnpaidLimit(prompts=0, tokens=0, window_s=600), clock)
     leave(unpaid, 100)
     assert not unpaid.are_habit_of(ANN)
 

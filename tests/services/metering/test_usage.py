@@ -9,13 +9,13 @@ from services.metering.batch import Writer
 from services.metering.operations import Reserve, Settle
 from services.metering.records import DAY_US, HOUR_US, Usage
 from services.metering.store.tables import usage_hours
-from services.metering.usage import UsageQuery, UsageRow, list_usage
+from services.metering.usage import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 DAY = 20_000 * DAY_US
 
 
-def query(**changes: Any) -> UsageQuery:
+def query(**changes: Any) -> UsageReportQuery:
     given: dict[str, Any] = {
         "account_id": ACCOUNT,
         "start_us": DAY,
@@ -24,7 +24,7 @@ def query(**changes: Any) -> UsageQuery:
         "group_by_key": False,
         "group_by_class": False,
     }
-    return UsageQuery(**(given | changes))
+    return UsageReportQuery(**(given | changes))
 
 
 @pytest.fixture

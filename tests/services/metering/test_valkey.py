@@ -11,15 +11,15 @@ import redis
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.telemetry.log import Log
-from services.metering.limits import Allowance, Limits, LocalLimiter, admission, correction, token_rate
+from services.metering.limits import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
 from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
 from tests.support.fakes import FakeClock
 from tests.support.valkey import Valkey
 from tests.support.waiting import until
 
 # So slow that no time passes while a test runs.
-SLOW = Limits(Rate(1, 5))
-SLOW_TOKENS = Limits(Rate(1, 1_000), Rate(1, 60))
+SLOW = RateLimits(Rate(1, 5))
+SLOW_TOKENS = RateLimits(Rate(1, 1_000), Rate(1, 60))
 
 
 @asynccontextmanager
@@ -85,15 +85,17 @@ def standby() -> Iterator[Valkey]:
     server.stop()
 
 
-async def admit(limiter: ValkeyLimiter, limits: Limits = SLOW, tokens: int = 0) -> Allowance:
-    return await limiter.take(admission("key_a", limits, tokens), lambda allowance: allowance)
+async def admit(limiter: ValkeyLimiter, limits: RateLimits = SLOW, tokens: int = 0) -> RateAllowance:
+    return await limiter.charge(admission("key_a", limits, tokens), lambda allowance: allowance)
 
 
-async def correct(limiter: ValkeyLimiter, tokens: int, *, requests: int = 0, limits: Limits = SLOW_TOKENS) -> Allowance:
-    return await limiter.take(correction("key_a", limits, requests, tokens), lambda allowance: allowance)
+async def correct(
+    limiter: ValkeyLimiter, tokens: int, *, requests: int = 0, limits: RateLimits = SLOW_TOKENS
+) -> RateAllowance:
+    return await limiter.charge(correction("key_a", limits, requests, tokens), lambda allowance: allowance)
 
 
-async def count_admitted(limiter: ValkeyLimiter, times: int, limits: Limits = SLOW, tokens: int = 0) -> int:
+async def count_admitted(limiter: ValkeyLimiter, times: int, limits: RateLimits = SLOW, tokens: int = 0) -> int:
     asked = (admit(limiter, limits, tokens) for _ in range(times))
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, LegatoError)]
@@ -104,11 +106,11 @@ async def count_admitted(limiter: ValkeyLimiter, times: int, limits: Limits = SL
 
 @pytest.mark.parametrize(
     ("limits", "tokens", "allowed"),
-    [(SLOW, 0, 5), (SLOW_TOKENS, 7, 8), (Limits(Rate(1, 10), Rate(1, 61)), 2, 10)],
+    [(SLOW, 0, 5), (SLOW_TOKENS, 7, 8), (RateLimits(Rate(1, 10), Rate(1, 61)), 2, 10)],
     ids=["requests", "tokens", "the smaller of both"],
 )
 async def test_replicas_share_one_burst(
-    limiter: ValkeyLimiter, valkey_url: str, log: Log, limits: Limits, tokens: int, allowed: int
+    limiter: ValkeyLimiter, valkey_url: str, log: Log, limits: RateLimits, tokens: int, allowed: int
 ) -> None:
     async with opened(valkey_url, log) as other:
         each = [count_admitted(replica, 400, limits, tokens) for replica in (limiter, other)]
@@ -118,33 +120,33 @@ async def test_replicas_share_one_burst(
 async def test_both_limits_are_counted_as_in_memory(limiter: ValkeyLimiter) -> None:
     """The script and `gcra.py` are two implementations of one rule."""
     local = LocalLimiter(FakeClock())
-    limits = Limits(Rate(1, 40), Rate(1, 7))
+    limits = RateLimits(Rate(1, 40), Rate(1, 7))
     for tokens, corrected in ((3, 0), (2, -2), (5, 3), (0, 100), (1, -90), (9, 0), (1, -1000), (50, -45), (2, 10**9)):
         told: list[Any] = []
         for each in (limiter, local):
-            for taking in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
+            for charge in (admission("key_a", limits, tokens), correction("key_a", limits, 0, corrected)):
                 try:
-                    told.append(await each.take(taking, lambda allowance: allowance))
+                    told.append(await each.charge(charge, lambda allowance: allowance))
                 except LegatoError as refusal:
                     told.append(refusal.figures)
         # Time passes on the server only.
         assert [_without_times(each) for each in told[:2]] == [_without_times(each) for each in told[2:]]
 
 
-def _without_times(told: Allowance | dict[str, int]) -> tuple[int, ...]:
+def _without_times(told: RateAllowance | dict[str, int]) -> tuple[int, ...]:
     names = ("limit_requests", "remaining_requests", "limit_tokens", "remaining_tokens")
     return tuple(told[name] if isinstance(told, dict) else getattr(told, name) for name in names)
 
 
 async def test_allowance_tells_limit_remaining_and_reset(limiter: ValkeyLimiter) -> None:
-    assert await admit(limiter) == Allowance(1, 4, 60_000)
+    assert await admit(limiter) == RateAllowance(1, 4, 60_000)
     assert (await admit(limiter)).remaining_requests == 3
     allowance = await admit(limiter, SLOW_TOKENS, 20)
     assert (allowance.limit_tokens, allowance.remaining_tokens, allowance.reset_tokens_ms) == (1, 40, 20 * 60_000)
 
 
 async def test_refused_request_takes_nothing(limiter: ValkeyLimiter) -> None:
-    limits = Limits(Rate(1, 1), Rate(1, 60))
+    limits = RateLimits(Rate(1, 1), Rate(1, 60))
     await admit(limiter, limits, 7)
     told = await asyncio.gather(*(admit(limiter, limits, 1) for _ in range(200)), return_exceptions=True)
     refusals = [each for each in told if isinstance(each, LegatoError)]
@@ -152,7 +154,7 @@ async def test_refused_request_takes_nothing(limiter: ValkeyLimiter) -> None:
 
 
 async def test_time_gives_back(limiter: ValkeyLimiter) -> None:
-    limits = Limits(Rate(120, 1))
+    limits = RateLimits(Rate(120, 1))
     refusal = await refused(limiter, limits)
     assert refusal.retry_after_s is not None
     assert refusal.retry_after_s <= 0.5
@@ -160,7 +162,7 @@ async def test_time_gives_back(limiter: ValkeyLimiter) -> None:
     await admit(limiter, limits)
 
 
-async def refused(limiter: ValkeyLimiter, limits: Limits) -> LegatoError:
+async def refused(limiter: ValkeyLimiter, limits: RateLimits) -> LegatoError:
     """On a machine that stalls, time gives back between two calls, and more than the burst is let in."""
     while True:
         try:
@@ -183,17 +185,17 @@ async def test_correction_takes_and_gives_back_and_is_never_refused(limiter: Val
 
 async def test_corrections_by_many_replicas_add_up(limiter: ValkeyLimiter, valkey_url: str, log: Log) -> None:
     async with opened(valkey_url, log) as other:
-        limits = Limits(Rate(1, 1_000), Rate(1, 1_000))
+        limits = RateLimits(Rate(1, 1_000), Rate(1, 1_000))
         await asyncio.gather(*(correct(each, 2, limits=limits) for each in [limiter, other] * 200))
         assert (await admit(limiter, limits)).remaining_tokens == 200
 
 
 async def test_changed_limit_begins_anew(limiter: ValkeyLimiter) -> None:
-    slow = Limits(Rate(1, 1))
+    slow = RateLimits(Rate(1, 1))
     await admit(limiter, slow)
     with pytest.raises(LegatoError):
         await admit(limiter, slow)
-    assert (await admit(limiter, Limits(Rate(3_000, 200)))).remaining_requests == 199
+    assert (await admit(limiter, RateLimits(Rate(3_000, 200)))).remaining_requests == 199
 
 
 async def test_buckets_expire_when_they_are_whole(limiter: ValkeyLimiter, valkey_url: str) -> None:
@@ -239,7 +241,7 @@ async def test_valkey_that_was_replaced_at_its_address_is_found(
 
 
 async def test_replicas_that_are_cut_off_share_out_the_limit_among_them(link: Link, log: Log) -> None:
-    limits = Limits(Rate(1, 10), token_rate(60))
+    limits = RateLimits(Rate(1, 10), token_rate(60))
     locals_ = [LocalLimiter(FakeClock()) for _ in range(3)]
     async with AsyncExitStack() as stack:
         replicas = [await stack.enter_async_context(opened(link.url, log, local=local)) for local in locals_]

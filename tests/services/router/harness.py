@@ -14,17 +14,17 @@ from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.rpc.channel import open_channel
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import SystemClock
 from services.router.completion import Completions
-from services.router.metrics import show_chats, show_stations
+from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
-from services.router.providers.base import ProviderRoute, Surroundings, Timeouts
-from services.router.routing.model_states import Stations
-from services.router.routing.provider_pool import Lines
+from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.routing.model_states import ModelStates
+from services.router.routing.provider_pool import ProviderPool
 from services.router.routing.routes import CLASSES, Routes, Target
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router
@@ -117,28 +117,30 @@ async def running_router(
     tells_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
 ) -> AsyncIterator[Router]:
-    lines = Lines(lambda route, timeouts: open_provider(route, Surroundings(timeouts, folder / "model.sock")), log)
+    provider_pool = ProviderPool(
+        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, folder / "model.sock")), log
+    )
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
         dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
     )
     clock = SystemClock()
-    stations = Stations(routes, lines, clock, log)
-    targets_in_turn = Targets(stations, log, most_attempts, tells_traces=tells_traces)
-    completions = Completions(stations, targets_in_turn, clock, log, grounding)
+    model_states = ModelStates(routes, provider_pool, clock, log)
+    targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding)
     if registry is not None:
-        show_stations(stations, registry)
+        show_model_states(model_states, registry)
         show_chats(completions, registry)
     servicer = RouterServicer(completions, log, tracer)
-    server = Server(f"unix:{folder}/router.sock", [register_router(servicer)], log)
+    server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
     await server.start()
     try:
         async with connected_router(f"unix:{folder}/router.sock", log) as router:
             yield router
     finally:
         await server.stop(0)
-        await stations.aclose()
-        await lines.aclose()
+        await model_states.aclose()
+        await provider_pool.aclose()
 
 
 def _route(name: str, upstream: Upstream) -> ProviderRoute:

@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.supervision.health import Health
+from cli.supervision.health import HealthProbe
 from services.router.local_model import WORK_PATH
-from services.router.providers.base import Call, Failure, Piece, ProviderError, Timeouts
+from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.provider import LocalProvider
 
 COMMAND = [sys.executable, "-m", "services.router.local_model"]
-CALL = Call(
+CALL = ProviderCall(
     model_name="SmolLM2-135M-Instruct",
     messages_json=b'[{"role":"system","content":"Be brief."},{"role":"user","content":"Name a colour."}]',
     tools_json=b"",
@@ -76,13 +76,13 @@ async def provider(model_socket: Path) -> AsyncIterator[LocalProvider]:
     await provider.aclose()
 
 
-async def ask(provider: LocalProvider, call: Call) -> list[Piece]:
+async def ask(provider: LocalProvider, call: ProviderCall) -> list[Piece]:
     async with aclosing(provider.answer(call)) as pieces:
         return [piece async for piece in pieces]
 
 
 def test_model_tells_by_the_thread_that_works_that_it_does(model_socket: Path) -> None:
-    health = Health("http", str(model_socket), WORK_PATH)
+    health = HealthProbe("http", str(model_socket), WORK_PATH)
     assert health.is_serving()
     # Not with 404 or 501, which any thread would say.
     assert health.work_path == "/metrics"

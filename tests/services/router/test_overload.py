@@ -12,7 +12,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.routing.saturation import QUEUEING_TOLERATED_S, Saturation, Visit
+from services.router.routing.saturation import QUEUEING_TOLERATED_S, ModelSaturation, ModelUse
 from tests.support.fakes import FakeClock
 
 SLOTS = 24
@@ -29,7 +29,7 @@ LEARNT_S = 30.0
 class Chat:
     key_id: str
     asked_at_s: float
-    visit: Visit
+    model_use: ModelUse
     whole: "Whole | None" = None
 
 
@@ -82,7 +82,7 @@ class Play:
         self._are_whole = are_whole
         self._answer_s = answer_s
         self._clock = FakeClock()
-        self._saturation = Saturation(self._clock, tolerated_s)
+        self._saturation = ModelSaturation(self._clock, tolerated_s)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._waiting: deque[Chat] = deque()
@@ -110,11 +110,11 @@ class Play:
         whole = Whole(self._dice) if self._are_whole else None
         prompt_tokens = whole.prompt_tokens if whole is not None else 100
         try:
-            visit = self._saturation.enter(key_id, prompt_tokens, is_whole=self._are_whole)
+            model_use = self._saturation.enter(key_id, prompt_tokens, is_whole=self._are_whole)
         except LegatoError:
             self.played.refused[key_id] += self._is_counted
             return
-        self._waiting.append(Chat(key_id, self._clock.elapsed_s(), visit, whole))
+        self._waiting.append(Chat(key_id, self._clock.elapsed_s(), model_use, whole))
         self._fill_slots()
 
     def _fill_slots(self) -> None:
@@ -125,15 +125,15 @@ class Play:
             if chat.whole is not None:
                 self._after(chat.whole.answer_s, partial(self._end_whole, chat, chat.whole.piece))
                 continue
-            self._after(FIRST_S, partial(chat.visit.begun, FIRST))
+            self._after(FIRST_S, partial(chat.model_use.begun, FIRST))
             self._after(self._answer_s * self._dice.uniform(0.5, 1.5), partial(self._end, chat))
 
     def _end_whole(self, chat: Chat, answer: Piece) -> None:
-        chat.visit.begun(answer)
+        chat.model_use.begun(answer)
         self._end(chat)
 
     def _end(self, chat: Chat) -> None:
-        chat.visit.leave()
+        chat.model_use.release()
         self._free += 1
         self.played.done[chat.key_id] += self._is_counted
         self._fill_slots()

@@ -8,7 +8,7 @@ import pytest
 from protos.router.v1.router_pb2 import Finished
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Kind, Span, Tracer, work_on
+from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, work_on
 from services.router.providers.base import Failure, ProviderError
 from services.router.spans import begin_question, end_question
 from tests.services.router.harness import running_router, target
@@ -39,7 +39,7 @@ async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans:
     usage = Usage(prompt_tokens=11, completion_tokens=7)
     end_question(question, finished=Finished(finish_reason="stop", usage=usage))
     [span] = spans
-    assert (span.name, span.kind, span.parent_id) == ("chat vendor-model", Kind.CLIENT, chat.span_id)
+    assert (span.name, span.kind, span.parent_id) == ("chat vendor-model", SpanKind.CLIENT, chat.span_id)
     assert span.attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "vendor",

@@ -6,15 +6,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
 # For most of it there is no code, but a sentence of its own.
-SIGNS = Signs(
-    context=Sign(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
-    account=Sign(
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+    account=ErrorPattern(
         frozenset(("billing_error", "enforced_spend_limit_reached")),
         re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
     ),
@@ -91,7 +91,7 @@ _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 
 
-class MessageAnswer(Answer):
+class MessageAnswer(ProviderAnswer):
     def __init__(self) -> None:
         super().__init__()
         self._counted: dict[str, int] = {}
@@ -102,13 +102,13 @@ class MessageAnswer(Answer):
         try:
             self._read_event(_events.decode(data))
         except UNREADABLE:
-            raise Nonsense("sent something that is not a message") from None
+            raise UnreadableAnswer("sent something that is not a message") from None
 
     def read_whole(self, body: bytes) -> None:
         try:
             self._read_whole(_wholes.decode(body))
         except UNREADABLE:
-            raise Nonsense("sent something that is not a message") from None
+            raise UnreadableAnswer("sent something that is not a message") from None
 
     def _read_whole(self, whole: _Whole) -> None:
         if whole.type != "message":
@@ -144,14 +144,14 @@ class MessageAnswer(Answer):
 
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.text:
-            self.say(block.text)
+            self.add_text(block.text)
         if block.type == "tool_use":
             self._begun[index] = read_text_of_object(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:
         if delta.text:
-            self.say(delta.text)
+            self.add_text(delta.text)
         elif delta.thinking:
             self.think(delta.thinking)
         elif delta.partial_json and index in self._begun:

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
-from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
-from services.router.providers.http.exchange import Question, Server
+from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.origin import read_url
-from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
+from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
 from services.router.providers.translation.extra import merged
 from services.router.providers.translation.parameters import Parameters, read_parameters
 from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
@@ -57,13 +57,13 @@ class AnthropicProvider:
         self._version = version
         self._extra = extra or {}
         key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
-        self._server = Server(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
+        self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "AnthropicProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "AnthropicProvider":
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             version=route.version,
             extra=msgspec.json.decode(route.extra_json),
@@ -75,11 +75,11 @@ class AnthropicProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
-        turns = ConversionTurns()
-        conversation = await read_conversation(call.messages_json, turns)
-        request = merged(await _request(call, conversation, self._version, turns), self._extra)
+        yielder = ConversionYielder()
+        conversation = await read_conversation(call.messages_json, yielder)
+        request = merged(await _request(call, conversation, self._version, yielder), self._extra)
         if "thinking" in request:
             if not _may_think(request, conversation):
                 del request["thinking"]
@@ -88,22 +88,24 @@ class AnthropicProvider:
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
-        question = Question(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
-        async with aclosing(self._server.ask(question, MessageAnswer())) as pieces:
+        question = ProviderRequest(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
+        async with aclosing(self._server.send(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 
 
-async def _request(call: Call, conversation: Conversation, version: str, turns: ConversionTurns) -> dict[str, Any]:
+async def _request(
+    call: ProviderCall, conversation: Conversation, version: str, yielder: ConversionYielder
+) -> dict[str, Any]:
     parameters = read_parameters(call.parameters_json)
     request: dict[str, Any] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
-        "messages": await _messages(conversation.turns, turns),
+        "messages": await _messages(conversation.turns, yielder),
     }
     if conversation.system:
-        request["system"] = await write_list(map(_text_block, conversation.system), turns)
-    request.update(await _tool_fields(call, conversation, parameters, turns))
+        request["system"] = await write_list(map(_text_block, conversation.system), yielder)
+    request.update(await _tool_fields(call, conversation, parameters, yielder))
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
     if version == VERSION_2023:
@@ -112,13 +114,13 @@ async def _request(call: Call, conversation: Conversation, version: str, turns: 
     return request
 
 
-async def _messages(said: list[Turn], turns: ConversionTurns) -> Raw:
+async def _messages(said: list[Turn], yielder: ConversionYielder) -> Raw:
     """What the tools gave, and what the user says after that, are one turn here; and the first turn is the user's."""
     if isinstance(said[0], ModelTurn):
         said = [UserTurn([_OPENING]), *said]
     messages = []
     for role, together in groupby(said, _role):
-        content = await write_list((block for turn in together for block in _blocks(turn)), turns)
+        content = await write_list((block for turn in together for block in _blocks(turn)), yielder)
         messages.append(msgspec.json.encode({"role": role, "content": content}))
     return joined(messages)
 
@@ -143,7 +145,7 @@ def _text_block(text: Raw) -> dict[str, Any]:
 
 
 async def _tool_fields(
-    call: Call, conversation: Conversation, parameters: Parameters, turns: ConversionTurns
+    call: ProviderCall, conversation: Conversation, parameters: Parameters, yielder: ConversionYielder
 ) -> dict[str, Any]:
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is None:
@@ -157,7 +159,7 @@ async def _tool_fields(
         choice = {"type": "tool", "name": tools.forced}
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
         choice["disable_parallel_tool_use"] = True
-    return {"tools": await write_list(map(_definition, tools.functions), turns), "tool_choice": choice}
+    return {"tools": await write_list(map(_definition, tools.functions), yielder), "tool_choice": choice}
 
 
 def _definition(function: Function) -> dict[str, Any]:

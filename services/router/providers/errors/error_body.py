@@ -15,7 +15,7 @@ from services.router.providers.answer import UNREADABLE
 from services.router.providers.translation.usage import as_object
 
 # Of a larger one, only the fields are read that are known, and no more than so much of each.
-LARGEST_COMPLAINT_BYTES: Final = 16 * 1024
+LARGEST_ERROR_BODY_BYTES: Final = 16 * 1024
 
 # Where providers have their codes: beside the message, and in tables and lists of tables of these names.
 _CODES = ("code", "type", "status")
@@ -29,7 +29,7 @@ _RETRY_DELAY = re.compile(r"([0-9]{1,6}(?:\.[0-9]+)?)s")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Complaint:
+class ErrorBody:
     """Codes and message in small letters."""
 
     codes: frozenset[str] = frozenset()
@@ -54,19 +54,19 @@ _tables_of_fields = msgspec.json.Decoder(_Table)
 _texts = msgspec.json.Decoder(str)
 
 
-def read_complaint(said: bytes) -> Complaint:
+def read_error_body(said: bytes) -> ErrorBody:
     """From the body of an error, or the error that stands in place of an answer."""
     try:
-        is_large = len(said) > LARGEST_COMPLAINT_BYTES
+        is_large = len(said) > LARGEST_ERROR_BODY_BYTES
         error = _error_in(_decode_large(said) if is_large else msgspec.json.decode(said))
     except UNREADABLE:
         # A sentence, a page, or the beginning of something: there is nothing else to go by.
-        return Complaint(message=said[:LARGEST_COMPLAINT_BYTES].decode(errors="replace").lower())
+        return ErrorBody(message=said[:LARGEST_ERROR_BODY_BYTES].decode(errors="replace").lower())
     if isinstance(error, str):
-        return Complaint(message=error.lower())
+        return ErrorBody(message=error.lower())
     error = as_object(error)
     message = error.get("message")
-    return Complaint(
+    return ErrorBody(
         frozenset(code.lower() for code in _codes(error) if isinstance(code, str)),
         message.lower() if isinstance(message, str) else "",
         _retry_after_s(error),
@@ -76,13 +76,13 @@ def read_complaint(said: bytes) -> Complaint:
 def _decode_large(said: bytes) -> Any:
     fields = msgspec.structs.asdict(_tables_of_fields.decode(said))
     error = bytes(fields.pop("error"))
-    if len(error) > LARGEST_COMPLAINT_BYTES:
+    if len(error) > LARGEST_ERROR_BODY_BYTES:
         return _decode_large(error)
     message = bytes(fields["message"])
-    small = {name: Raw(value) for name, value in fields.items() if len(bytes(value)) <= LARGEST_COMPLAINT_BYTES}
+    small = {name: Raw(value) for name, value in fields.items() if len(bytes(value)) <= LARGEST_ERROR_BODY_BYTES}
     decoded = {name: msgspec.json.decode(value) for name, value in small.items() if bytes(value)}
-    if len(message) > LARGEST_COMPLAINT_BYTES:
-        decoded["message"] = _texts.decode(message)[:LARGEST_COMPLAINT_BYTES]
+    if len(message) > LARGEST_ERROR_BODY_BYTES:
+        decoded["message"] = _texts.decode(message)[:LARGEST_ERROR_BODY_BYTES]
     return {"error": msgspec.json.decode(error)} if error not in (b"", b"null") else decoded
 
 

@@ -6,15 +6,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
 # It has one status for a key and a field that are wrong, and one for credit and a minute's requests that are spent.
-SIGNS = Signs(
-    context=Sign(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
-    account=Sign(
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
+    account=ErrorPattern(
         frozenset(("api_key_invalid", "failed_precondition")),
         re.compile(r"^(api key|billing|you exceeded your current quota|your (api key|billing|credit|prepa|project))"),
     ),
@@ -91,7 +91,7 @@ _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 
 
-class ContentAnswer(Answer):
+class ContentAnswer(ProviderAnswer):
     def __init__(self) -> None:
         super().__init__()
         self._counted: dict[str, int] = {}
@@ -102,7 +102,7 @@ class ContentAnswer(Answer):
             # An error may come as the only item of a list.
             responses = _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]
         except UNREADABLE:
-            raise Nonsense("sent something that is not generated content") from None
+            raise UnreadableAnswer("sent something that is not generated content") from None
         for response in responses:
             self._read(response)
 
@@ -129,7 +129,7 @@ class ContentAnswer(Answer):
 
     def _read_part(self, part: _Part) -> None:
         if part.text and not part.thought:
-            self.say(part.text)
+            self.add_text(part.text)
         call = part.function_call
         if call is not None:
             # A call comes whole; it is told from others by its place, since it need not have an id.
@@ -163,7 +163,7 @@ def _read_arguments(said: Raw) -> str:
     try:
         return read_text_of_object(said)
     except UNREADABLE:
-        raise Nonsense("sent something that is not generated content") from None
+        raise UnreadableAnswer("sent something that is not generated content") from None
 
 
 def _failure(error: Raw) -> ProviderError:

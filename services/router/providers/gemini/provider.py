@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.base import Call, CannotDo, Piece, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.gemini.answer import SIGNS, ContentAnswer
-from services.router.providers.http.exchange import Question, Server
+from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.origin import read_url
-from services.router.providers.translation.conversion import ConversionTurns, joined, write_list
+from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
 from services.router.providers.translation.extra import merged
 from services.router.providers.translation.parameters import Parameters, read_parameters
 from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
@@ -46,13 +46,13 @@ class GeminiProvider:
         self._path = f"{path.rstrip('/')}/{version}"
         self._extra = extra or {}
         # In a header: an address is written to logs on the way.
-        self._server = Server(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
+        self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "GeminiProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "GeminiProvider":
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             version=route.version,
             extra=msgspec.json.decode(route.extra_json),
@@ -64,28 +64,28 @@ class GeminiProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # Google keeps requests for its logs unless it is told not to; nothing in the routes file may undo that.
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
-        question = Question(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
-        async with aclosing(self._server.ask(question, ContentAnswer())) as pieces:
+        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
+        async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _path_to(self, call: Call) -> str:
+    def _path_to(self, call: ProviderCall) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
         return f"{self._path}/{model}:{method}"
 
 
-async def _request(call: Call) -> dict[str, Any]:
-    turns = ConversionTurns()
-    conversation = await read_conversation(call.messages_json, turns)
+async def _request(call: ProviderCall) -> dict[str, Any]:
+    yielder = ConversionYielder()
+    conversation = await read_conversation(call.messages_json, yielder)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
     contents = []
     for turn in conversation.turns:
-        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), turns)
+        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), yielder)
         role = "model" if isinstance(turn, ModelTurn) else "user"
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
@@ -93,10 +93,10 @@ async def _request(call: Call) -> dict[str, Any]:
         "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
     }
     if conversation.system:
-        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), turns)}
+        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), yielder)}
     tools = read_tools(call.tools_json, call.tool_choice_json)
     if tools is not None:
-        declarations = await write_list(map(_declaration, tools.functions), turns)
+        declarations = await write_list(map(_declaration, tools.functions), yielder)
         request["tools"] = [{"functionDeclarations": declarations}]
         request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
     return request

@@ -11,7 +11,7 @@ import httptools
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.base import ProviderError
-from services.router.providers.http.read_pacing import Tempo
+from services.router.providers.http.read_pacing import ReadPacer
 
 # Written at once; of a larger body slice by slice, each when there is room for it.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
@@ -44,21 +44,21 @@ class ConnectionRefused(Interrupted):
 
 
 class Owner(Protocol):
-    def take_back(self, connection: "Connection") -> bool:
+    def take_back(self, connection: "HttpConnection") -> bool:
         """Whether it keeps one that is free again."""
         ...
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "HttpConnection") -> None:
         """It is closed."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Whoever takes it posts one request, reads as much of the answer as he likes, and lets it go."""
 
-    def __init__(self, owner: Owner, deadlines: Deadlines, tempo: Tempo) -> None:
+    def __init__(self, owner: Owner, deadlines: Deadlines, read_pacer: ReadPacer) -> None:
         self._owner = owner
-        self._tempo = tempo
+        self._read_pacer = read_pacer
         self._loop = asyncio.get_running_loop()
         self._deadline = deadlines.new(self._on_deadline)
         self._parser = httptools.HttpResponseParser(self)
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._received.clear()
         self._received_bytes = 0
         if self._answer_by_s is None and not self.is_whole and not self._is_resting:
-            self._is_resting = self._tempo.rest(self._end_rest)
+            self._is_resting = self._read_pacer.pause(self._end_rest)
         self._read_or_pause()
         return received
 
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
         self._answer_by_s = None
         self._silence_s = silence_s
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Kept for the next one if the answer was read to its end; else closed at once."""
         is_read = self.is_whole and not self._received
         if is_read and self._may_be_kept and self._is_usable and self._owner.take_back(self):
@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         self._owner.forget(self)
         self._transport = None
         # Both know this connection, which would else wait for the collector of garbage.
-        self._deadline.end()
+        self._deadline.close()
         del self._parser
         if not self.is_whole:
             self.was_closed_unheard = self._is_unheard()

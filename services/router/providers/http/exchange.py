@@ -1,6 +1,7 @@
 """Asks a provider's server over HTTP, and reads its answer in one piece or as events.
 
-What the words mean is each provider's: it brings an `Answer` that understands them, and `Signs` for what goes wrong.
+What the words mean is each provider's: it brings a `ProviderAnswer` that understands them, and `ErrorPatterns` for what
+goes wrong.
 """
 
 import asyncio
@@ -8,14 +9,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, Answer, Nonsense
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer, UnreadableAnswer
 from services.router.providers.base import Piece, ProviderError, Timeouts
-from services.router.providers.errors.classify import TELLING_STATUSES, Signs, read_failure
-from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES
-from services.router.providers.http.connection import Connection, Interrupted
+from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
+from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
-from services.router.providers.http.pool import Connections
-from services.router.providers.http.read_budget import Place, Room
+from services.router.providers.http.pool import ConnectionPool
+from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
 from services.router.providers.http.split_surrogates import LONGEST_HALVED_BYTES, join_halves
 from services.router.providers.http.sse import EventReader, EventTooLong
 from services.router.providers.translation.json_objects import SHORT_BYTES, has_too_many_objects
@@ -37,7 +38,7 @@ AFTER_FAILURE_S = 2.0
 
 
 @dataclass(slots=True, repr=False)
-class Question:
+class ProviderRequest:
     path: str
     body: bytes
     # Whether an answer as events is asked for.
@@ -47,16 +48,22 @@ class Question:
     on_sent: Callable[[], None] | None = None
 
 
-class Server:
+class ProviderHttpClient:
     def __init__(
-        self, origin: Origin, timeouts: Timeouts, signs: Signs, headers: Mapping[str, str], *, keep: bool = True
+        self,
+        origin: Origin,
+        timeouts: Timeouts,
+        error_patterns: ErrorPatterns,
+        headers: Mapping[str, str],
+        *,
+        keep: bool = True,
     ) -> None:
         """`keep`: whether connections are used again."""
         self._timeouts = timeouts
-        self._signs = signs
-        self._connections = Connections(origin, timeouts.connect_s, keep=keep)
+        self._error_patterns = error_patterns
+        self._connections = ConnectionPool(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
-        self._room = Room()
+        self._budget = BufferBudget()
         self._head = RequestHead(
             origin,
             {
@@ -74,22 +81,22 @@ class Server:
     async def warm(self) -> None:
         await self._connections.warm()
 
-    async def ask(self, question: Question, answer: Answer) -> AsyncGenerator[Piece, None]:
+    async def send(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
         """The pieces of the answer as they come. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
-        place = Place(self._room)
+        buffer = AnswerBuffer(self._budget)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, question):
-                await _read_whole(connection, answer, place)
+                await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, place)
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer)
             # Whoever keeps the connection alive and says nothing is not silent, but is given up at last. From the first
             # piece on, whoever passes them on sees to that: a client that does not read takes its time too.
             left_s = over_at_s - self._deadlines.now_s()
@@ -101,13 +108,13 @@ class Server:
                 yield piece
             await stream.read_to_end()
         finally:
-            place.leave()
+            buffer.release()
             # Where nothing is left to read, for the next question to use.
-            connection.let_go()
+            connection.release()
 
-    async def _post(self, question: Question) -> Connection:
+    async def _post(self, question: ProviderRequest) -> HttpConnection:
         """The connection on which an answer begins."""
-        connection = await self._connections.take()
+        connection = await self._connections.acquire()
         try:
             return await self._post_on(connection, question)
         except Interrupted:
@@ -118,42 +125,42 @@ class Server:
                 raise
         return await self._post_on(await self._connections.connect(), question)
 
-    async def _post_on(self, connection: Connection, question: Question) -> Connection:
+    async def _post_on(self, connection: HttpConnection, question: ProviderRequest) -> HttpConnection:
         try:
             connection.answer_within(self._patience_s(question))
             head = self._head.for_body(question.path, question.body, question.traceparent)
             await connection.post(head, question.body, question.on_sent)
         except BaseException:
-            connection.let_go()
+            connection.release()
             raise
         return connection
 
-    def _patience_s(self, question: Question) -> float:
+    def _patience_s(self, question: ProviderRequest) -> float:
         """Until there is anything of a stream, or all of an answer in one piece."""
         timeouts = self._timeouts
         return min(timeouts.first_byte_s, timeouts.total_s) if question.stream else timeouts.whole_s
 
-    async def _read_failure(self, connection: Connection) -> ProviderError:
+    async def _read_failure(self, connection: HttpConnection) -> ProviderError:
         said = b""
         if connection.status in TELLING_STATUSES:
             connection.answer_within(AFTER_FAILURE_S)
             # What was said so far counts, however it ends.
             with suppress(Interrupted):
-                while len(said) < LARGEST_COMPLAINT_BYTES and (received := await connection.read()):
+                while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
-        return read_failure(connection.status, headers, said[:LARGEST_COMPLAINT_BYTES], self._signs)
+        return read_failure(connection.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
 
 
 class Stream:
     """Reads the events of one response: those of one read make one piece."""
 
-    def __init__(self, connection: Connection, idle_s: float, answer: Answer, place: Place) -> None:
+    def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
         self._answer = answer
-        self._place = place
+        self._place = buffer
         self._failed: ProviderError | None = None
         self._received_bytes = 0
         # Of a character that was cut in two, until the rest of it comes.
@@ -187,10 +194,10 @@ class Stream:
                 if self._received_bytes > LARGEST_STREAM_BYTES:
                     raise ProviderError("sent an endless answer")
                 events = self._events.feed(received) if received else self._events.finish()
-                self._place.hold(self._events.held_bytes)
+                self._place.reserve(self._events.held_bytes)
                 self._read(events)
                 if not received and not self._answer.is_over:
-                    self._answer.end()
+                    self._answer.close()
             except (ProviderError, EventTooLong) as error:
                 # What came before it is passed on first.
                 self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
@@ -221,7 +228,7 @@ class Stream:
             if event:
                 self._read_event(event)
             if self._answer.is_over:
-                self._answer.end()
+                self._answer.close()
                 return
         if self._answer.is_finished:
             self.limit_silence()
@@ -231,7 +238,7 @@ class Stream:
             _refuse_too_many_objects(event)
         try:
             self._answer.read_event(event)
-        except Nonsense:
+        except UnreadableAnswer:
             if len(event) > LONGEST_HALVED_BYTES:
                 raise
             joined, self._half = join_halves(event, self._half)
@@ -240,20 +247,20 @@ class Stream:
             self._answer.read_event(joined)
 
 
-def _is_stream(connection: Connection, question: Question) -> bool:
+def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:
     """Some servers answer the other way than they were asked; what they say about their answer counts."""
     if question.stream:
         return connection.content_type != "application/json"
     return connection.content_type == "text/event-stream"
 
 
-async def _read_whole(connection: Connection, answer: Answer, place: Place) -> None:
+async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
     received = bytearray()
     while piece := await connection.read():
         received += piece
         if len(received) > LARGEST_ANSWER_BYTES:
             raise ProviderError("sent an endless answer")
-        place.hold(len(received))
+        buffer.reserve(len(received))
     body = bytes(received)
     del received
     _refuse_too_many_objects(body)
@@ -261,7 +268,7 @@ async def _read_whole(connection: Connection, answer: Answer, place: Place) -> N
         await asyncio.sleep(0)
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
 
 
 def _refuse_too_many_objects(data: bytes) -> None:

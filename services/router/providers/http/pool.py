@@ -9,9 +9,9 @@ from typing import Any
 import aiohappyeyeballs
 
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import Connection, ConnectionRefused, Interrupted
+from services.router.providers.http.connection import ConnectionRefused, HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin
-from services.router.providers.http.read_pacing import Tempo
+from services.router.providers.http.read_pacing import ReadPacer
 
 # How much of an answer may wait in the kernel for a client that does not read: one read brings all that it has, and
 # would have it grow to megabytes. It is still far more than a model writes in a round trip.
@@ -24,7 +24,7 @@ ADDRESSES_FOR_S = 10.0
 _Addresses = list[tuple[Any, Any, int, str, Any]]
 
 
-class Connections:
+class ConnectionPool:
     def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True) -> None:
         """`keep`: whether connections that are free are kept for the next request."""
         self._origin = origin
@@ -32,13 +32,13 @@ class Connections:
         self._keeps = keep
         self.deadlines = Deadlines()
         # The one that was used last is last, and taken first: so those that are too many grow old.
-        self._idle: dict[Connection, None] = {}
-        self._open: set[Connection] = set()
-        self._tempo = Tempo(lambda: len(self._open) - len(self._idle))
+        self._idle: dict[HttpConnection, None] = {}
+        self._open: set[HttpConnection] = set()
+        self._read_pacer = ReadPacer(lambda: len(self._open) - len(self._idle))
         self._addresses: asyncio.Task[_Addresses] | None = None
         self._addresses_until_s = 0.0
 
-    async def take(self) -> Connection:
+    async def acquire(self) -> HttpConnection:
         """One that is free, or a new one."""
         while self._idle:
             connection, _ = self._idle.popitem()
@@ -46,10 +46,10 @@ class Connections:
                 return connection
         return await self.connect()
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> HttpConnection:
         """A new one."""
         loop, origin = asyncio.get_running_loop(), self._origin
-        connection: Connection
+        connection: HttpConnection
         try:
             async with asyncio.timeout(self._connect_s):
                 if origin.socket is not None:
@@ -69,7 +69,7 @@ class Connections:
 
     async def warm(self) -> None:
         """Open one, for the first request to find."""
-        (await self.connect()).let_go()
+        (await self.connect()).release()
 
     async def aclose(self) -> None:
         if self._addresses is not None:
@@ -79,17 +79,17 @@ class Connections:
         # So long it takes until the event loop has closed them.
         await asyncio.sleep(0)
 
-    def take_back(self, connection: Connection) -> bool:
+    def take_back(self, connection: HttpConnection) -> bool:
         if self._keeps:
             self._idle[connection] = None
         return self._keeps
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         self._idle.pop(connection, None)
         self._open.discard(connection)
 
-    def _new(self) -> Connection:
-        return Connection(self, self.deadlines, self._tempo)
+    def _new(self) -> HttpConnection:
+        return HttpConnection(self, self.deadlines, self._read_pacer)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:

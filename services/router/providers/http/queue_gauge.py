@@ -7,7 +7,7 @@ from typing import Final
 
 from services.router.providers.base import ProviderError
 from services.router.providers.http.origin import RequestHead, read_url
-from services.router.providers.http.pool import Connections
+from services.router.providers.http.pool import ConnectionPool
 
 # Those of vLLM, SGLang, Text Generation Inference and llama.cpp.
 NAMES: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size", "llamacpp:requests_deferred")
@@ -33,7 +33,7 @@ class QueueGauge:
     def __init__(self, address: GaugeAddress) -> None:
         origin, self._path = read_url(address.url)
         self._model_name = address.model_name
-        self._connections = Connections(origin, ANSWER_WITHIN_S)
+        self._connections = ConnectionPool(origin, ANSWER_WITHIN_S)
         headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "legato"}
         if address.api_key:
             headers["Authorization"] = f"Bearer {address.api_key}"
@@ -51,7 +51,7 @@ class QueueGauge:
         await self._connections.aclose()
 
     async def _get(self) -> str | None:
-        connection = await self._connections.take()
+        connection = await self._connections.acquire()
         received = bytearray()
         try:
             connection.answer_within(ANSWER_WITHIN_S)
@@ -60,7 +60,7 @@ class QueueGauge:
                 received += piece
             return received.decode("utf-8", "replace") if connection.status == 200 else None
         finally:
-            connection.let_go()
+            connection.release()
 
 
 def count_waiting(text: str, model_name: str) -> float | None:

@@ -8,33 +8,33 @@ from typing import Final
 
 from services.router.providers.base import ProviderError
 
-ROOM_BYTES: Final = 64 * 1024 * 1024
+BUDGET_BYTES: Final = 64 * 1024 * 1024
 # Of each answer, so much is free.
 FREE_BYTES: Final = 256 * 1024
 
 
-class Room:
-    def __init__(self, most_bytes: int = ROOM_BYTES) -> None:
+class BufferBudget:
+    def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
         self.left_bytes = most_bytes
 
 
-class Place:
+class AnswerBuffer:
     """Of one answer."""
 
-    __slots__ = ("_room", "_taken_bytes")
+    __slots__ = ("_budget", "_taken_bytes")
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: BufferBudget) -> None:
+        self._budget = budget
         self._taken_bytes = 0
 
-    def hold(self, held_bytes: int) -> None:
+    def reserve(self, held_bytes: int) -> None:
         """So much is held by now, in all."""
         more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
-        if more_bytes > self._room.left_bytes:
+        if more_bytes > self._budget.left_bytes:
             raise ProviderError("sent more than there is room for")
-        self._room.left_bytes -= more_bytes
+        self._budget.left_bytes -= more_bytes
         self._taken_bytes += more_bytes
 
-    def leave(self) -> None:
-        self._room.left_bytes += self._taken_bytes
+    def release(self) -> None:
+        self._budget.left_bytes += self._taken_bytes
         self._taken_bytes = 0

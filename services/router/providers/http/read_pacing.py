@@ -17,14 +17,14 @@ LONGEST_REST_S = 0.02
 BEAT_S = 0.005
 
 
-class Tempo:
+class ReadPacer:
     def __init__(self, answers: Callable[[], int]) -> None:
         """`answers` tells how many come."""
         self._loop = asyncio.get_running_loop()
         self._answers = answers
         self._beats: dict[int, list[Callable[[], None]]] = {}
 
-    def rest(self, then: Callable[[], None]) -> bool:
+    def pause(self, then: Callable[[], None]) -> bool:
         """Whether who has just handed on a piece should rest; if so, `then` is called when that is over."""
         rest_s = min(LONGEST_REST_S, self._answers() * REST_PER_ANSWER_S)
         if rest_s < BEAT_S:

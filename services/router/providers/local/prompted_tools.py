@@ -12,7 +12,7 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.answer import UNREADABLE
-from services.router.providers.translation.conversion import ConversionTurns, read_list
+from services.router.providers.translation.conversion import ConversionYielder, read_list
 from services.router.providers.translation.tools import Function, Mode, read_tools
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -103,18 +103,18 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
 
 async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
     """The same conversation for a template that knows system, user and assistant alone."""
-    turns = ConversionTurns()
+    yielder = ConversionYielder()
     told: list[bytes] = []
     names: dict[str, str] = {}
     try:
-        for raw_message in await read_list(messages_json, turns):
+        for raw_message in await read_list(messages_json, yielder):
             message = _message.decode(raw_message)
             if guidance and message.role != "system":
                 told.append(_told("system", guidance))
                 guidance = ""
-            told.append(await _told_plainly(message, names, turns))
-            if turns.are_due_after(raw_message):
-                await turns.rest()
+            told.append(await _told_plainly(message, names, yielder))
+            if yielder.is_due_after(raw_message):
+                await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
         # The edge lets none of these through; others may ask a router too.
         raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
@@ -123,7 +123,7 @@ async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
     return b"[" + b",".join(told) + b"]"
 
 
-async def _told_plainly(message: _Message, names: dict[str, str], turns: ConversionTurns) -> bytes:
+async def _told_plainly(message: _Message, names: dict[str, str], yielder: ConversionYielder) -> bytes:
     """`names` are those of the functions that were called so far, by the ids of their calls."""
     texts = [_text(message.content)]
     # Who else has calls has not made them.
@@ -131,8 +131,8 @@ async def _told_plainly(message: _Message, names: dict[str, str], turns: Convers
         call = _past_call.decode(raw_call)
         names[call.id] = call.function.name
         texts.append(f'{{"name": "{call.function.name}", "arguments": {call.function.arguments}}}')
-        if turns.are_due_after(raw_call):
-            await turns.rest()
+        if yielder.is_due_after(raw_call):
+            await yielder.pause()
     if message.role == "tool":
         name = names.get(message.tool_call_id or "", "the function")
         return _told("user", f"{name} gave: {texts[0]}")

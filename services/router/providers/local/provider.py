@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 
 from services.router.providers.base import (
-    Call,
     CannotDo,
     Failure,
     Piece,
+    ProviderCall,
+    ProviderEnvironment,
     ProviderError,
     ProviderRoute,
-    Surroundings,
     Timeouts,
 )
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
@@ -31,8 +31,8 @@ class LocalProvider:
         self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "LocalProvider":
-        return cls(surroundings.local_model_socket, surroundings.timeouts)
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "LocalProvider":
+        return cls(environment.local_model_socket, environment.timeouts)
 
     async def warm(self) -> None:
         """It is near, and keeps no connection."""
@@ -40,7 +40,7 @@ class LocalProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
         if offer is None:
             _check_response_format(call.parameters_json)
@@ -50,13 +50,13 @@ class LocalProvider:
             return
         if len(offer.functions) > CHOICES_MOST:
             raise CannotDo(f"This model takes no more than {CHOICES_MOST} functions.", "tools")
-        yield await self._ask_exactly(call, offer) or await self._ask(call, offer, exact=False)
+        yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
-    async def _ask_exactly(self, call: Call, offer: Offer) -> Piece | None:
+    async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
         """None: it cannot follow one of the schemas, or only at everybody's cost. The model is then left to itself."""
         try:
             check_schema(msgspec.json.encode(offer.response_format(exact=True)["json_schema"]["schema"]))
-            return await self._ask(call, offer, exact=True)
+            return await self._send(call, offer, exact=True)
         except TooMuch:
             return None
         except ProviderError as error:
@@ -64,7 +64,7 @@ class LocalProvider:
                 raise
             return None
 
-    async def _ask(self, call: Call, offer: Offer, *, exact: bool) -> Piece:
+    async def _send(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
         """The answer is JSON that means something only when it is whole, so it comes in one piece."""
         text, finish_reason = "", "stop"
         async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:
@@ -108,14 +108,14 @@ def _check_response_format(parameters_json: bytes) -> None:
             ) from None
 
 
-async def _plain_call(call: Call) -> Call:
+async def _plain_call(call: ProviderCall) -> ProviderCall:
     messages_json = call.messages_json
     if b'"tool' in messages_json:
         messages_json = await tell_plainly(messages_json)
     return replace(call, messages_json=messages_json, tools_json=b"", tool_choice_json=b"")
 
 
-async def _bound_call(call: Call, offer: Offer, *, exact: bool) -> Call:
+async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> ProviderCall:
     parameters = msgspec.json.decode(call.parameters_json or b"{}", type=dict[str, msgspec.Raw])
     for name in _TOOL_PARAMETERS:
         parameters.pop(name, None)

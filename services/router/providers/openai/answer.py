@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE, Answer, Nonsense, read_text_of_object
+from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
-from services.router.providers.errors.classify import Sign, Signs, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
 # OpenAI and llama.cpp have codes for a prompt that is too long; of the others each has a sentence. An empty account has
 # a code everywhere, but not where somebody in between passes OpenAI's sentence on.
-SIGNS = Signs(
-    context=Sign(
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(
         frozenset(("context_length_exceeded", "exceed_context_size_error")),
         re.compile(
             r"maximum context length|model's context length is only|maximum prompt length is"
@@ -28,7 +28,7 @@ SIGNS = Signs(
             r"|tokens \+ `max_new_tokens` must be"
         ),
     ),
-    account=Sign(
+    account=ErrorPattern(
         frozenset(("insufficient_quota", "credit_balance_exhausted")),
         re.compile(r"^[^\"'`]*you exceeded your current quota"),
     ),
@@ -123,7 +123,7 @@ _prompt_details = msgspec.json.Decoder(_PromptTokensDetails)
 _texts = msgspec.json.Decoder(str)
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer(ProviderAnswer):
     def read_event(self, data: bytes) -> None:
         if data == _DONE:
             self.is_over = True
@@ -151,7 +151,7 @@ class CompletionAnswer(Answer):
         try:
             completion = _completions.decode(data)
         except UNREADABLE:
-            raise Nonsense("sent something that is not a chat completion") from None
+            raise UnreadableAnswer("sent something that is not a chat completion") from None
         error = completion.error
         if error in _NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error
@@ -165,7 +165,7 @@ class CompletionAnswer(Answer):
         calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
-                self.say(message.content)
+                self.add_text(message.content)
             else:
                 self._read_parts(message.content)
         if message.refusal:
@@ -179,7 +179,7 @@ class CompletionAnswer(Answer):
     def _read_parts(self, parts: list[_Part]) -> None:
         for part in parts:
             if part.text:
-                self.say(part.text)
+                self.add_text(part.text)
         thoughts = [thought.text or "" for part in parts for thought in part.thinking or ()]
         if thoughts:
             self.think("".join(thoughts))
@@ -207,7 +207,7 @@ def _read_arguments(said: Raw) -> str | None:
     try:
         return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
     except UNREADABLE:
-        raise Nonsense("sent something that is not a chat completion") from None
+        raise UnreadableAnswer("sent something that is not a chat completion") from None
 
 
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:

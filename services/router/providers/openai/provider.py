@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from services.router.providers.base import Call, Piece, ProviderRoute, Surroundings, Timeouts
-from services.router.providers.http.exchange import Question, Server
+from services.router.providers.base import Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.origin import read_url
 from services.router.providers.openai.answer import SIGNS, CompletionAnswer
 from services.router.providers.openai.no_store import no_store_fields
@@ -41,16 +41,16 @@ class OpenAIProvider:
         self._short_call_ids = short_call_ids
         self._string_content = string_content
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._server = Server(origin, timeouts, SIGNS, headers, keep=socket is None)
+        self._server = ProviderHttpClient(origin, timeouts, SIGNS, headers, keep=socket is None)
 
     @classmethod
-    def from_route(cls, route: ProviderRoute, surroundings: Surroundings) -> "OpenAIProvider":
+    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "OpenAIProvider":
         extra = msgspec.json.decode(route.extra_json)
         if route.no_store:
             extra = merged(extra, no_store_fields(route.base_url))
         return cls(
             route.base_url,
-            surroundings.timeouts,
+            environment.timeouts,
             api_key=route.api_key,
             output_field=route.output_field,
             extra_json=msgspec.json.encode(extra),
@@ -64,25 +64,25 @@ class OpenAIProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
-        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._ask(call)
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._send(call)
 
-    async def _answer_converted(self, call: Call) -> AsyncGenerator[Piece, None]:
+    async def _answer_converted(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         if self._short_call_ids:
             call = replace(call, messages_json=await shorten_call_ids(call.messages_json))
         if self._string_content:
             call = replace(call, messages_json=await write_as_strings(call.messages_json))
-        async with aclosing(self._ask(call)) as pieces:
+        async with aclosing(self._send(call)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _ask(self, call: Call) -> AsyncGenerator[Piece, None]:
+    def _send(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         body = encode_call(call, self._output_field, self._extra_json)
-        question = Question(self._path, body, call.stream, call.traceparent, call.on_sent)
-        return self._server.ask(question, CompletionAnswer())
+        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent)
+        return self._server.send(question, CompletionAnswer())
 
 
-def encode_call(call: Call, output_field: str, extra_json: bytes) -> bytes:
+def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:
     """The request's body. What the client sent is put in as it is, byte for byte."""
     parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages_json]
     parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())

@@ -10,7 +10,7 @@ import string
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.translation.conversion import ConversionTurns, read_list
+from services.router.providers.translation.conversion import ConversionYielder, read_list
 
 SHORT_CHARACTERS = 9
 
@@ -27,20 +27,20 @@ async def shorten_call_ids(messages_json: bytes) -> bytes:
     """The same messages; all fields but those ids stay as they are."""
     if b'"tool_call' not in messages_json:
         return messages_json
-    turns = ConversionTurns()
+    yielder = ConversionYielder()
     try:
-        messages = await read_list(messages_json, turns)
+        messages = await read_list(messages_json, yielder)
         for index, raw_message in enumerate(messages):
-            messages[index] = await _with_short_ids(raw_message, turns)
-            if turns.are_due_after(raw_message):
-                await turns.rest()
+            messages[index] = await _with_short_ids(raw_message, yielder)
+            if yielder.is_due_after(raw_message):
+                await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
         # What has another form than calls have is for the provider to judge.
         return messages_json
     return b"[" + b",".join(messages) + b"]"
 
 
-async def _with_short_ids(raw_message: Raw, turns: ConversionTurns) -> Raw:
+async def _with_short_ids(raw_message: Raw, yielder: ConversionYielder) -> Raw:
     """Of one who calls, or says what came of it; on the messages of others such fields mean nothing."""
     message = _fields.decode(raw_message)
     role = _text.decode(message.get("role", _NULL))
@@ -51,8 +51,8 @@ async def _with_short_ids(raw_message: Raw, turns: ConversionTurns) -> Raw:
             call = _fields.decode(raw_call)
             _shorten(call, "id")
             calls[index] = Raw(msgspec.json.encode(call))
-            if turns.are_due_after(raw_call):
-                await turns.rest()
+            if yielder.is_due_after(raw_call):
+                await yielder.pause()
         message["tool_calls"] = Raw(msgspec.json.encode(calls))
     else:
         return raw_message

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 # To convert this much takes some milliseconds.
 SLICE_BYTES: Final = 256 * 1024
@@ -20,7 +20,7 @@ BYTES_PER_ELEMENT: Final = 256
 _list = msgspec.json.Decoder(list[Raw])
 
 
-class ConversionTurns(Turns):
+class ConversionYielder(Yielder):
     """Those of one prompt."""
 
     __slots__ = ()
@@ -28,26 +28,26 @@ class ConversionTurns(Turns):
     def __init__(self) -> None:
         super().__init__(SLICE_BYTES)
 
-    def are_due_after(self, element_json: bytes | Raw) -> bool:
-        return self.are_due(len(memoryview(element_json)) + BYTES_PER_ELEMENT)
+    def is_due_after(self, element_json: bytes | Raw) -> bool:
+        return self.is_due(len(memoryview(element_json)) + BYTES_PER_ELEMENT)
 
 
-async def read_list(list_json: bytes | Raw, turns: ConversionTurns) -> list[Raw]:
+async def read_list(list_json: bytes | Raw, yielder: ConversionYielder) -> list[Raw]:
     """Its elements, as the JSON they are."""
     elements = _list.decode(list_json)
     # That takes far less than to convert them.
-    if turns.are_due(len(memoryview(list_json)) // 8):
-        await turns.rest()
+    if yielder.is_due(len(memoryview(list_json)) // 8):
+        await yielder.pause()
     return elements
 
 
-async def write_list(elements: Iterable[Any], turns: ConversionTurns) -> Raw:
+async def write_list(elements: Iterable[Any], yielder: ConversionYielder) -> Raw:
     written = []
     for element in elements:
         element_json = msgspec.json.encode(element)
         written.append(element_json)
-        if turns.are_due_after(element_json):
-            await turns.rest()
+        if yielder.is_due_after(element_json):
+            await yielder.pause()
     return joined(written)
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.prompts.json_text import is_list
-from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionTurns, read_list
+from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder, read_list
 
 # What providers accept as the id of a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -57,7 +57,7 @@ class PastCall:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class ToolResult:
     call_id: str
     name: str
     # A JSON string, possibly empty.
@@ -79,7 +79,7 @@ class ModelTurn:
 class ResultsTurn:
     """What came of all calls of the turn before, in their order."""
 
-    results: list[Result]
+    results: list[ToolResult]
 
 
 Turn = UserTurn | ModelTurn | ResultsTurn
@@ -105,13 +105,13 @@ _arguments = msgspec.json.Decoder(dict[str, Raw])
 _string = msgspec.json.Decoder(str)
 
 
-async def read_conversation(messages_json: bytes, turns: ConversionTurns) -> Conversation:
-    reader = _Reader(turns)
+async def read_conversation(messages_json: bytes, yielder: ConversionYielder) -> Conversation:
+    reader = _Reader(yielder)
     try:
-        for raw_message in await read_list(messages_json, turns):
+        for raw_message in await read_list(messages_json, yielder):
             await reader.add(_message.decode(raw_message))
-            if turns.are_due_after(raw_message):
-                await turns.rest()
+            if yielder.is_due_after(raw_message):
+                await yielder.pause()
     except (msgspec.DecodeError, RecursionError):
         raise _refusal("The messages could not be read.") from None
     await reader.expect_results()
@@ -121,8 +121,8 @@ async def read_conversation(messages_json: bytes, turns: ConversionTurns) -> Con
 
 
 class _Reader:
-    def __init__(self, turns: ConversionTurns) -> None:
-        self._turns = turns
+    def __init__(self, yielder: ConversionYielder) -> None:
+        self._yielder = yielder
         self.system: list[Raw] = []
         self.turns: list[Turn] = []
         # Calls of the last turn, and what they gave so far.
@@ -168,9 +168,9 @@ class _Reader:
         results = []
         for call_id, call in self._asked.items():
             text = self._given[call_id]
-            results.append(Result(call_id, call.name, text))
-            if self._turns.are_due(BYTES_PER_ELEMENT):
-                await self._turns.rest()
+            results.append(ToolResult(call_id, call.name, text))
+            if self._yielder.is_due(BYTES_PER_ELEMENT):
+                await self._yielder.pause()
         self.turns.append(ResultsTurn(results))
         self._asked, self._given = {}, {}
 
@@ -184,8 +184,8 @@ class _Reader:
         calls = []
         for raw_call in raw_calls:
             calls.append(_read_call(_tool_call.decode(raw_call)))
-            if self._turns.are_due_after(raw_call):
-                await self._turns.rest()
+            if self._yielder.is_due_after(raw_call):
+                await self._yielder.pause()
         return calls
 
     async def _texts(self, content: Raw) -> list[Raw]:
@@ -193,12 +193,12 @@ class _Reader:
         if not is_list(content):
             return [content] if _says_something(content) else []
         texts = []
-        for raw_part in await read_list(content, self._turns):
+        for raw_part in await read_list(content, self._yielder):
             text = _part.decode(raw_part).text
             if _says_something(text):
                 texts.append(text)
-            if self._turns.are_due_after(raw_part):
-                await self._turns.rest()
+            if self._yielder.is_due_after(raw_part):
+                await self._yielder.pause()
         return texts
 
 

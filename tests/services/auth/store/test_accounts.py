@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from services.auth.records import Limits, Position
+from services.auth.records import KeyLimits, Position
 from services.auth.store import accounts as stored_accounts
 from tests.services.auth.store.rows import ACCOUNT, add_account, epoch_of
 
 
 def test_account_is_found_as_it_was_added(writing: sa.Connection) -> None:
     account = add_account(
-        writing, replace(ACCOUNT, name="Łódź 🎹", limits=Limits(1_000_000, None, 7), suspended_at_us=5)
+        writing, replace(ACCOUNT, name="Łódź 🎹", limits=KeyLimits(1_000_000, None, 7), suspended_at_us=5)
     )
     assert stored_accounts.find_account(writing, account.account_id) == account
     assert stored_accounts.find_account(writing, "acct_other") is None

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from services.auth.keys import Peppers
-from services.auth.records import Changes, Key, Limits
+from services.auth.records import Changes, Key, KeyLimits
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
@@ -54,10 +54,10 @@ def test_change_of_an_account_lists_all_of_its_keys(writing: sa.Connection, pepp
     add_key(writing, peppers, account_id="acct_b")
     before = epoch_of(writing)
     changed = stored_accounts.change_account(
-        writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo", limits=Limits(9))
+        writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo", limits=KeyLimits(9))
     )
     assert changed == stored_accounts.find_account(writing, ACCOUNT.account_id)
-    assert changed == replace(ACCOUNT, preferred_class="mezzo", limits=Limits(9))
+    assert changed == replace(ACCOUNT, preferred_class="mezzo", limits=KeyLimits(9))
     changes = epochs.changes_since(writing, before)
     assert (changes.epoch, set(changes.key_ids), changes.has_gap) == (before + 1, mine, False)
 
@@ -78,7 +78,7 @@ def test_history_is_bounded_and_what_fell_out_of_it_is_a_gap(writing: sa.Connect
     key = add_key(writing, peppers)
     before = epoch_of(writing)
     for rate in range(1, epochs.HISTORY_EPOCHS + 2):
-        stored_accounts.change_account(writing, ACCOUNT.account_id, partial(replace, limits=Limits(rate)))
+        stored_accounts.change_account(writing, ACCOUNT.account_id, partial(replace, limits=KeyLimits(rate)))
     now = before + epochs.HISTORY_EPOCHS + 1
     assert epochs.changes_since(writing, before) == Changes(now, has_gap=True)
     assert epochs.changes_since(writing, before + 1) == Changes(now, (key.key_id,))
@@ -177,7 +177,7 @@ def test_key_cannot_slip_in_while_its_account_changes(database: Database, pepper
             adding = thread.submit(add)
             with pytest.raises(TimeoutError):
                 adding.result(timeout=0.1)
-        key = adding.result(timeout=10)
+        key = adding.result(timeout=60)
     with database.transaction(writes=False) as connection:
         holder, _ = stored_keys.find_holder(connection, key.key_id)
         assert holder is not None

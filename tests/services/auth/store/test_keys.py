@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from services.auth import keys
 from services.auth.keys import Peppers
-from services.auth.records import Changes, Key, Limits, PepperUse, Position, Scope
+from services.auth.records import Changes, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
 from services.chassis.database.database import Database
@@ -14,14 +14,14 @@ from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_
 
 
 def test_holder_has_the_key_its_digest_and_what_its_account_decided(writing: sa.Connection, peppers: Peppers) -> None:
-    add_account(writing, replace(ACCOUNT, preferred_class="mezzo", limits=Limits(7, 8, None)))
+    add_account(writing, replace(ACCOUNT, preferred_class="mezzo", limits=KeyLimits(7, 8, None)))
     secret = keys.mint()
     key = Key(secret.key_id, ACCOUNT.account_id, "laptop", (Scope.USAGE,), 5, None, None, pepper_version=1)
     stored_keys.add_key(writing, key, peppers.digest(secret))
     holder, epoch = stored_keys.find_holder(writing, key.key_id)
     assert holder is not None
     assert (holder.key, holder.digest) == (key, peppers.digest(secret))
-    assert (holder.preferred_class, holder.limits, holder.is_suspended) == ("mezzo", Limits(7, 8, None), False)
+    assert (holder.preferred_class, holder.limits, holder.is_suspended) == ("mezzo", KeyLimits(7, 8, None), False)
     assert epoch == epoch_of(writing)
 
 
@@ -47,14 +47,14 @@ def test_list_of_keys_holds_those_of_the_account_alone(writing: sa.Connection, p
 
 
 def test_limits_of_a_key_stand_before_those_of_its_account(writing: sa.Connection, peppers: Peppers) -> None:
-    add_account(writing, replace(ACCOUNT, limits=Limits(10, 20, None)))
+    add_account(writing, replace(ACCOUNT, limits=KeyLimits(10, 20, None)))
     key = add_key(writing, peppers)
     before = epoch_of(writing)
-    changed = stored_keys.change_key(writing, key.key_id, partial(replace, limits=Limits(None, 2, 3)))
-    assert changed == replace(key, limits=Limits(None, 2, 3))
+    changed = stored_keys.change_key(writing, key.key_id, partial(replace, limits=KeyLimits(None, 2, 3)))
+    assert changed == replace(key, limits=KeyLimits(None, 2, 3))
     holder, epoch = stored_keys.find_holder(writing, key.key_id)
     assert holder is not None
-    assert (holder.key, holder.limits, epoch) == (changed, Limits(10, 2, 3), before + 1)
+    assert (holder.key, holder.limits, epoch) == (changed, KeyLimits(10, 2, 3), before + 1)
     assert epochs.changes_since(writing, before) == Changes(before + 1, (key.key_id,))
 
 

@@ -37,7 +37,7 @@ async def client(socket_folder: Path, serve: Serve, log: Log) -> AsyncIterator[E
         stub = router_pb2_grpc.RouterServiceStub(channel)
         client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await client.connected()
         yield client
         await client.close()

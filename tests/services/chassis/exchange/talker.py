@@ -11,20 +11,20 @@ from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import (
-    Conversation,
+    CallStream,
     ExchangeClient,
     ExchangeServer,
     StreamMethod,
     UnaryMethod,
     serve_stream,
 )
-from services.chassis.exchange.rests import Rest, rest_among
-from services.chassis.rpc.server import Server
+from services.chassis.exchange.rests import SendDelay, delay_send
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer
 from services.chassis.timing.clock import SystemClock
 
-Chat = Conversation[router.ChatRequest, router.ChatResponse]
+Chat = CallStream[router.ChatRequest, router.ChatResponse]
 
 
 class Talker(router_pb2_grpc.RouterServiceServicer):
@@ -33,7 +33,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     def __init__(self, log: Log, spans: list[Span]) -> None:
         """`spans` is given those of the calls that are traced."""
         self.is_mute = False
-        self.rest: Rest = rest_among
+        self.delay: SendDelay = delay_send
         self.balances_told = 0
         self.sent = 0
         self.left = asyncio.Event()
@@ -47,11 +47,11 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             router.ExchangeResponse,
             log,
             Tracer(SystemClock(), spans.append),
-            self._rest_among,
+            self._delay_send,
         )
 
-    async def _rest_among(self, calls: int) -> None:
-        await self.rest(calls)
+    async def _delay_send(self, calls: int) -> None:
+        await self.delay(calls)
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:
         if request.account_id == "poor":
@@ -110,8 +110,8 @@ def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.Ch
 
 class Serve:
     def __init__(self, listen: str, talker: Talker, log: Log) -> None:
-        self._make: Callable[[], Server] = lambda: Server(listen, [talker.register], log)
-        self._server: Server | None = None
+        self._make: Callable[[], RpcServer] = lambda: RpcServer(listen, [talker.register], log)
+        self._server: RpcServer | None = None
 
     async def start(self) -> None:
         self._server = self._make()
@@ -124,5 +124,5 @@ class Serve:
 
 async def ask(client: ExchangeClient, account_id: str, timeout_s: float = 5) -> str:
     request = metering.GetBalanceRequest(account_id=account_id)
-    answer = await client.ask("GetBalance", request, metering.GetBalanceResponse, timeout_s)
+    answer = await client.call("GetBalance", request, metering.GetBalanceResponse, timeout_s)
     return answer.balance.account_id

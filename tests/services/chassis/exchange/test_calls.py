@@ -49,7 +49,7 @@ async def test_question_that_cannot_be_read_is_refused_and_spares_the_others(
     other = asyncio.ensure_future(ask(client, "slow"))
     no_text = metering.IdempotencyClaim(key_digest=b"\xff")
     with pytest.raises(LegatoError) as refusal:
-        await client.ask("GetBalance", no_text, metering.GetBalanceResponse, 5)
+        await client.call("GetBalance", no_text, metering.GetBalanceResponse, 5)
     assert refusal.value.reason is Reason.REQUEST_INVALID
     talker.release.set()
     assert await other == "slow"

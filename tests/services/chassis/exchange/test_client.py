@@ -23,7 +23,7 @@ async def test_broken_exchange_fails_its_calls_and_comes_back(
     call = client.open("Chat", opening("wait"), router.ChatResponse)
     await ask(client, "up")
     await serve.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(ExchangeBroken):
             await call.receive()
         await talker.left.wait()
@@ -85,7 +85,7 @@ async def test_process_that_ends_waits_until_its_last_words_were_heard(
     socket_folder: Path, serve: Serve, talker: Talker, log: Log
 ) -> None:
     may_read = asyncio.Event()
-    async with asyncio.timeout(10), late_client(socket_folder, may_read, log) as client:
+    async with asyncio.timeout(60), late_client(socket_folder, may_read, log) as client:
         call = await _answered_unheard(client, talker)
         closing = asyncio.create_task(talker.exchange.close())
         await asyncio.sleep(0.2)
@@ -100,10 +100,10 @@ async def test_last_words_are_heard_also_by_one_who_speaks_into_the_end(
 ) -> None:
     """For whoever hears them too late to be waited for."""
     may_read = asyncio.Event()
-    async with asyncio.timeout(10), late_client(socket_folder, may_read, log) as client:
+    async with asyncio.timeout(60), late_client(socket_folder, may_read, log) as client:
         call = await _answered_unheard(client, talker)
         await talker.exchange.close()
-        client.say(call.call_id, b"")
+        client.send(call.call_id, b"")
         await asyncio.sleep(0.1)
         may_read.set()
         assert await _all_of(call) == [1, 2, 3]
@@ -187,7 +187,7 @@ async def test_process_that_stands_still_gets_no_calls_though_it_can_be_connecte
     socket_folder: Path, serve: Serve, talker: Talker, log: Log
 ) -> None:
     talker.is_mute = True
-    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(5):
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(60):
         stub = router_pb2_grpc.RouterServiceStub(channel)
         client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()

@@ -88,8 +88,8 @@ async def test_answer_that_cannot_be_read_fails_its_own_call_alone(
 ) -> None:
     for kind, reason in ((pb.ITEM_KIND_END, Reason.INTERNAL), (pb.ITEM_KIND_ERROR, Reason.INTERNAL)):
         request = metering.GetBalanceRequest(account_id="slow")
-        answer = client.ask("GetBalance", request, metering.GetBalanceResponse, 30)
-        client._take(Item(call_id=client._last_call_id, kind=kind, payload=b"\xff"))
+        answer = client.call("GetBalance", request, metering.GetBalanceResponse, 30)
+        client._receive(Item(call_id=client._last_call_id, kind=kind, payload=b"\xff"))
         with pytest.raises(LegatoError) as failed:
             await answer
         assert failed.value.reason is reason

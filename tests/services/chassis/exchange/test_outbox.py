@@ -17,7 +17,7 @@ def say(outbox: Outbox, call_id: int, *payloads: bytes) -> None:
 
 
 async def taken(outbox: Outbox) -> list[tuple[int, Any, bytes]]:
-    message = await outbox.take()
+    message = await outbox.next_message()
     assert message is not None
     return [(item.call_id, item.kind, item.payload) for item in message.items]
 
@@ -60,7 +60,7 @@ async def test_control_goes_first() -> None:
 async def test_opening_says_what_is_opened() -> None:
     outbox = an_outbox()
     outbox.put(1, pb.ITEM_KIND_OPEN, b"first", Opening("Chat", 500, "00-trace"))
-    message = await outbox.take()
+    message = await outbox.next_message()
     assert message is not None
     assert list(message.items) == [
         Item(call_id=1, kind=pb.ITEM_KIND_OPEN, payload=b"first", method="Chat", timeout_ms=500, traceparent="00-trace")
@@ -99,4 +99,4 @@ async def test_closed_outbox_is_emptied_first() -> None:
     say(outbox, 1, b"a")
     outbox.close()
     assert len(await taken(outbox)) == 1
-    assert await outbox.take() is None
+    assert await outbox.next_message() is None

@@ -25,7 +25,7 @@ class Sizes(Histogram):
         self.seen.append(value)
 
 
-class LongRest:
+class LongDelay:
     def __init__(self) -> None:
         self.has_begun = asyncio.Event()
         self.is_over = asyncio.Event()
@@ -36,15 +36,15 @@ class LongRest:
 
 
 async def test_questions_leave_together(socket_folder: Path, serve: Serve, log: Log) -> None:
-    sizes, rest = Sizes(), LongRest()
+    sizes, delay = Sizes(), LongDelay()
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, rest=rest)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, delay=delay)
         client.start()
-        await rest.has_begun.wait()
+        await delay.has_begun.wait()
         waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
         await asyncio.sleep(0)
-        rest.is_over.set()
+        delay.is_over.set()
         assert await asyncio.gather(*waiting) == NAMES
         await client.close()
     assert max(sizes.seen) >= len(NAMES)
@@ -52,25 +52,25 @@ async def test_questions_leave_together(socket_folder: Path, serve: Serve, log: 
 
 async def test_answers_leave_together(socket_folder: Path, serve: Serve, talker: Talker, log: Log) -> None:
     talker.exchange.message_items = sizes = Sizes()
-    talker.rest = rest = LongRest()
+    talker.delay = delay = LongDelay()
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
         stub = router_pb2_grpc.RouterServiceStub(channel)
         client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log)
         client.start()
-        await rest.has_begun.wait()
+        await delay.has_begun.wait()
         waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
         while talker.balances_told < len(NAMES):
             await asyncio.sleep(0.01)
         assert not any(each.done() for each in waiting)
-        rest.is_over.set()
+        delay.is_over.set()
         assert await asyncio.gather(*waiting) == NAMES
         await client.close()
     assert max(sizes.seen) >= len(NAMES)
 
 
-@pytest.mark.parametrize(("calls", "rest_s"), [(1, None), (39, None), (40, 0.001), (100, 0.0025), (1_000, 0.005)])
+@pytest.mark.parametrize(("calls", "delay_s"), [(1, None), (39, None), (40, 0.001), (100, 0.0025), (1_000, 0.005)])
 async def test_rest_is_as_long_as_many_share_it_and_none_where_few_do(
-    calls: int, rest_s: float | None, monkeypatch: pytest.MonkeyPatch
+    calls: int, delay_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
 
@@ -78,5 +78,5 @@ async def test_rest_is_as_long_as_many_share_it_and_none_where_few_do(
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    await rests.rest_among(calls)
-    assert slept == ([] if rest_s is None else [pytest.approx(rest_s)])
+    await rests.delay_send(calls)
+    assert slept == ([] if delay_s is None else [pytest.approx(delay_s)])

@@ -26,7 +26,7 @@ async def test_all_that_was_said_is_heard_also_by_one_who_speaks_when_the_other_
     socket_folder: Path, serve: Serve, talker: Talker
 ) -> None:
     """As where credit was asked for, and is given when the answer is already over."""
-    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(10):
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(60):
         stub = router_pb2_grpc.RouterServiceStub(channel)
         call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening("grants"))
         for tokens in (1, 2, 3, 0):
@@ -51,7 +51,7 @@ async def test_ordinary_call_that_is_cancelled_ends_its_handler(
         assert await call.receive() is not None
         call.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await talker.left.wait()
         assert talker.left.is_set()
 

@@ -20,7 +20,7 @@ from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.rpc.allowed_methods import ALLOWED, Role, role_of
 from services.chassis.rpc.channel import from_rpc_error, open_channel
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 
@@ -145,7 +145,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 async def address(authority: Authority, log: Log) -> AsyncIterator[str]:
     """Of a process that serves every service there is."""
     registrations: list[Callable[[grpc.aio.Server], str]] = [Anything(service, log).register for service in OURS]
-    server = Server("127.0.0.1:0", registrations, log, authority.certificates("auth", log))
+    server = RpcServer("127.0.0.1:0", registrations, log, authority.certificates("auth", log))
     await server.start()
     async with asyncio.timeout(60):
         yield f"127.0.0.1:{server.port}"
@@ -259,7 +259,7 @@ def test_certificate_says_who_its_holder_is(names: list[str], role: Role | None)
 
 async def test_owner_on_a_unix_socket_may_do_everything(socket_folder: Path, log: Log) -> None:
     address = f"unix:{socket_folder}/all.sock"
-    server = Server(address, [Anything(service, log).register for service in OURS], log)
+    server = RpcServer(address, [Anything(service, log).register for service in OURS], log)
     await server.start()
     async with asyncio.timeout(60), open_channel(address) as channel:
         for service, methods in EXPECTED.items():

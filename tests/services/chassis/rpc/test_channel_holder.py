@@ -17,8 +17,8 @@ from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import errors_of, open_channel
-from services.chassis.rpc.channel_holder import Connection
-from services.chassis.rpc.server import Server
+from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.playful_servicer import Servicer, register, verify
 from tests.support.certificates import DAYS, Authority
@@ -35,8 +35,8 @@ def authority(tmp_path: Path) -> Authority:
 @asynccontextmanager
 async def serving(
     certificates: Certificates, log: Log, listen: str = "127.0.0.1:0"
-) -> AsyncIterator[tuple[str, Server]]:
-    server = Server(listen, [register(Servicer())], log, certificates, health_listen="127.0.0.1:0")
+) -> AsyncIterator[tuple[str, RpcServer]]:
+    server = RpcServer(listen, [register(Servicer())], log, certificates, health_listen="127.0.0.1:0")
     await server.start()
     try:
         async with asyncio.timeout(60):
@@ -110,7 +110,7 @@ async def test_health_alone_is_told_without_a_certificate(authority: Authority, 
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await AuthServiceStub(channel).Verify(auth_pb2.VerifyRequest())
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-            await server.leave()
+            await server.announce_shutdown()
             answer = await health.Check(health_pb2.HealthCheckRequest())
             assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -130,11 +130,11 @@ class Watching:
         self._call.cancel()
 
 
-def connect(address: str, certificates: Certificates) -> Connection["AuthServiceAsyncStub"]:
-    return Connection(address, "auth", AuthServiceStub, certificates)
+def connect(address: str, certificates: Certificates) -> ChannelHolder["AuthServiceAsyncStub"]:
+    return ChannelHolder(address, "auth", AuthServiceStub, certificates)
 
 
-async def verify_by(connection: Connection["AuthServiceAsyncStub"]) -> int:
+async def verify_by(connection: ChannelHolder["AuthServiceAsyncStub"]) -> int:
     with errors_of("Auth"):
         return (await connection.stub.Verify(auth_pb2.VerifyRequest(api_key="good"))).epoch
 
@@ -163,7 +163,7 @@ async def test_service_that_comes_back_is_reached_with_the_new_certificate(autho
     authority.replace()
     async with serving(service, log, listen=address):
         request = auth_pb2.VerifyRequest(api_key="good")
-        assert (await connection.stub.Verify(request, wait_for_ready=True, timeout=10)).epoch == 7
+        assert (await connection.stub.Verify(request, wait_for_ready=True, timeout=60)).epoch == 7
         await connection.close()
 
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from services.chassis.telemetry.tracing import Kind, Span, Tracer, current_span, read_traceparent, work_on
+from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, current_span, read_traceparent, work_on
 from tests.support.fakes import FakeClock
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -71,7 +71,7 @@ def test_span_is_as_long_as_its_work_whatever_happens_to_the_time_of_day(
     clock.advance(2)
     step = span.child("reserve", began_s=1.5)
     step.end(1.75)
-    upstream = span.child("chat gpt", Kind.CLIENT)
+    upstream = span.child("chat gpt", SpanKind.CLIENT)
     clock.advance(3)
     upstream.end()
     span.end()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 
 
 async def others_after(work: list[int], slice_size: int) -> list[int]:
@@ -17,11 +17,11 @@ async def others_after(work: list[int], slice_size: int) -> list[int]:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(look())
-    turns = Turns(slice_size)
+    yielder = Yielder(slice_size)
     for part in work:
         done += 1
-        if turns.are_due(part):
-            await turns.rest()
+        if yielder.is_due(part):
+            await yielder.pause()
     other.cancel()
     return seen
 

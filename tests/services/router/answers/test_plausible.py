@@ -2,14 +2,14 @@
 
 import pytest
 
-from services.router.answers.plausible import UsageJudge, Violation, longest_output_tokens
+from services.router.answers.plausible import UsageCheck, Violation, longest_output_tokens
 from services.router.providers.base import ProviderUsage
 
 WINDOW, MAX_TOKENS, PROMPT_TOKENS = 200_000, 131_072, 10_000
 
 
-def judge(told: list[Violation], took_s: float = 1.0, max_tokens: int = MAX_TOKENS) -> UsageJudge:
-    return UsageJudge(WINDOW, max_tokens, PROMPT_TOKENS, lambda: took_s, told.append)
+def judge(told: list[Violation], took_s: float = 1.0, max_tokens: int = MAX_TOKENS) -> UsageCheck:
+    return UsageCheck(WINDOW, max_tokens, PROMPT_TOKENS, lambda: took_s, told.append)
 
 
 @pytest.mark.parametrize(

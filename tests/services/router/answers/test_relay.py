@@ -7,8 +7,8 @@ import pytest
 from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
-from services.router.answers.portions import PORTION_CHARACTERS
 from services.router.prompts.tokens import count
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -216,14 +216,16 @@ async def test_call_without_arguments_has_an_empty_object_unless_it_was_cut_off(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_long_piece_is_counted_and_sent_in_portions(stream: bool, router: Router, upstream: Upstream) -> None:
+async def test_long_text_is_counted_and_sent_in_several_pieces(
+    stream: bool, router: Router, upstream: Upstream
+) -> None:
     # Of long words, so that it stays below its limit.
     text = (" " * 100 + "a") * 3_000
     assert count(text) < 10_000
     upstream.replies.append(Reply(contents=[text], usage=None))
     answer = await router.ask(stream=stream, max_tokens=10_000)
     assert answer.text == text
-    assert max(len("".join(response.contents)) for response in answer.responses) == PORTION_CHARACTERS
+    assert max(len("".join(response.contents)) for response in answer.responses) == LARGEST_PIECE_CHARACTERS
     # Who leaves after the first of them pays for that one alone.
     counts = [response.output_tokens for response in answer.responses]
     assert counts == sorted(counts)

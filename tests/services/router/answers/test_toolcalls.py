@@ -24,7 +24,7 @@ def sent_on(calls: ToolCalls, fragments: list[ToolCallFragment], *, is_cut: bool
     """Fragment by fragment, and then the end."""
     deltas: list[ToolCallDelta] = []
     for fragment in fragments:
-        delta = calls.take(fragment)
+        delta = calls.add_fragment(fragment)
         deltas += calls.take_turns([] if delta is None else [delta])
     return deltas + calls.finish(is_cut=is_cut)
 
@@ -125,7 +125,7 @@ def test_arguments_as_an_object_become_a_text() -> None:
 
 def test_call_that_is_never_named_is_noticed() -> None:
     calls = ToolCalls()
-    assert calls.take(fragment(0, "call_a", None, PARIS)) is None
+    assert calls.add_fragment(fragment(0, "call_a", None, PARIS)) is None
     assert not calls.all_named
 
 
@@ -167,9 +167,9 @@ def test_call_is_whole_when_the_next_one_begins(fragments: list[ToolCallFragment
 
 def test_call_waits_for_no_longer_than_the_one_before_it_has_no_arguments() -> None:
     calls = ToolCalls()
-    begun = [delta for said in (NOW, DATE) if (delta := calls.take(said)) is not None]
+    begun = [delta for said in (NOW, DATE) if (delta := calls.add_fragment(said)) is not None]
     assert [delta.name for delta in calls.take_turns(begun)] == ["now"]
-    more = calls.take(fragment(0, arguments="{"))
+    more = calls.add_fragment(fragment(0, arguments="{"))
     assert more is not None
     assert [(delta.index, delta.name) for delta in calls.take_turns([more])] == [(0, ""), (1, "date")]
 
@@ -178,7 +178,7 @@ def test_call_with_long_arguments_is_not_held_up_to_its_end() -> None:
     calls = ToolCalls()
     waiting = 0
     for said in (NOW, fragment(1, "call_b", "write", ""), *(fragment(1, arguments="1") for _ in range(1_000))):
-        delta = calls.take(said)
+        delta = calls.add_fragment(said)
         assert delta is not None
         waiting += 1 - len(calls.take_turns([delta]))
         assert waiting <= DELTAS_THAT_WAIT_MOST

@@ -11,7 +11,7 @@ from services.router.grounding.attachments import Attachments
 from services.router.grounding.notes import Notes
 from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.sealing import Sealer
-from tests.services.router.grounding.harness import KEY, House, running_house
+from tests.services.router.grounding.harness import KEY, RouterGroundingHarness, running_harness
 from tests.support.fakes import FakeClock
 from tests.support.searx import Searx, page
 from tests.support.upstreams.openai import Upstream
@@ -59,6 +59,8 @@ async def searx() -> AsyncIterator[Searx]:
 
 
 @pytest.fixture
-async def house(socket_folder: Path, log: Log, upstream: Upstream, searx: Searx) -> AsyncIterator[House]:
-    async with running_house(socket_folder, log, upstream, searx=searx, search_timeout_s=0.3) as house:
-        yield house
+async def harness(
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
+) -> AsyncIterator[RouterGroundingHarness]:
+    async with running_harness(socket_folder, log, upstream, searx=searx, search_timeout_s=0.3) as harness:
+        yield harness

@@ -28,7 +28,7 @@ ACCOUNT = "acct_1"
 SEARCHES_MOST = 2
 
 
-class House:
+class RouterGroundingHarness:
     def __init__(self, router: Router, upstream: Upstream, database: Database, library: Library) -> None:
         self.router = router
         self.upstream = upstream
@@ -69,7 +69,7 @@ class House:
 
 
 @asynccontextmanager
-async def running_house(
+async def running_harness(
     folder: Path,
     log: Log,
     upstream: Upstream,
@@ -79,7 +79,7 @@ async def running_house(
     search_timeout_s: float = 5,
     timeouts: Timeouts | None = None,
     tracer: Tracer | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(f"sqlite:///{folder}/router.db", "router")
     database.migrate(MIGRATIONS)
     clock, sealer = SystemClock(), Sealer({1: KEY})
@@ -89,7 +89,7 @@ async def running_house(
     try:
         targets = {served_by or target("main"): upstream}
         async with running_router(folder, log, targets, timeouts, grounding=grounding, tracer=tracer) as router:
-            yield House(router, upstream, database, library)
+            yield RouterGroundingHarness(router, upstream, database, library)
     finally:
         if search is not None:
             await search.aclose()

@@ -11,7 +11,7 @@ from services.router.grounding.blocks import (
     results_block,
 )
 from services.router.grounding.citations import Sources
-from services.router.grounding.records import Note, Passage, Result
+from services.router.grounding.records import Note, Passage, SearchResult
 from services.router.prompts.tokens import count
 
 TEXTS = [
@@ -41,6 +41,6 @@ def test_tokens_of_passages_add_up_to_those_of_their_block(name: str) -> None:
 
 def test_tokens_of_results_add_up_to_those_of_their_block_whatever_their_numbers() -> None:
     sources = Sources()
-    results = [Result(text, f"https://{number}.test/", text) for number, text in enumerate(16 * TEXTS)]
+    results = [SearchResult(text, f"https://{number}.test/", text) for number, text in enumerate(16 * TEXTS)]
     numbered = [(sources.add(result.title, result.url), result) for result in results]
     assert count(results_block(numbered)) == count(results_block(())) + sum(map(result_tokens, results))

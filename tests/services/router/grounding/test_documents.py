@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.grounding.documents import Refused, kind_of, pages_of
+from services.router.grounding.documents import DocumentRefused, kind_of, pages_of
 from services.router.grounding.records import DocumentKind
 from tests.support.pdfs import make_pdf, make_pdf_in_utf16
 
@@ -39,7 +39,7 @@ def test_kind_is_found_by_content(document: bytes, kind: DocumentKind) -> None:
 
 @pytest.mark.parametrize("document", [PNG, ZIP, b"a\x00b", b"\xff\xfea\x00", b"{\\rtf1 words}", b"caf\xe9 in Latin-1"])
 def test_what_is_neither_text_nor_html_nor_pdf_is_refused(document: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(DocumentRefused):
         texts(document)
 
 
@@ -71,11 +71,11 @@ def test_halves_of_characters_in_a_pdf_are_put_together_and_lone_ones_replaced()
 
 
 def test_pdf_with_too_many_pages_is_refused() -> None:
-    with pytest.raises(Refused, match="has 4 pages, and may have 3"):
+    with pytest.raises(DocumentRefused, match="has 4 pages, and may have 3"):
         texts(make_pdf(["x"] * 4), pages_most=3)
 
 
 def test_pdf_that_is_cut_off_or_garbage_is_refused() -> None:
     for broken in (b"%PDF-1.4\n" + bytes(range(256)), b"%PDF-1.4\n%%EOF"):
-        with pytest.raises(Refused, match="broken"):
+        with pytest.raises(DocumentRefused, match="broken"):
             texts(broken)

@@ -13,7 +13,7 @@ from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Budgets, Grounding
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.search_tool import NAME
-from tests.services.router.grounding.harness import SEARCHES_MOST, House, running_house
+from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering
 from tests.services.router.harness import as_json, running_router, target
 from tests.support.searx import Searx
@@ -23,15 +23,15 @@ from tests.support.upstreams.openai import Reply, Upstream
 
 
 async def test_model_that_takes_no_tools_though_the_routes_do_not_say_so_answers_without(
-    house: House, log_text: Callable[[], str]
+    harness: RouterGroundingHarness, log_text: Callable[[], str]
 ) -> None:
-    house.upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
-    assert (await house.ask("Which?")).text == "Hello, world!"
-    assert ["tools" in request.json for request in house.upstream.requests] == [True, False]
+    harness.upstream.replies.append(Reply(status=400, body='{"error": {"message": "tools are not supported"}}'))
+    assert (await harness.ask("Which?")).text == "Hello, world!"
+    assert ["tools" in request.json for request in harness.upstream.requests] == [True, False]
     assert "search.refused" in log_text()
-    house.upstream.replies.extend([Reply(status=400, body="{}"), Reply(status=400, body="{}")])
+    harness.upstream.replies.extend([Reply(status=400, body="{}"), Reply(status=400, body="{}")])
     with pytest.raises(LegatoError) as refusal:
-        await house.ask("Which?")
+        await harness.ask("Which?")
     assert refusal.value.reason is Reason.UPSTREAM_REFUSED
 
 
@@ -57,11 +57,11 @@ async def test_model_that_takes_no_tools_is_asked_again_though_it_was_the_last_t
     assert answer.responses[0].started.attempt == 2 * (down + 1)
 
 
-async def test_function_that_a_model_refused_is_not_counted(house: House) -> None:
-    house.upstream.replies.extend([answering("Blue.", usage=None)] * 2)
-    without = await house.ask("Which?", search=False)
-    house.upstream.replies.appendleft(Reply(status=400, body="{}"))
-    refused = await house.ask("Which?")
+async def test_function_that_a_model_refused_is_not_counted(harness: RouterGroundingHarness) -> None:
+    harness.upstream.replies.extend([answering("Blue.", usage=None)] * 2)
+    without = await harness.ask("Which?", search=False)
+    harness.upstream.replies.appendleft(Reply(status=400, body="{}"))
+    refused = await harness.ask("Which?")
     assert refused.text == without.text
     assert refused.finished.usage == without.finished.usage
 
@@ -76,9 +76,9 @@ async def test_function_that_a_model_refused_is_not_counted(house: House) -> Non
     ],
     ids=["switched off", "tools of the client", "bound to a format", "no tools wanted"],
 )
-async def test_search_is_offered_only_where_it_can_be(fields: dict[str, Any], house: House) -> None:
-    await house.ask("Which?", **fields)
-    offered = house.upstream.requests[0].json.get("tools", [])
+async def test_search_is_offered_only_where_it_can_be(fields: dict[str, Any], harness: RouterGroundingHarness) -> None:
+    await harness.ask("Which?", **fields)
+    offered = harness.upstream.requests[0].json.get("tools", [])
     assert NAME not in [tool["function"]["name"] for tool in offered]
 
 
@@ -86,8 +86,8 @@ async def test_model_without_tools_is_offered_none(
     socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
 ) -> None:
     plain = replace(target("main"), has_tools=False)
-    async with running_house(socket_folder, log, upstream, searx=searx, served_by=plain) as house:
-        assert (await house.ask("Which?")).text == "Hello, world!"
+    async with running_harness(socket_folder, log, upstream, searx=searx, served_by=plain) as harness:
+        assert (await harness.ask("Which?")).text == "Hello, world!"
         assert "tools" not in upstream.requests[0].json
 
 
@@ -117,11 +117,11 @@ async def test_models_that_speak_another_language_search_as_well(
     log: Log,
     searx: Searx,
 ) -> None:
-    async with vendor() as upstream, running_house(socket_folder, log, upstream, searx=searx) as house:
+    async with vendor() as upstream, running_harness(socket_folder, log, upstream, searx=searx) as harness:
         # In its last round the model may not call, and its server checks what else it is sent.
         for searches in range(1, SEARCHES_MOST + 1):
             upstream.replies.extend([*[asking] * searches, answered])
-            answer = await house.ask("Which?", stream=stream)
+            answer = await harness.ask("Which?", stream=stream)
             assert (answer.text, answer.finished.finish_reason) == ("Blue [1].", "stop")
             assert answer.finished.usage.prompt_tokens == 18 * (searches + 1)
             assert [citation.title for citation in answer.finished.citations] == ["Page 1"]

@@ -1,11 +1,15 @@
 """Answers as clients send them back."""
 
+import time
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 
+from services.chassis.timing.yielding import Yielder
 from services.router.prompts.character import load_character
+from services.router.prompts.message_fields import with_known_fields
 from services.router.prompts.prompt import compose_prompt
 
 CHARACTER = load_character()
@@ -71,3 +75,18 @@ async def test_message_with_nothing_to_leave_out_keeps_its_bytes() -> None:
     )
     prompt = await compose_prompt(messages, b"", CHARACTER)
     assert prompt.messages_json.endswith(messages[1:])
+
+
+async def test_fields_that_nobody_knows_are_skipped_however_many_there_are() -> None:
+    unknown = ",".join(f'"x{number}":{number}' for number in range(490_000))
+    message = Raw(f'{{"role":"user","content":"Hi",{unknown}}}'.encode())
+    begun_s = time.thread_time()
+    kept = await with_known_fields(message, Yielder(1 << 20))
+    # Some 20 ms here; an object of all of them took half a second.
+    assert time.thread_time() - begun_s < 0.25
+    assert msgspec.json.decode(kept) == {"role": "user", "content": "Hi"}
+
+
+async def test_large_message_of_known_fields_alone_stays_as_it_is() -> None:
+    message = Raw(msgspec.json.encode({"role": "user", "content": "a" * 100_000}))
+    assert await with_known_fields(message, Yielder(1 << 20)) is message

@@ -17,7 +17,7 @@ def test_known_text_has_its_known_count() -> None:
 async def add_all(counted: tokens.PatientCount, pieces: Iterable[str]) -> None:
     for piece in pieces:
         if counted.add(piece):
-            await counted.rest()
+            await counted.pause()
 
 
 async def turns_of_others(work: Awaitable[None]) -> int:

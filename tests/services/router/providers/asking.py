@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from services.router.answers.toolcalls import ToolCalls
-from services.router.providers.base import Call, Piece, Provider, ProviderError
+from services.router.providers.base import Piece, Provider, ProviderCall, ProviderError
 
-CALL = Call(
+CALL = ProviderCall(
     model_name="vendor-model",
     messages_json=b'[{"role":"user", "content":"Hi"}]',
     tools_json=b"",
@@ -30,23 +30,23 @@ WEATHER = (
 )
 
 
-def conversation(*messages: dict[str, Any]) -> Call:
+def conversation(*messages: dict[str, Any]) -> ProviderCall:
     return replace(CALL, messages_json=msgspec.json.encode(messages), tools_json=WEATHER)
 
 
-async def pieces_of(provider: Provider, call: Call = CALL) -> list[Piece]:
+async def pieces_of(provider: Provider, call: ProviderCall = CALL) -> list[Piece]:
     async with aclosing(provider.answer(call)) as pieces:
         return [piece async for piece in pieces]
 
 
-async def failure_of(provider: Provider, call: Call = CALL) -> ProviderError:
-    async with asyncio.timeout(10):
+async def failure_of(provider: Provider, call: ProviderCall = CALL) -> ProviderError:
+    async with asyncio.timeout(60):
         with pytest.raises(ProviderError) as failure:
             await pieces_of(provider, call)
     return failure.value
 
 
-async def broken_off(provider: Provider, call: Call = CALL) -> tuple[list[Piece], ProviderError]:
+async def broken_off(provider: Provider, call: ProviderCall = CALL) -> tuple[list[Piece], ProviderError]:
     """What came of an answer that broke, and how it did."""
     seen: list[Piece] = []
 
@@ -81,7 +81,7 @@ def calls_of(pieces: list[Piece]) -> list[tuple[str, dict[str, object]]]:
     arguments: dict[int, str] = {}
     for piece in pieces:
         for fragment in piece.tool_calls:
-            delta = calls.take(fragment)
+            delta = calls.add_fragment(fragment)
             if delta is not None:
                 named[delta.index] = named.get(delta.index, "") + delta.name
                 arguments[delta.index] = arguments.get(delta.index, "") + delta.arguments

@@ -19,7 +19,7 @@ async def listening(serve: Serve) -> AsyncIterator[int]:
     """The port where every connection is served so, and then closed."""
     visits: set[asyncio.Task[None]] = set()
 
-    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def model_use(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 await serve(reader, writer)
@@ -27,7 +27,7 @@ async def listening(serve: Serve) -> AsyncIterator[int]:
             writer.close()
 
     def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visits.add(asyncio.create_task(visit(reader, writer)))
+        visits.add(asyncio.create_task(model_use(reader, writer)))
 
     server = await asyncio.start_server(begin, "127.0.0.1", 0)
     try:

@@ -22,19 +22,19 @@ from edge.chat.replies import Reply, StreamedReply, WholeReply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.router.answers.grants import ChatConversation
 from services.router.answers.relay import Relay
-from services.router.providers.answer import Answer
+from services.router.providers.answer import ProviderAnswer
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece
 from services.router.providers.gemini.answer import ContentAnswer
-from services.router.providers.http.connection import Connection
+from services.router.providers.http.connection import HttpConnection
 from services.router.providers.http.exchange import Stream
-from services.router.providers.http.read_budget import Place, Room
+from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers.md"
-PROVIDERS: dict[str, Callable[[], Answer]] = {
+PROVIDERS: dict[str, Callable[[], ProviderAnswer]] = {
     "openai": CompletionAnswer,
     "anthropic": MessageAnswer,
     "gemini": ContentAnswer,
@@ -57,8 +57,8 @@ class Network:
     def limit_silence(self, silence_s: float) -> None:
         """It never is silent."""
 
-    def as_connection(self) -> Connection:
-        return cast(Connection, self)
+    def as_connection(self) -> HttpConnection:
+        return cast(HttpConnection, self)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Caller:
 
 
 async def streamed_pieces(provider: str, segments: list[bytes]) -> AsyncIterator[Piece]:
-    stream = Stream(Network(segments).as_connection(), 60, PROVIDERS[provider](), Place(Room()))
+    stream = Stream(Network(segments).as_connection(), 60, PROVIDERS[provider](), AnswerBuffer(BufferBudget()))
     while True:
         piece = await stream.next_piece()
         yield piece
@@ -87,7 +87,7 @@ async def whole_pieces(provider: str, body: bytes) -> AsyncIterator[Piece]:
     answer = PROVIDERS[provider]()
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
     for piece in answer.pieces:
         yield piece
 

@@ -13,11 +13,11 @@ from services.router.providers.answer import (
     LONGEST_CALL_ID_CHARACTERS,
     LONGEST_NAME_CHARACTERS,
     MOST_TOOL_CALLS,
-    Answer,
+    ProviderAnswer,
 )
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Failure, Piece, ProviderError
-from services.router.providers.errors.error_body import LARGEST_COMPLAINT_BYTES, read_complaint
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, read_error_body
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.openai.answer import CompletionAnswer
 
@@ -39,7 +39,7 @@ def gemini_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 OPENAI, ANTHROPIC, GEMINI = CompletionAnswer, MessageAnswer, ContentAnswer
-DIALECTS: dict[str, tuple[type[Answer], Callable[[list[dict[str, Any]]], dict[str, Any]], Call]] = {
+DIALECTS: dict[str, tuple[type[ProviderAnswer], Callable[[list[dict[str, Any]]], dict[str, Any]], Call]] = {
     "openai": (OPENAI, openai_calls, lambda n: {"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": ""}}),
     "without index": (OPENAI, openai_calls, lambda n: {"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}}),
     "without id": (OPENAI, openai_calls, lambda n: {"function": {"name": "f", "arguments": {"a": n}}}),
@@ -49,10 +49,10 @@ DIALECTS: dict[str, tuple[type[Answer], Callable[[list[dict[str, Any]]], dict[st
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
-def read_whole(answer: Answer, body: bytes) -> list[Piece]:
+def read_whole(answer: ProviderAnswer, body: bytes) -> list[Piece]:
     answer.begin_piece()
     answer.read_whole(body)
-    answer.end()
+    answer.close()
     return list(answer.pieces)
 
 
@@ -74,7 +74,7 @@ def test_answer_of_many_calls_is_none(dialect: str) -> None:
         delta
         for piece in answer_of_calls(dialect, MOST_TOOL_CALLS)
         for fragment in piece.tool_calls
-        if (delta := calls.take(fragment)) is not None
+        if (delta := calls.add_fragment(fragment)) is not None
     ]
     assert len({delta.index for delta in deltas}) == len({delta.id for delta in deltas if delta.id}) == MOST_TOOL_CALLS
 
@@ -159,9 +159,9 @@ def test_error_full_of_empty_lists_is_still_understood() -> None:
     ],
 )
 def test_large_complaint_is_read_as_a_small_one_is(said: bytes, codes: set[str]) -> None:
-    complaint = read_complaint(said % (b"x" * 4 * LARGEST_COMPLAINT_BYTES))
-    assert complaint.codes == codes
-    assert len(complaint.message) <= LARGEST_COMPLAINT_BYTES
+    error_body = read_error_body(said % (b"x" * 4 * LARGEST_ERROR_BODY_BYTES))
+    assert error_body.codes == codes
+    assert len(error_body.message) <= LARGEST_ERROR_BODY_BYTES
 
 
 MUCH = "word " * LARGEST_PIECE_CHARACTERS
@@ -193,6 +193,6 @@ def test_long_arguments_are_those_of_one_call() -> None:
     calls = ToolCalls()
     call = {"function": {"name": "f", "arguments": MUCH}}
     pieces = read_whole(CompletionAnswer(), json.dumps(openai_calls([call, call])).encode())
-    deltas = [delta for piece in pieces for call in piece.tool_calls if (delta := calls.take(call)) is not None]
+    deltas = [delta for piece in pieces for call in piece.tool_calls if (delta := calls.add_fragment(call)) is not None]
     for index in range(2):
         assert "".join(delta.arguments for delta in deltas if delta.index == index) == MUCH

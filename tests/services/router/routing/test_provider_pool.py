@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from services.chassis.telemetry.log import Log
-from services.router.providers.base import Call, Piece, ProviderError, ProviderRoute, Timeouts
-from services.router.routing.provider_pool import Line, LineKey, Lines
+from services.router.providers.base import Piece, ProviderCall, ProviderError, ProviderRoute, Timeouts
+from services.router.routing.provider_pool import PooledProvider, PooledProviderKey, ProviderPool
 
 
 class PlayedProvider:
@@ -16,7 +16,7 @@ class PlayedProvider:
         self.closed = 0
         self._is_reachable = is_reachable
 
-    def answer(self, call: Call) -> AsyncGenerator[Piece, None]:
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         raise NotImplementedError
 
     async def warm(self) -> None:
@@ -28,13 +28,13 @@ class PlayedProvider:
         self.closed += 1
 
 
-def key(name: str, timeouts: Timeouts | None = None) -> LineKey:
-    return LineKey(ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts())
+def key(name: str, timeouts: Timeouts | None = None) -> PooledProviderKey:
+    return PooledProviderKey(ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts())
 
 
-def provider_of(line: Line) -> PlayedProvider:
-    assert isinstance(line.provider, PlayedProvider)
-    return line.provider
+def provider_of(pooled: PooledProvider) -> PlayedProvider:
+    assert isinstance(pooled.provider, PlayedProvider)
+    return pooled.provider
 
 
 async def settled() -> None:
@@ -44,63 +44,65 @@ async def settled() -> None:
 
 
 @pytest.fixture
-def lines(log: Log) -> Lines:
-    return Lines(lambda route, timeouts: PlayedProvider(is_reachable=route.name != "away"), log)
+def provider_pool(log: Log) -> ProviderPool:
+    return ProviderPool(lambda route, timeouts: PlayedProvider(is_reachable=route.name != "away"), log)
 
 
-async def test_line_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(lines: Lines) -> None:
-    first = lines.replace([key("a"), key("a"), key("b")])
+async def test_provider_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(provider_pool: ProviderPool) -> None:
+    first = provider_pool.replace([key("a"), key("a"), key("b")])
     await settled()
-    again = lines.replace([key("b"), key("a"), key("c")])
+    again = provider_pool.replace([key("b"), key("a"), key("c")])
     await settled()
     assert (again[key("a")], again[key("b")]) == (first[key("a")], first[key("b")])
-    assert [provider_of(line).warmed for line in again.values()] == [1, 1, 1]
-    await lines.aclose()
-    assert [provider_of(line).closed for line in again.values()] == [1, 1, 1]
+    assert [provider_of(pooled).warmed for pooled in again.values()] == [1, 1, 1]
+    await provider_pool.aclose()
+    assert [provider_of(pooled).closed for pooled in again.values()] == [1, 1, 1]
 
 
-async def test_models_with_times_of_their_own_have_a_line_of_their_own(lines: Lines) -> None:
-    assert len(lines.replace([key("a"), key("a", Timeouts(idle_s=1))])) == 2
-    await lines.aclose()
+async def test_models_with_times_of_their_own_have_a_connection_of_their_own(provider_pool: ProviderPool) -> None:
+    assert len(provider_pool.replace([key("a"), key("a", Timeouts(idle_s=1))])) == 2
+    await provider_pool.aclose()
 
 
-async def test_provider_that_cannot_be_warmed_is_only_told(lines: Lines, log_text: Callable[[], str]) -> None:
-    away = lines.replace([key("away")])[key("away")]
+async def test_provider_that_cannot_be_warmed_is_only_told(
+    provider_pool: ProviderPool, log_text: Callable[[], str]
+) -> None:
+    away = provider_pool.replace([key("away")])[key("away")]
     await settled()
     assert "provider.not_warmed" in log_text()
     assert "could not be reached" in log_text()
     assert not provider_of(away).closed
-    await lines.aclose()
+    await provider_pool.aclose()
 
 
-async def test_line_that_is_gone_from_the_routes_closes_after_its_last_chat(lines: Lines) -> None:
-    gone = lines.replace([key("a"), key("b")])[key("a")]
+async def test_provider_that_is_gone_from_the_routes_closes_after_its_last_chat(provider_pool: ProviderPool) -> None:
+    gone = provider_pool.replace([key("a"), key("b")])[key("a")]
     await settled()
-    gone.hold()
-    gone.hold()
-    lines.replace([key("b")])
-    gone.let_go()
+    gone.acquire()
+    gone.acquire()
+    provider_pool.replace([key("b")])
+    gone.release()
     await settled()
     assert not provider_of(gone).closed
-    gone.let_go()
+    gone.release()
     await settled()
     assert provider_of(gone).closed == 1
-    await lines.aclose()
+    await provider_pool.aclose()
     assert provider_of(gone).closed == 1
 
 
-async def test_line_that_nobody_uses_closes_at_once(lines: Lines) -> None:
-    gone = lines.replace([key("a")])[key("a")]
+async def test_provider_that_nobody_uses_closes_at_once(provider_pool: ProviderPool) -> None:
+    gone = provider_pool.replace([key("a")])[key("a")]
     await settled()
-    lines.replace([])
+    provider_pool.replace([])
     await settled()
     assert provider_of(gone).closed == 1
-    await lines.aclose()
+    await provider_pool.aclose()
 
 
-async def test_lines_that_chats_still_use_are_closed_with_the_process(lines: Lines) -> None:
-    gone = lines.replace([key("a")])[key("a")]
-    gone.hold()
-    lines.replace([])
-    await lines.aclose()
+async def test_providers_that_chats_still_use_are_closed_with_the_process(provider_pool: ProviderPool) -> None:
+    gone = provider_pool.replace([key("a")])[key("a")]
+    gone.acquire()
+    provider_pool.replace([])
+    await provider_pool.aclose()
     assert provider_of(gone).closed == 1

@@ -43,12 +43,12 @@ def watch(gate: Gate, clock: FakeClock) -> QueueWatch:
 
 def fill(gate: Gate, chats: int) -> None:
     for _ in range(chats):
-        gate.enter("key")
+        gate.acquire("key")
 
 
 def is_refused(gate: Gate) -> bool:
     try:
-        gate.enter("key").leave()
+        gate.acquire("key").release()
     except LegatoError:
         return True
     return False
@@ -103,12 +103,12 @@ def test_gauge_that_cannot_be_read_refuses_nobody(gate: Gate, watch: QueueWatch,
 
 async def test_queue_is_looked_at_while_chats_are_there_and_no_longer(gate: Gate, clock: FakeClock) -> None:
     watch = QueueWatch(MadeUp([40.0]), gate, clock)
-    place = gate.enter("key")
+    place = gate.acquire("key")
     watch.wake()
     async with asyncio.timeout(60):
         while gate.told_limit == math.inf:
             await asyncio.sleep(0.01)
-        place.leave()
+        place.release()
         while watch._task is not None:
             await asyncio.sleep(0.01)
     assert gate.told_limit == math.inf

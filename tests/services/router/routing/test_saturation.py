@@ -13,8 +13,8 @@ from services.router.routing.saturation import (
     LATE_SAMPLES,
     LEAST_CHATS,
     QUEUEING_TOLERATED_S,
-    Saturation,
-    Visit,
+    ModelSaturation,
+    ModelUse,
 )
 from tests.support.fakes import FakeClock
 
@@ -27,8 +27,8 @@ MANY = 40
 class Model:
     def __init__(self, clock: FakeClock, tolerated_s: float = QUEUEING_TOLERATED_S) -> None:
         self.clock = clock
-        self.saturation = Saturation(clock, tolerated_s)
-        self.running: list[Visit] = []
+        self.saturation = ModelSaturation(clock, tolerated_s)
+        self.running: list[ModelUse] = []
         # A limit that does not help is gone again after seconds.
         self.lowest_limit = self.limit
 
@@ -41,24 +41,24 @@ class Model:
         self.running += [self.saturation.enter("key", 100, is_whole=True) for _ in range(count)]
 
     def empty(self) -> None:
-        for visit in self.running:
-            visit.leave()
+        for model_use in self.running:
+            model_use.release()
         self.running.clear()
 
     def answer(self, took_s: float, prompt_tokens: int = 100, *, times: int = 1) -> None:
         """Each of them is let in, waits for its first piece, and goes; of a key that is not refused for the others."""
         for number in range(times):
-            with self.saturation.enter(f"small {number}", prompt_tokens) as visit:
+            with self.saturation.enter(f"small {number}", prompt_tokens) as model_use:
                 self.clock.advance(took_s)
-                visit.begun(FIRST)
+                model_use.begun(FIRST)
                 self.lowest_limit = min(self.lowest_limit, self.limit)
 
     def answer_whole(self, took_s: float, tokens: int, prompt_tokens: int = 100, *, times: int = 1) -> None:
         answer = Piece(usage=ProviderUsage(prompt_tokens, tokens, None), last=True)
         for number in range(times):
-            with self.saturation.enter(f"small {number}", prompt_tokens, is_whole=True) as visit:
+            with self.saturation.enter(f"small {number}", prompt_tokens, is_whole=True) as model_use:
                 self.clock.advance(took_s)
-                visit.begun(answer)
+                model_use.begun(answer)
                 self.lowest_limit = min(self.lowest_limit, self.limit)
 
     def was_limited(self) -> bool:
@@ -147,8 +147,8 @@ def test_one_that_is_late_counts_once(model: Model) -> None:
     late = [model.saturation.enter("key", 100) for _ in range(LEAST_SAMPLES - 1)]
     model.clock.advance(10.0)
     model.fill(1)
-    for visit in late:
-        visit.begun(FIRST)
+    for model_use in late:
+        model_use.begun(FIRST)
     model.clock.advance(ROUND_S)
     assert not model.was_limited()
 
@@ -157,7 +157,7 @@ def test_one_that_left_is_not_late(model: Model) -> None:
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     model.fill()
     for _ in range(3 * LEAST_SAMPLES):
-        model.saturation.enter("key", 100).leave()
+        model.saturation.enter("key", 100).release()
         model.clock.advance(ROUND_S)
     assert not model.was_limited()
 
@@ -201,9 +201,9 @@ def test_model_that_is_slow_with_next_to_no_load_is_measured_anew(model: Model) 
             refused += 1
             visits = []
         model.clock.advance(SLOW_S)
-        for visit in visits:
-            visit.begun(FIRST)
-            visit.leave()
+        for model_use in visits:
+            model_use.begun(FIRST)
+            model_use.release()
     assert refused < 10 * LATE_SAMPLES
     assert not model.was_limited()
 
@@ -212,15 +212,15 @@ def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
     """Whoever came later begins before them, late as it is."""
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     dice = random.Random(1)
-    running: list[tuple[float, Visit]] = []
+    running: list[tuple[float, ModelUse]] = []
     refused = 0
     for _ in range(600):
         model.clock.advance(0.1)
         now_s = model.clock.elapsed_s()
-        for begins_s, visit in [entry for entry in running if entry[0] <= now_s]:
-            visit.begun(FIRST)
-            visit.leave()
-            running.remove((begins_s, visit))
+        for begins_s, model_use in [entry for entry in running if entry[0] <= now_s]:
+            model_use.begun(FIRST)
+            model_use.release()
+            running.remove((begins_s, model_use))
         try:
             thinks = dice.random() < 0.9
             running.append((now_s + (dice.uniform(3, 12) if thinks else NORMAL_S), model.saturation.enter("key", 100)))
@@ -231,17 +231,17 @@ def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
 
 def test_key_whose_chats_begin_slowly_does_not_close_the_model_for_others(model: Model) -> None:
     for number in range(2 * LATE_SAMPLES):
-        with model.saturation.enter(f"key {number}", 100) as visit:
+        with model.saturation.enter(f"key {number}", 100) as model_use:
             model.clock.advance(NORMAL_S)
-            visit.begun(FIRST)
+            model_use.begun(FIRST)
     for _ in range(MANY):
         with contextlib.suppress(LegatoError):
             model.running.append(model.saturation.enter("slow", 100))
         model.clock.advance(0.1)
     for number in range(MANY):
-        with model.saturation.enter(f"key {number}", 100) as visit:
+        with model.saturation.enter(f"key {number}", 100) as model_use:
             model.clock.advance(NORMAL_S)
-            visit.begun(FIRST)
+            model_use.begun(FIRST)
 
 
 def test_nothing_is_measured_where_it_is_switched_off(clock: FakeClock) -> None:

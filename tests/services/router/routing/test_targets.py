@@ -118,7 +118,7 @@ async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log
 async def test_place_is_free_again_where_a_mistake_of_ours_keeps_the_model_from_being_asked(
     socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(provider: OpenAIProvider, call: base.Call) -> AsyncGenerator[base.Piece, None]:
+    def fail(provider: OpenAIProvider, call: base.ProviderCall) -> AsyncGenerator[base.Piece, None]:
         raise KeyError("id")
 
     async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
@@ -166,7 +166,8 @@ async def test_while_a_server_wants_to_be_left_alone_one_chat_at_a_time_tries_it
         upstream.replies += [Reply(status=503, headers={"retry-after": "60"}), Reply(delay_s=0.5)]
         await refusal_of(router)
         probe = router.open()
-        await upstream.received(2)
+        async with asyncio.timeout(60):
+            await upstream.received(2)
         assert (await refusal_of(router)).reason is Reason.SATURATED
         assert len(upstream.requests) == 2
         assert (await read(probe)).text == "Hello, world!"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.router.providers.anthropic.provider import AnthropicProvider
-from services.router.providers.base import Call, ProviderUsage
+from services.router.providers.base import ProviderCall, ProviderUsage
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
@@ -22,7 +22,7 @@ from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 
 @both_ways
 async def test_answer_arrives_whole_with_its_usage(
-    call: Call, upstream: AnthropicUpstream, provider: AnthropicProvider
+    call: ProviderCall, upstream: AnthropicUpstream, provider: AnthropicProvider
 ) -> None:
     pieces = await pieces_of(provider, call)
     assert (text_of(pieces), finish_of(pieces)) == ("Hello, world!", "stop")
@@ -32,7 +32,7 @@ async def test_answer_arrives_whole_with_its_usage(
 
 @both_ways
 async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
-    call: Call, upstream: AnthropicUpstream, provider: AnthropicProvider
+    call: ProviderCall, upstream: AnthropicUpstream, provider: AnthropicProvider
 ) -> None:
     calls = [("get_weather", ['{"ci', 'ty":"Par', 'is"}']), ("get_time", [])]
     upstream.replies.append(
@@ -91,7 +91,7 @@ async def test_calls_of_the_vendors_own_tools_are_not_the_clients(
 
 @both_ways
 async def test_usage_that_is_odd_or_missing_breaks_no_answer(
-    call: Call, upstream: AnthropicUpstream, provider: AnthropicProvider
+    call: ProviderCall, upstream: AnthropicUpstream, provider: AnthropicProvider
 ) -> None:
     upstream.replies.append(AnthropicReply(usage={"input_tokens": True, "output_tokens": -1}))
     assert (await pieces_of(provider, call))[-1].usage == ProviderUsage(None, 1 if call.stream else None, None)

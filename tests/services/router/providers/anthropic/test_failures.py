@@ -3,7 +3,7 @@
 import pytest
 
 from services.router.providers.anthropic.provider import AnthropicProvider
-from services.router.providers.base import Call, Failure
+from services.router.providers.base import Failure, ProviderCall
 from tests.services.router.providers.asking import CALL, both_ways, failure_of
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream, error
 
@@ -39,7 +39,7 @@ from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream,
 )
 @both_ways
 async def test_status_tells_what_the_failure_means(
-    call: Call,
+    call: ProviderCall,
     status: int,
     kind: str,
     message: str,

@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.anthropic.provider import VERSION_2023, VERSION_2026, AnthropicProvider
-from services.router.providers.base import Call, CannotDo, Timeouts
+from services.router.providers.base import CannotDo, ProviderCall, Timeouts
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
@@ -22,7 +22,7 @@ from tests.services.router.providers.past import USER, called, gave
 from tests.support.upstreams.anthropic import AnthropicUpstream
 
 
-async def asked(upstream: AnthropicUpstream, call: Call, version: str = VERSION_2026, **extra: Any) -> Any:
+async def asked(upstream: AnthropicUpstream, call: ProviderCall, version: str = VERSION_2026, **extra: Any) -> Any:
     """What such a call is upstream, where it was answered."""
     provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=version, extra=extra)
     try:

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from services.router.providers.base import Failure, Figures
-from services.router.providers.errors.classify import Sign, Signs, read_failure, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure, read_failure_in_answer
 
-SIGNS = Signs(
-    context=Sign(frozenset(("length",)), re.compile("too long")),
-    account=Sign(frozenset(("quota",)), re.compile("^no credit")),
+SIGNS = ErrorPatterns(
+    context=ErrorPattern(frozenset(("length",)), re.compile("too long")),
+    account=ErrorPattern(frozenset(("quota",)), re.compile("^no credit")),
 )
 
 

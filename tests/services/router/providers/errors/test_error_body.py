@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.router.providers.errors.error_body import read_complaint
+from services.router.providers.errors.error_body import read_error_body
 
 # A client's word that must never be taken for a code.
 QUOTED = "Invalid schema for function 'Insufficient_Quota'"
@@ -31,19 +31,19 @@ QUOTED = "Invalid schema for function 'Insufficient_Quota'"
     ],
 )
 def test_codes_and_message_are_found_where_providers_have_them(said: str, codes: set[str], message: str) -> None:
-    complaint = read_complaint(said.encode())
-    assert (set(complaint.codes), complaint.message) == (codes, message)
+    error_body = read_error_body(said.encode())
+    assert (set(error_body.codes), error_body.message) == (codes, message)
 
 
 def test_what_is_cut_off_or_no_text_is_read_as_far_as_it_goes() -> None:
-    assert read_complaint(b'{"error":{"message":"Too').message == '{"error":{"message":"too'
-    assert read_complaint(b"N\xff").message == "n\ufffd"
-    assert read_complaint(b"[" * 100_000).codes == set()
+    assert read_error_body(b'{"error":{"message":"Too').message == '{"error":{"message":"too'
+    assert read_error_body(b"N\xff").message == "n\ufffd"
+    assert read_error_body(b"[" * 100_000).codes == set()
 
 
 def test_words_of_a_message_are_no_codes() -> None:
     said = msgspec.json.encode({"error": {"message": QUOTED, "type": "invalid_request_error", "param": QUOTED}})
-    assert read_complaint(said).codes == {"invalid_request_error"}
+    assert read_error_body(said).codes == {"invalid_request_error"}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_words_of_a_message_are_no_codes() -> None:
     ],
 )
 def test_time_to_come_back_is_among_the_details(details: str, seconds: float | None) -> None:
-    assert read_complaint(b'{"error":{"details":%b}}' % details.encode()).retry_after_s == seconds
+    assert read_error_body(b'{"error":{"details":%b}}' % details.encode()).retry_after_s == seconds
 
 
 def test_complaint_never_prints_itself() -> None:
-    assert "canary" not in repr(read_complaint(b'{"error":{"message":"canary","code":"canary"}}'))
+    assert "canary" not in repr(read_error_body(b'{"error":{"message":"canary","code":"canary"}}'))

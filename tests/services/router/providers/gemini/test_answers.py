@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.router.providers.base import Call, ProviderUsage
+from services.router.providers.base import ProviderCall, ProviderUsage
 from services.router.providers.gemini.provider import GeminiProvider
 from tests.services.router.providers.asking import (
     CALL,
@@ -24,7 +24,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [("get_weather", {"city": "Paris"}), (
 
 @both_ways
 async def test_answer_arrives_whole_with_its_usage(
-    call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+    call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     pieces = await pieces_of(provider, call)
     assert (text_of(pieces), finish_of(pieces)) == ("Hello, world!", "stop")
@@ -35,7 +35,7 @@ async def test_answer_arrives_whole_with_its_usage(
 @both_ways
 @pytest.mark.parametrize("call_ids", [True, False])
 async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
-    call_ids: bool, call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+    call_ids: bool, call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     upstream.replies.append(GeminiReply(thinking="Hm.", contents=["Let me see."], calls=CALLS, call_ids=call_ids))
     pieces = await pieces_of(provider, replace(call, tools_json=WEATHER))
@@ -45,7 +45,7 @@ async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
 
 @both_ways
 async def test_prompt_that_is_blocked_ends_as_filtered(
-    call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+    call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     blocked = '{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":9}}'
     upstream.replies.append(GeminiReply(events=[blocked]) if call.stream else GeminiReply(body=blocked))
@@ -74,7 +74,7 @@ async def test_responses_of_every_shape_are_understood(upstream: GeminiUpstream,
 
 @both_ways
 async def test_usage_that_is_odd_or_missing_breaks_no_answer(
-    call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+    call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     upstream.replies.append(GeminiReply(usage=None))
     assert (await pieces_of(provider, call))[-1].usage is None

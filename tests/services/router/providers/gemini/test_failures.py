@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.providers.base import Call, Failure
+from services.router.providers.base import Failure, ProviderCall
 from services.router.providers.gemini.provider import GeminiProvider
 from tests.services.router.providers.asking import CALL, both_ways, failure_of
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream, error
@@ -11,7 +11,7 @@ from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream, error
 @pytest.mark.parametrize("said", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "SOMETHING_NEW"])
 @both_ways
 async def test_end_that_is_no_answer_is_a_failure(
-    call: Call, said: str, upstream: GeminiUpstream, provider: GeminiProvider
+    call: ProviderCall, said: str, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     upstream.replies.append(GeminiReply(contents=[], finish_reason=said))
     assert (await failure_of(provider, call)).failure is Failure.PROVIDER
@@ -48,7 +48,7 @@ NO_QUOTA = "You exceeded your current quota, please check your plan and billing 
 )
 @both_ways
 async def test_status_tells_what_the_failure_means(
-    call: Call,
+    call: ProviderCall,
     status: int,
     kind: str,
     message: str,

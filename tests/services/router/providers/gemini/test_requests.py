@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.base import Call, CannotDo, Timeouts
+from services.router.providers.base import CannotDo, ProviderCall, Timeouts
 from services.router.providers.gemini.provider import NO_SIGNATURE, GeminiProvider
 from tests.services.router.providers.asking import (
     CALL,
@@ -22,7 +22,7 @@ from tests.services.router.providers.past import USER, called, gave
 from tests.support.upstreams.gemini import GeminiUpstream
 
 
-async def asked(upstream: GeminiUpstream, call: Call, **extra: Any) -> Any:
+async def asked(upstream: GeminiUpstream, call: ProviderCall, **extra: Any) -> Any:
     """What such a call is upstream, where it was answered."""
     provider = GeminiProvider(upstream.base_url, Timeouts(), api_key="secret", version="v1beta", extra=extra)
     try:
@@ -79,7 +79,7 @@ async def test_request_is_in_googles_words_and_asks_that_nothing_be_kept(upstrea
 
 @both_ways
 async def test_nothing_is_to_be_kept_whatever_the_way(
-    call: Call, upstream: GeminiUpstream, provider: GeminiProvider
+    call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     await pieces_of(provider, call)
     assert upstream.requests[0].json["store"] is False

@@ -12,8 +12,8 @@ import h11
 import pytest
 
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import LARGEST_HEAD_BYTES, Connection, Interrupted
-from services.router.providers.http.read_pacing import Tempo
+from services.router.providers.http.connection import LARGEST_HEAD_BYTES, HttpConnection, Interrupted
+from services.router.providers.http.read_pacing import ReadPacer
 from tests.campaigns.fuzz.answers import Body
 from tests.campaigns.fuzz.framing import random_frame
 
@@ -38,11 +38,11 @@ class _Owner:
     def __init__(self) -> None:
         self.is_kept = False
 
-    def take_back(self, connection: Connection) -> bool:
+    def take_back(self, connection: HttpConnection) -> bool:
         self.is_kept = True
         return True
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         pass
 
 
@@ -69,7 +69,7 @@ class _Transport(asyncio.Transport):
 
 async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
     owner, transport = _Owner(), _Transport()
-    connection = Connection(owner, Deadlines(), Tempo(lambda: 0))
+    connection = HttpConnection(owner, Deadlines(), ReadPacer(lambda: 0))
     connection.connection_made(transport)
     connection.answer_within(60)
     asked = asyncio.create_task(connection.post(b"POST / HTTP/1.1\r\n\r\n", b""))
@@ -93,8 +93,8 @@ async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
     except Interrupted:
         return REFUSED
     finally:
-        connection.let_go()
-        connection._deadline.end()
+        connection.release()
+        connection._deadline.close()
     return Verdict(body, connection.status, owner.is_kept and not closes)
 
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers.base import Call, Failure, Timeouts
+from services.router.providers.base import Failure, ProviderCall, Timeouts
 from services.router.providers.http import connection
 from services.router.providers.http import exchange as http
 from services.router.providers.http import split_surrogates as halves
-from services.router.providers.http.read_budget import FREE_BYTES, ROOM_BYTES
+from services.router.providers.http.read_budget import BUDGET_BYTES, FREE_BYTES
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
 from tests.services.router.providers.servers import Serve, listening, read_request
@@ -90,14 +90,16 @@ BUSY = b'HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\n{
 
 
 @both_ways
-async def test_failure_whose_words_are_cut_off_means_what_is_known_of_it(call: Call) -> None:
+async def test_failure_whose_words_are_cut_off_means_what_is_known_of_it(call: ProviderCall) -> None:
     async with asking(saying(BUSY)) as provider:
         failure = await failure_of(provider, call)
     assert (failure.failure, failure.http_status, failure.retry_after_s) == (Failure.BUSY, 429, 7)
 
 
 @both_ways
-async def test_rest_of_a_failure_s_words_is_not_waited_for_long(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rest_of_a_failure_s_words_is_not_waited_for_long(
+    call: ProviderCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "AFTER_FAILURE_S", 0.1)
     async with asking(saying(BUSY, stays_s=60)) as provider:
         failure = await failure_of(provider, call)
@@ -127,7 +129,7 @@ class Forgetful:
 
 
 @both_ways
-async def test_kept_connection_that_is_closed_while_it_is_used_costs_no_answer(call: Call) -> None:
+async def test_kept_connection_that_is_closed_while_it_is_used_costs_no_answer(call: ProviderCall) -> None:
     server = Forgetful()
     async with asking(server.serve) as provider:
         for connections in (1, 2, 3):
@@ -183,7 +185,7 @@ async def test_room_of_an_answer_is_free_again_however_it_ends(content_type: byt
     async with asking(saying(head, much)) as provider:
         for _ in range(2):
             await failure_of(provider)
-        assert provider._server._room.left_bytes == ROOM_BYTES
+        assert provider._server._budget.left_bytes == BUDGET_BYTES
 
 
 async def test_flood_behind_the_end_of_an_answer_is_not_read() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from services.router.providers.http import connection as http_connection
-from services.router.providers.http import read_pacing as tempo
-from services.router.providers.http.connection import Connection, Interrupted
+from services.router.providers.http import read_pacing as read_pacer
+from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
-from services.router.providers.http.pool import Connections
+from services.router.providers.http.pool import ConnectionPool
 from tests.services.router.providers.servers import Serve, listening, read_request
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -29,7 +29,7 @@ class Visits:
 
 
 @asynccontextmanager
-async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[Connections, Visits]]:
+async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple[ConnectionPool, Visits]]:
     """Says the same to every request, in as many writes."""
     visits = Visits()
 
@@ -51,28 +51,28 @@ async def server_that(*says: bytes, closes: bool = False) -> AsyncIterator[tuple
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[Connections]:
+async def serving(serve: Serve) -> AsyncIterator[ConnectionPool]:
     async with listening(serve) as port:
-        found = Connections(Origin("127.0.0.1", port), connect_s=5)
+        found = ConnectionPool(Origin("127.0.0.1", port), connect_s=5)
         try:
             yield found
         finally:
             await found.aclose()
 
 
-async def ask(found: Connections, body: bytes = b"{}") -> Connection:
-    connection = await found.take()
+async def ask(found: ConnectionPool, body: bytes = b"{}") -> HttpConnection:
+    connection = await found.acquire()
     connection.answer_within(5)
     head = RequestHead(Origin("127.0.0.1", 80), {"X-Key": "value"})
     try:
         await connection.post(head.for_body("/v1/chat", body), body)
     except BaseException:
-        connection.let_go()
+        connection.release()
         raise
     return connection
 
 
-async def answer_of(found: Connections, body: bytes = b"{}") -> bytes:
+async def answer_of(found: ConnectionPool, body: bytes = b"{}") -> bytes:
     connection = await ask(found, body)
     try:
         received = b""
@@ -80,7 +80,7 @@ async def answer_of(found: Connections, body: bytes = b"{}") -> bytes:
             received += piece
         return received
     finally:
-        connection.let_go()
+        connection.release()
 
 
 async def test_request_is_one_that_servers_understand() -> None:
@@ -194,14 +194,14 @@ async def test_trailers_are_no_headers() -> None:
         assert await connection.read() == b"hello"
         assert await connection.read() == b""
         assert connection.header(b"retry-after") == ""
-        connection.let_go()
+        connection.release()
 
 
 async def test_answer_that_is_not_read_to_its_end_closes_the_connection_at_once() -> None:
     async with server_that(HELLO[:-2]) as (found, visits):
         connection = await ask(found)
         assert await connection.read() == b"hel"
-        connection.let_go()
+        connection.release()
         await visits.left.wait()
 
 
@@ -233,7 +233,7 @@ async def test_server_may_refuse_a_big_body_before_it_has_read_it() -> None:
     async with serving(refuse) as found:
         connection = await ask(found, b"x" * 32 * 1024 * 1024)
         assert (connection.status, await connection.read()) == (413, b"no")
-        connection.let_go()
+        connection.release()
         assert not connection.is_open
 
 
@@ -261,7 +261,7 @@ async def test_answer_that_nobody_reads_is_left_with_its_server() -> None:
         while before == written:
             received += len(await connection.read())
             await asyncio.sleep(0)
-        connection.let_go()
+        connection.release()
 
 
 async def test_silence_is_measured_from_the_last_byte() -> None:
@@ -272,13 +272,13 @@ async def test_silence_is_measured_from_the_last_byte() -> None:
         assert b"".join([await connection.read(), await connection.read()]) == b"ll"
         with pytest.raises(Interrupted, match="in time"):
             await connection.read()
-        connection.let_go()
+        connection.release()
 
 
 def let_rest(monkeypatch: pytest.MonkeyPatch, rest_s: float) -> None:
     """As if there were many answers, and a reader noticed no less."""
-    monkeypatch.setattr(tempo, "REST_PER_ANSWER_S", rest_s)
-    monkeypatch.setattr(tempo, "LONGEST_REST_S", rest_s)
+    monkeypatch.setattr(read_pacer, "REST_PER_ANSWER_S", rest_s)
+    monkeypatch.setattr(read_pacer, "LONGEST_REST_S", rest_s)
 
 
 async def test_what_comes_while_an_answer_rests_is_handed_on_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,13 +288,13 @@ async def test_what_comes_while_an_answer_rests_is_handed_on_in_one_piece(monkey
         connection.limit_silence(5)
         assert await connection.read() == b"he"
         assert await connection.read() == b"llo"
-        connection.let_go()
+        connection.release()
 
 
 async def test_answer_that_comes_more_slowly_than_it_rests_is_handed_on_as_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    let_rest(monkeypatch, tempo.BEAT_S)
+    let_rest(monkeypatch, read_pacer.BEAT_S)
     wanted = asyncio.Semaphore(0)
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -310,8 +310,8 @@ async def test_answer_that_comes_more_slowly_than_it_rests_is_handed_on_as_it_co
         for letter in HELLO[-5:]:
             wanted.release()
             assert await connection.read() == bytes([letter])
-            await asyncio.sleep(2 * tempo.BEAT_S)
-        connection.let_go()
+            await asyncio.sleep(2 * read_pacer.BEAT_S)
+        connection.release()
 
 
 async def test_end_of_an_answer_does_not_wait_for_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ async def test_end_of_an_answer_does_not_wait_for_a_rest(monkeypatch: pytest.Mon
         connection.answer_within(5)
         assert await connection.read() == b"llo"
         assert await connection.read() == b""
-        connection.let_go()
+        connection.release()
 
 
 async def test_many_who_connect_at_once_look_the_host_up_once_and_a_failure_is_not_kept(

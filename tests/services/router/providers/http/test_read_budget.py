@@ -3,35 +3,35 @@
 import pytest
 
 from services.router.providers.base import ProviderError
-from services.router.providers.http.read_budget import FREE_BYTES, Place, Room
+from services.router.providers.http.read_budget import FREE_BYTES, AnswerBuffer, BufferBudget
 
 
 def test_small_answers_need_no_room() -> None:
-    room = Room(0)
+    budget = BufferBudget(0)
     for _ in range(1000):
-        Place(room).hold(FREE_BYTES)
-    assert room.left_bytes == 0
+        AnswerBuffer(budget).reserve(FREE_BYTES)
+    assert budget.left_bytes == 0
 
 
 def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
-    room = Room(100)
-    first, second = Place(room), Place(room)
-    first.hold(FREE_BYTES + 60)
-    with pytest.raises(ProviderError, match="room"):
-        second.hold(FREE_BYTES + 41)
-    second.hold(FREE_BYTES + 40)
-    first.hold(FREE_BYTES + 60)
-    first.leave()
-    second.hold(FREE_BYTES + 100)
+    budget = BufferBudget(100)
+    first, second = AnswerBuffer(budget), AnswerBuffer(budget)
+    first.reserve(FREE_BYTES + 60)
+    with pytest.raises(ProviderError, match="budget"):
+        second.reserve(FREE_BYTES + 41)
+    second.reserve(FREE_BYTES + 40)
+    first.reserve(FREE_BYTES + 60)
+    first.release()
+    second.reserve(FREE_BYTES + 100)
 
 
 def test_room_is_given_back_when_less_is_held_and_when_the_answer_is_over() -> None:
-    room = Room(100)
-    place = Place(room)
+    budget = BufferBudget(100)
+    buffer = AnswerBuffer(budget)
     for held_bytes in (FREE_BYTES + 100, 0, FREE_BYTES + 100, 5):
-        place.hold(held_bytes)
-    assert room.left_bytes == 100
-    place.hold(FREE_BYTES + 1)
-    place.leave()
-    place.leave()
-    assert room.left_bytes == 100
+        buffer.reserve(held_bytes)
+    assert budget.left_bytes == 100
+    buffer.reserve(FREE_BYTES + 1)
+    buffer.release()
+    buffer.release()
+    assert budget.left_bytes == 100

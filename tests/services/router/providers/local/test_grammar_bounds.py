@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.base import Call, CannotDo, ProviderError, Timeouts
+from services.router.providers.base import CannotDo, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.grammar_bounds import TooMuch, check_schema
 from services.router.providers.local.provider import LocalProvider
 
@@ -92,8 +92,8 @@ def to_json(schema: Any) -> bytes:
     return msgspec.json.encode(schema)
 
 
-def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) -> Call:
-    return Call(
+def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) -> ProviderCall:
+    return ProviderCall(
         model_name="small",
         messages_json=b'[{"role":"user","content":"Hello."}]',
         tools_json=msgspec.json.encode(tools) if tools else b"",
@@ -104,7 +104,7 @@ def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) 
     )
 
 
-async def ask_nobody(made: Call) -> None:
+async def ask_nobody(made: ProviderCall) -> None:
     """No server listens there: what is sent fails."""
     provider = LocalProvider(Path("/nowhere/model.sock"), Timeouts())
     async with aclosing(provider.answer(made)) as pieces:
@@ -133,7 +133,7 @@ async def test_function_with_such_a_schema_has_its_arguments_left_to_the_model(
 ) -> None:
     sent: list[bytes] = []
 
-    async def answer(self: object, made: Call) -> Any:
+    async def answer(self: object, made: ProviderCall) -> Any:
         sent.append(made.parameters_json)
         if sent:
             raise ProviderError("not there")

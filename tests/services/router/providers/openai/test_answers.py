@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.router.providers.base import Call, ProviderUsage
+from services.router.providers.base import ProviderCall, ProviderUsage
 from services.router.providers.http.exchange import MOST_EVENTS_A_PIECE
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, both_ways, pieces_of, text_of
@@ -66,7 +66,9 @@ async def test_text_after_a_tool_call_stays_after_it(upstream: Upstream, provide
 
 
 @both_ways
-async def test_refusal_is_told_apart_from_an_answer(call: Call, upstream: Upstream, provider: OpenAIProvider) -> None:
+async def test_refusal_is_told_apart_from_an_answer(
+    call: ProviderCall, upstream: Upstream, provider: OpenAIProvider
+) -> None:
     upstream.replies.append(Reply(contents=["Well."], refusals=["I", " cannot."], at_once=True))
     spoken = [("".join(piece.contents), piece.refuses) for piece in await pieces_of(provider, call)]
     assert spoken == [("Well.", False), ("I cannot.", True)]
@@ -126,7 +128,7 @@ async def test_stream_without_usage_says_so(upstream: Upstream, provider: OpenAI
     ],
 )
 async def test_odd_usage_breaks_no_answer(
-    usage: str, read: ProviderUsage | None, call: Call, upstream: Upstream, provider: OpenAIProvider
+    usage: str, read: ProviderUsage | None, call: ProviderCall, upstream: Upstream, provider: OpenAIProvider
 ) -> None:
     spoken = "delta" if call.stream else "message"
     said = f'{{"choices":[{{"{spoken}":{{"content":"Hello"}},"finish_reason":"stop"}}],"usage":{usage}}}'

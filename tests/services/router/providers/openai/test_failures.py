@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.router.providers.base import Call, Failure, ProviderError
+from services.router.providers.base import Failure, ProviderCall, ProviderError
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.harness import QUICK
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, failure_of
@@ -25,7 +25,7 @@ from tests.support.upstreams.openai import Reply, Upstream
     ],
 )
 async def test_failure_as_the_first_thing_gives_no_piece(
-    call: Call, reply: Reply, upstream: Upstream, provider: OpenAIProvider
+    call: ProviderCall, reply: Reply, upstream: Upstream, provider: OpenAIProvider
 ) -> None:
     upstream.replies.append(reply)
     with pytest.raises(ProviderError):
@@ -92,7 +92,7 @@ async def test_time_that_a_busy_provider_asks_for_is_told(upstream: Upstream, pr
 )
 @pytest.mark.parametrize("call", [CALL, WHOLE_CALL])
 async def test_error_in_place_of_an_answer_means_what_its_status_would(
-    call: Call, event: str, failure: Failure, upstream: Upstream, provider: OpenAIProvider
+    call: ProviderCall, event: str, failure: Failure, upstream: Upstream, provider: OpenAIProvider
 ) -> None:
     upstream.replies.append(Reply(events=[event]) if call.stream else Reply(body=event))
     failed = await failure_of(provider, call)

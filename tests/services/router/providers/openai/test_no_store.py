@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.router.providers import open_provider
-from services.router.providers.base import Call, ProviderRoute, Surroundings, Timeouts
+from services.router.providers.base import ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.openai.no_store import no_store_fields
 from tests.services.router.providers.asking import CALL, both_ways, pieces_of
 from tests.support.upstreams.anthropic import AnthropicUpstream
@@ -14,12 +14,12 @@ from tests.support.upstreams.gemini import GeminiUpstream
 from tests.support.upstreams.openai import Upstream
 
 
-async def told(upstream: Upstream, call: Call, **fields: Any) -> Any:
+async def told(upstream: Upstream, call: ProviderCall, **fields: Any) -> Any:
     """The body of such a call, by a provider as the routes file describes it."""
     route = ProviderRoute(
         "host", upstream.kind, upstream.base_url, api_key="secret", version=upstream.version, **fields
     )
-    provider = open_provider(route, Surroundings(Timeouts(), Path("unused.sock")))
+    provider = open_provider(route, ProviderEnvironment(Timeouts(), Path("unused.sock")))
     try:
         await pieces_of(provider, call)
     finally:
@@ -29,7 +29,7 @@ async def told(upstream: Upstream, call: Call, **fields: Any) -> Any:
 
 @both_ways
 @pytest.mark.parametrize("vendor", [Upstream, GeminiUpstream])
-async def test_provider_is_told_to_store_nothing(vendor: type[Upstream | GeminiUpstream], call: Call) -> None:
+async def test_provider_is_told_to_store_nothing(vendor: type[Upstream | GeminiUpstream], call: ProviderCall) -> None:
     async with vendor() as upstream:
         assert (await told(upstream, call))["store"] is False
         # Nothing in the routes file undoes it.
@@ -37,7 +37,7 @@ async def test_provider_is_told_to_store_nothing(vendor: type[Upstream | GeminiU
 
 
 @both_ways
-async def test_vendor_without_such_a_switch_is_sent_none(call: Call) -> None:
+async def test_vendor_without_such_a_switch_is_sent_none(call: ProviderCall) -> None:
     async with AnthropicUpstream() as upstream:
         assert set(await told(upstream, call)) <= {"max_tokens", "messages", "model", "stream"}
 

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.chassis.timing.yielding import Turns
+from services.chassis.timing.yielding import Yielder
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
-from services.router.providers.base import Call, Provider, ProviderError, Timeouts
+from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import (
     BYTES_PER_ELEMENT,
     SLICE_BYTES,
-    ConversionTurns,
+    ConversionYielder,
     read_list,
     write_list,
 )
@@ -50,7 +50,7 @@ PROMPTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-async def ask(provider: Provider, call: Call) -> None:
+async def ask(provider: Provider, call: ProviderCall) -> None:
     with pytest.raises(ProviderError):
         await anext(provider.answer(call))
 
@@ -60,11 +60,11 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One for each time that others had their turn."""
     seen: list[int] = []
 
-    async def rest(turns: Turns) -> None:
+    async def pause(yielder: Yielder) -> None:
         seen.append(1)
-        turns._done = 0
+        yielder._done = 0
 
-    monkeypatch.setattr(Turns, "rest", rest)
+    monkeypatch.setattr(Yielder, "pause", pause)
     return seen
 
 
@@ -77,7 +77,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ],
 )
 async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str, rests: list[int]) -> None:
-    call = Call("model", msgspec.json.encode(PROMPTS[prompt]), b"", b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode(PROMPTS[prompt]), b"", b"", b"", max_tokens=10, stream=True)
     await ask(PROVIDERS[provider](), call)
     assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
 
@@ -86,28 +86,31 @@ async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str,
 async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     tools_json = msgspec.json.encode([tool] * MANY)
-    call = Call("model", msgspec.json.encode([USER]), tools_json, b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode([USER]), tools_json, b"", b"", max_tokens=10, stream=True)
     await ask(PROVIDERS[provider](), call)
     assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
-    call = Call("model", msgspec.json.encode(PROMPTS["calls"] * 5), b"", b"", b"", max_tokens=10, stream=True)
+    call = ProviderCall("model", msgspec.json.encode(PROMPTS["calls"] * 5), b"", b"", b"", max_tokens=10, stream=True)
     assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
 
 
 @pytest.mark.parametrize(
     "convert",
-    [lambda turns: write_list([USER] * 2_000, turns), lambda turns: read_list(b"[" + b"[]," * 10**6 + b"[]]", turns)],
+    [
+        lambda yielder: write_list([USER] * 2_000, yielder),
+        lambda yielder: read_list(b"[" + b"[]," * 10**6 + b"[]]", yielder),
+    ],
     ids=["written", "read"],
 )
-async def test_long_lists_give_way(convert: Callable[[ConversionTurns], Awaitable[object]], rests: list[int]) -> None:
-    await convert(ConversionTurns())
+async def test_long_lists_give_way(convert: Callable[[ConversionYielder], Awaitable[object]], rests: list[int]) -> None:
+    await convert(ConversionYielder())
     assert rests
 
 
 async def test_short_lists_never_wait(rests: list[int]) -> None:
-    turns = ConversionTurns()
-    await read_list(await write_list([USER] * 200, turns), turns)
+    yielder = ConversionYielder()
+    await read_list(await write_list([USER] * 200, yielder), yielder)
     assert not rests

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.translation.conversion import ConversionTurns
+from services.router.providers.translation.conversion import ConversionYielder
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
@@ -20,7 +20,7 @@ from tests.services.router.providers.past import USER, called, gave
 
 
 def read(*messages: dict[str, Any]) -> Conversation:
-    return asyncio.run(read_conversation(msgspec.json.encode(messages), ConversionTurns()))
+    return asyncio.run(read_conversation(msgspec.json.encode(messages), ConversionYielder()))
 
 
 def texts(*raws: msgspec.Raw) -> list[str]:

@@ -1,0 +1,24 @@
+"""One class name means one thing: no public class of the product is called like another."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("edge", "services", "cli")
+
+
+def modules_by_class_name() -> dict[str, list[str]]:
+    modules = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    modules[node.name].append(str(path.relative_to(ROOT)))
+    return modules
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    modules = modules_by_class_name()
+    assert "LegatoError" in modules
+    assert {name: where for name, where in modules.items() if len(where) > 1} == {}
