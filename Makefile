@@ -31,6 +31,11 @@ help: ## List the targets
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
+.venv/docs: .venv/dev requirements/docs.lock
+	@echo "Installing what the pages are built with ..."
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
+	@touch $@
+
 .PHONY: setup
 setup: .venv/run ## Make .venv from the hashed lock
 
@@ -48,6 +53,15 @@ protos: .venv/dev ## Write the typed stubs anew from the .proto files
 .PHONY: baseline
 baseline: .venv/dev ## After a release: what later .proto files must stay compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
+
+.PHONY: openapi
+openapi: .venv/dev ## Write the OpenAPI document anew that the edge serves at /openapi.json
+	@$(BIN)/python -m openapi
+
+.PHONY: docs
+docs: .venv/docs ## Build docs/ into a static site with search and the API reference, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 .PHONY: format
 format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
@@ -112,6 +126,10 @@ chaos: .venv/dev ## Let one of two models fail and come back under load (five mi
 fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
 	@$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
 
+.PHONY: openapi-fuzz
+openapi-fuzz: .venv/dev ## Ask for all that the OpenAPI document describes, and compare the answers with it (two minutes). Options: make openapi-fuzz ARGS="--examples 5000 --seed 7"
+	@$(BIN)/python -m tests.campaigns.openapi $(ARGS)
+
 .PHONY: overload
 overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)
 	@$(BIN)/python -m tests.campaigns.overload $(ARGS)
@@ -138,3 +156,4 @@ lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock
 	@$(call write_lock,run,pyproject.toml)
 	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)
 	@$(call write_lock,dev,pyproject.toml --extra dev --group local-model --constraints requirements/run.lock)
+	@$(call write_lock,docs,--group docs --constraints requirements/dev.lock)

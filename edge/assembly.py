@@ -77,6 +77,7 @@ async def assembled(
     models = Models(services.routers)
     wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
+    metrics = ChatMetrics(registry)
     dependencies = ChatDependencies(
         metering,
         journals.own,
@@ -86,7 +87,7 @@ async def assembled(
         settings.keepalive_s,
         clock,
         log,
-        ChatMetrics(registry),
+        metrics,
         tracer,
     )
     entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
@@ -97,7 +98,16 @@ async def assembled(
     saturation.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        app = Edge(chat, Cors(settings.cors_origins), log)
+        app = Edge(
+            entrance=entrance,
+            chat=chat,
+            models=models,
+            metering=metering,
+            cors=Cors(settings.cors_origins),
+            clock=clock,
+            log=log,
+            metrics=metrics,
+        )
         readiness = Readiness(services)
         show_exchanges(registry, services.message_items)
         show_edge(registry, readiness, saturation, journals.own, metering)

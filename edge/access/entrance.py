@@ -39,7 +39,7 @@ class Entrance:
         self._saturation = saturation
         self._metering = metering
 
-    async def admit(self, scope: HttpScope, needed: "Scope.ValueType") -> Principal:
+    async def admit(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         principal = await self.identify(scope, needed)
         await self._metering.admit(principal)
         return principal

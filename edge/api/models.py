@@ -1,4 +1,4 @@
-"""The classes on offer, as the router tells them."""
+"""GET /v1/models and GET /v1/models/{id}: the classes on offer, as the router lists them."""
 
 import asyncio
 from typing import Any
@@ -71,6 +71,14 @@ class Models:
             self._objects = {model.model_id: _model_object(model) for model in models}
             self._heard.set()
             await asyncio.sleep(REFRESH_EVERY_S)
+
+
+async def list_models(*, models: Models) -> dict[str, Any]:
+    return models.list_object()
+
+
+async def get_model(*, models: Models, model_id: str) -> dict[str, Any]:
+    return models.model_object(model_id)
 
 
 def _model_object(model: router.Model) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -57,7 +58,7 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     given_start_s = _integer(parameters, "start_time", 0, LATEST_S)
     given_end_s = _integer(parameters, "end_time", 0, LATEST_S)
     end_s = now_s if given_end_s is None else given_end_s
-    start_s = end_s - DAY_S if given_start_s is None else given_start_s
+    start_s = max(0, end_s - DAY_S) if given_start_s is None else given_start_s
     if start_s >= end_s:
         raise _invalid("start_time must be before end_time.", "start_time")
     limit = _integer(parameters, "limit", 1, width.most)
@@ -76,9 +77,8 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     )
 
 
-async def usage_page(
-    metering: Metering, clock: Clock, principal: Principal, parameters: Mapping[str, list[str]]
-) -> dict[str, Any]:
+async def get_usage(*, metering: Metering, clock: Clock, principal: Principal, query_string: bytes) -> dict[str, Any]:
+    parameters = parse_qs(query_string.decode("latin-1"), keep_blank_values=True)
     query = parse_query(parameters, int(clock.now().timestamp()))
     await metering.caught_up(principal.account_id)
     rows = await metering.usage(

@@ -14,13 +14,13 @@ COMPLETION_PREFIX = "chatcmpl-"
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
-async def receipt(metering: Metering, principal: Principal, given_id: str) -> dict[str, Any]:
-    """By the request's `x-request-id`, or by the id of its completion. An account sees its own alone."""
-    request_id = given_id.removeprefix(COMPLETION_PREFIX)
-    if not _REQUEST_ID.fullmatch(request_id):
+async def get_usage_request(*, metering: Metering, principal: Principal, request_id: str) -> dict[str, Any]:
+    """Takes the request's `x-request-id` or the id of its completion. An account sees only its own requests."""
+    own_id = request_id.removeprefix(COMPLETION_PREFIX)
+    if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
     await metering.caught_up(principal.account_id)
-    found = await metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=request_id))
+    found = await metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
     return {
         "object": "usage.request",
         "id": found.request_id,

@@ -1,10 +1,31 @@
-"""Sends whole responses."""
+"""Sends responses: the headers that all of them have, and whole responses."""
 
+from collections.abc import Awaitable
 from http import HTTPStatus
+from typing import Any
 
 from edge.wire.asgi import Headers, Send
-from edge.wire.errors import error_body, error_headers
-from services.chassis.errors import LegatoError, forget_origin
+
+
+class Response:
+    """Sends one response, with headers that it has whatever it says."""
+
+    __slots__ = ("_headers", "_send", "has_begun")
+
+    def __init__(self, send: Send, headers: Headers) -> None:
+        self._send = send
+        self._headers = headers
+        self.has_begun = False
+
+    def put_headers(self, headers: Headers) -> None:
+        """Adds to the headers of the response, which has not begun."""
+        self._headers = [*headers, *self._headers]
+
+    def send(self, message: dict[str, Any]) -> Awaitable[None]:
+        if not self.has_begun:
+            self.has_begun = True
+            message["headers"] = [*message["headers"], *self._headers]
+        return self._send(message)
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
@@ -15,12 +36,6 @@ async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> N
 async def send_nothing(send: Send, headers: Headers) -> None:
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def send_error(send: Send, error: LegatoError, headers: Headers | None = None) -> None:
-    """Sends an error, and drops its traceback, which nobody needs now."""
-    forget_origin(error)
-    await send_json(send, error.wire.http_status, error_body(error), [*error_headers(error), *(headers or [])])
 
 
 def json_response(status: int, headers: Headers, body: bytes) -> bytes:

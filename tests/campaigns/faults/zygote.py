@@ -12,8 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, cast
-from unittest.mock import MagicMock
+from typing import Any, NoReturn
 
 import msgspec
 import psycopg
@@ -24,7 +23,6 @@ import edge.__main__
 import services.auth.__main__
 import services.metering.__main__
 import services.router.__main__
-from edge.api.app import make_app
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import Database
 from services.chassis.process.run import run
@@ -148,7 +146,6 @@ def _tell(told: Told) -> None:
 
 def warm_up() -> None:
     """What every process does at its start, done once: it imports much."""
-    make_app(cast(Any, MagicMock()))
     for name, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
         database = Database("sqlite://", name)
         database.migrate(migrations)

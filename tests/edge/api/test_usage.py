@@ -57,3 +57,8 @@ def test_what_cannot_be_meant_is_refused(parameters: dict[str, list[str]], param
         parse_query(parameters, NOON_S)
     assert refused.value.reason is Reason.REQUEST_INVALID
     assert refused.value.param == param
+
+
+def test_the_last_day_does_not_begin_before_1970() -> None:
+    query = parse_query({"end_time": [str(HOUR_S)]}, NOON_S)
+    assert (query.start_s, query.end_s) == (0, HOUR_S)

@@ -1,0 +1,92 @@
+"""The public endpoints, all of them, and how a request finds its own.
+
+A handler is a function that names what it uses as keyword parameters: parts of the edge (`models`, `metering`, `clock`,
+`chat`), what is known of the request (`principal`, `query_string`) and the parameters of its path. Its result is the
+JSON of the response.
+"""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from edge.api.chat import create_chat_completion
+from edge.api.models import get_model, list_models
+from edge.api.openapi import get_openapi
+from edge.api.usage import get_usage
+from edge.api.usage_request import get_usage_request
+from edge.principal import Scope
+from services.chassis.errors import LegatoError, Reason
+
+# The answer as JSON; None of a handler that answers itself.
+Handler = Callable[..., Awaitable[Any]]
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+async def refuse_endpoint() -> None:
+    """Answers endpoints of OpenAI's that clients ask for and that are not offered."""
+    raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    method: str
+    path: str
+    # What a key needs; None: any key is good.
+    scope: "Scope.ValueType | None"
+    handler: Handler
+    is_offered: bool = True
+    # Needs no key, and counts against no rate.
+    is_public: bool = False
+    # Lets the request in and sends its response by itself: the handler is given ASGI's own parts.
+    answers_itself: bool = False
+    # The names that the handler takes, in and outside its path.
+    takes: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "takes", frozenset(inspect.signature(self.handler).parameters))
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return _PARAMETER.findall(self.path)
+
+    @property
+    def allow(self) -> bytes:
+        """The methods of the endpoint, with the one that browsers ask first."""
+        return f"{self.method}, OPTIONS".encode()
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/chat/completions", Scope.SCOPE_INFERENCE, create_chat_completion, answers_itself=True),
+    Route("GET", "/v1/models", Scope.SCOPE_MODELS, list_models),
+    Route("GET", "/v1/models/{model_id}", Scope.SCOPE_MODELS, get_model),
+    Route("GET", "/v1/usage", Scope.SCOPE_USAGE, get_usage),
+    Route("GET", "/v1/usage/requests/{request_id}", Scope.SCOPE_USAGE, get_usage_request),
+    Route("GET", "/openapi.json", None, get_openapi, is_public=True),
+    Route("POST", "/v1/embeddings", None, refuse_endpoint, is_offered=False),
+    Route("POST", "/v1/completions", None, refuse_endpoint, is_offered=False),
+    Route("POST", "/v1/responses", None, refuse_endpoint, is_offered=False),
+)
+
+
+class RouteTable:
+    """Finds the route of a path. Each path has one route, and so one method."""
+
+    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
+        self._by_path: dict[str, Route] = {}
+        self._by_pattern: list[tuple[re.Pattern[str], Route]] = []
+        for route in routes:
+            if route.path_parameters:
+                self._by_pattern.append((re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", route.path)), route))
+            else:
+                self._by_path[route.path] = route
+
+    def find(self, path: str) -> tuple[Route, Mapping[str, str]] | None:
+        """The route, and what stands in the path for its parameters; None where there is nothing."""
+        if route := self._by_path.get(path):
+            return route, {}
+        for pattern, route in self._by_pattern:
+            if match := pattern.fullmatch(path):
+                return route, match.groupdict()
+        return None

@@ -1,0 +1,117 @@
+"""The body of a chat as the document shows it: the edge's own structs, with types where the edge keeps bytes.
+
+The edge checks those parts one by one, for reasons of speed (`edge/wire/messages.py`); here they are whole.
+"""
+
+# mypy: disable-error-code="assignment"
+# Replacing the type of a field is the purpose of this module.
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from edge.wire import chat_request, messages
+from edge.wire.messages import MOST_TOOLS
+
+
+class TextPart(messages.TextPart, gc=False):
+    """A part of a message's content."""
+
+    type: Literal["text"]
+    text: str
+
+
+Content = str | Annotated[list[TextPart], Meta(min_length=1)]
+
+
+class SystemMessage(messages.SystemMessage, tag_field="role", tag="system", gc=False):
+    """What the model is told before the conversation."""
+
+    content: Content
+
+
+class DeveloperMessage(messages.DeveloperMessage, tag_field="role", tag="developer", gc=False):
+    """The same as a system message."""
+
+    content: Content
+
+
+class UserMessage(messages.UserMessage, tag_field="role", tag="user", gc=False):
+    """What the user says."""
+
+    content: Content
+
+
+class ToolMessage(messages.ToolMessage, tag_field="role", tag="tool", kw_only=True, gc=False):
+    """The result of a tool call."""
+
+    content: Content
+
+
+class AssistantMessage(messages.AssistantMessage, tag_field="role", tag="assistant", gc=False):
+    """What the model said before: content, tool calls or a refusal, at least one of them."""
+
+    content: Content | None = None
+    tool_calls: list[messages.ToolCall] | None = None
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class FunctionDefinition(messages.FunctionDefinition):
+    """A function that the model may call; `parameters` is a JSON schema."""
+
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class ToolDefinition(messages.ToolDefinition):
+    """A tool: a function."""
+
+    function: FunctionDefinition
+
+
+class JsonSchema(chat_request._JsonSchema):
+    """The schema that an answer follows."""
+
+
+class ResponseFormat(chat_request._ResponseFormat):
+    """The form of the answer. `json_schema` is needed for the type of that name."""
+
+    json_schema: JsonSchema | None = None
+
+
+class StreamOptions(chat_request._StreamOptions):
+    """Accepted and ignored: a stream always ends with its usage."""
+
+
+class NamedFunction(messages._NamedFunction):
+    """One of the functions in `tools`."""
+
+
+class ForcedTool(messages._ForcedTool):
+    """The function that the model has to call."""
+
+    function: NamedFunction
+
+
+WholeNumber = Annotated[int, Meta(ge=1)]
+
+
+class ChatRequest(chat_request._Body, kw_only=True):
+    """A chat. `null` is the same as absent; fields that are not listed here are ignored."""
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    model: Annotated[str, Meta(description="A class: `auto`, `mezzo`, `forte` or `fortissimo`.")] | None = None
+    stream: Annotated[bool, Meta(description="Server-sent events in place of one JSON object.")] | None = None
+    max_tokens: WholeNumber | None = None
+    max_completion_tokens: (
+        Annotated[int, Meta(ge=1, description="Counts where `max_tokens` is given as well.")] | None
+    ) = None
+    response_format: ResponseFormat | None = None
+    tools: Annotated[list[ToolDefinition], Meta(max_length=MOST_TOOLS)] | None = None
+    tool_choice: Literal["auto", "none", "required"] | ForcedTool | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="One choice is offered.")] | None = None
+    logprobs: Annotated[bool, Meta(description="Not offered: `true` is refused.")] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not offered.")] | None = None
+    stream_options: StreamOptions | None = None
+    metadata: Annotated[dict[str, str | None], Meta(description="Accepted and ignored.")] | None = None
