@@ -14,7 +14,30 @@ MODULES = [
 ]
 # Openings of sentences that have no subject, or that hide it.
 WITHOUT_SUBJECT = frozenset(
-    "Of For By In On To With Without From Before After At Where Who Whoever Whether None So And But Or It".split()
+    [
+        "Of",
+        "For",
+        "By",
+        "In",
+        "On",
+        "To",
+        "With",
+        "Without",
+        "From",
+        "Before",
+        "After",
+        "At",
+        "Where",
+        "Who",
+        "Whoever",
+        "Whether",
+        "None",
+        "So",
+        "And",
+        "But",
+        "Or",
+        "It",
+    ]
 )
 
 
