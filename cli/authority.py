@@ -48,7 +48,7 @@ def check_name(name: str) -> str:
 
 
 def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path:
-    """Creates it and returns its certificate. An earlier one stays trusted, but issues nothing more."""
+    """Creates the authority; returns its certificate. An earlier one stays trusted, but issues nothing more."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate_path = folder / f"{AUTHORITY}.pem"
     before = certificate_path.read_bytes() if certificate_path.exists() else b""

@@ -33,5 +33,5 @@ def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
 
 
 def own_limits(owner: "Account | Key") -> dict[str, int | None]:
-    """Returns own limits; None is the default."""
+    """Returns the limits; None if a default applies."""
     return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]

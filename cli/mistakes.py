@@ -20,7 +20,7 @@ OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
 
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
-    """Returns those of all processes, and of the commands."""
+    """Returns the settings types of processes and commands."""
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings

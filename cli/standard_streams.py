@@ -1,4 +1,4 @@
-"""Protects stdin, stdout and stderr of a long-running process from being closed by others."""
+"""Keeps a long-running process working when its stdin, stdout or stderr is closed."""
 
 import os
 from collections.abc import Iterator

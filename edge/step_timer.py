@@ -17,7 +17,7 @@ class StepTimer:
         self.span = span
 
     def end_step(self, step: Step) -> float:
-        """Returns the time."""
+        """Ends a step; returns when."""
         now_s = self._clock.elapsed_s()
         step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:

@@ -34,7 +34,7 @@ COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "grounding", "
 
 
 def grounding_options(command: CommandT) -> CommandT:
-    """Adds an option for each."""
+    """Adds an option for each source."""
     for name, what in reversed(GROUNDINGS.items()):
         help_text = f"Whether its chats may use {what}, where the service is configured for it."
         command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
@@ -188,7 +188,7 @@ def _is_on(switch: str | None) -> bool | None:
 
 
 def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
-    """Describes it; None is an unknown balance."""
+    """Describes an account; None is an unknown balance."""
     return {
         "account_id": account.account_id,
         "name": account.name,

@@ -65,7 +65,7 @@ def next_pepper_version(data: Path, database_url: str) -> int:
 
 
 def record_parts(data: Path, database_url: str) -> None:
-    """Records them, once all serve."""
+    """Records the parts once all processes serve."""
     parts = [PEPPERS] if (data / PEPPERS).exists() else []
     parts += [] if database_url else [name for name in STORES if _file(data, name).exists()]
     record = {"parts": parts, "database": "postgresql" if database_url else "sqlite"}

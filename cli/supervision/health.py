@@ -72,7 +72,7 @@ def _grpc_status(address: str, timeout_s: float) -> str:
 
 
 def _http_status(path: str, target: str, timeout_s: float) -> bytes:
-    """Returns b"" on timeout."""
+    """Returns the status; empty without an answer."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:

@@ -121,7 +121,7 @@ def _local_model(installation: Installation) -> ProcessSpec:
 
 
 def _environ(installation: Installation, process: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns the environment; `own` is for it alone."""
+    """Returns a process's environment, with `own` variables."""
     decided = {**_shared(installation), **(own or {})}
     # Also excludes their `_FILE` forms, such as `LEGATO_DATA_FILE`.
     unwanted = {*decided, *SECRETS}

@@ -173,7 +173,7 @@ class Supervisor:
         self._tell_change()
 
     async def _until_serving(self, kept: _Kept) -> bool:
-        """Returns False if the process ended."""
+        """Waits until it serves; returns False if it ended."""
         while kept.pid is not None:
             if await asyncio.to_thread(kept.spec.health.is_serving):
                 kept.has_served = True

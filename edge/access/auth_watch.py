@@ -40,7 +40,7 @@ class Watch:
         clock: Clock,
         log: Log,
     ) -> None:
-        """`on_news` is called for each heartbeat with a newer epoch, after the cache was invalidated."""
+        """Calls `on_news` for each heartbeat with a newer epoch, after the cache was invalidated."""
         self._auth = auth
         self._principal_cache = principal_cache
         self._maintenance = maintenance

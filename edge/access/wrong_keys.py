@@ -20,7 +20,7 @@ CLIENT_NETWORK_BITS = 64
 
 class WrongKeyLimiter:
     def __init__(self, wrong_keys_per_minute: int, addresses: Addresses, clock: Clock) -> None:
-        """Takes 0 as no limit."""
+        """Takes the limit; 0 disables it."""
         self._rate = Rate(wrong_keys_per_minute, wrong_keys_per_minute) if wrong_keys_per_minute else None
         self._addresses = addresses
         self._buckets = Buckets(clock)

@@ -185,8 +185,8 @@ class Chat:
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
 
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
-        """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if the client
-        has received nothing yet."""
+        """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no
+        output yet."""
         counted = self._delivery.counted
         if not counted.completion_tokens:
             raise refusal

@@ -67,7 +67,7 @@ class ConnectionLimit:
         self._waiting.pop(transport, None)
 
     def note_full(self) -> None:
-        """Logs it, at most once a minute: a flood must not fill the log."""
+        """Logs that the limit is reached, at most once a minute."""
         now_s = self._clock.elapsed_s()
         if self._told_at_s is None or now_s - self._told_at_s >= TOLD_EACH_S:
             self._told_at_s = now_s

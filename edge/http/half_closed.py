@@ -36,7 +36,7 @@ class HalfClosed:
         return self._is_begun
 
     def begin(self, cycle: Cycle) -> bool:
-        """Starts probing for the request being answered. Returns False if its client is gone or unknown."""
+        """Starts probing for the request being answered. Returns False if its client is gone or cannot be probed."""
         if not cycle.can_probe or self._is_broken_off() is not False:
             return False
         self.follow(cycle)
@@ -74,7 +74,7 @@ class HalfClosed:
         self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
 
     def _is_broken_off(self) -> bool | None:
-        """Returns None if unknown."""
+        """Returns None if that is unknown."""
         connection = self._transport.get_extra_info("socket")
         try:
             state: bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)

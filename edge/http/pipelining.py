@@ -28,7 +28,7 @@ class PipelinedData:
         return True
 
     def pop_all(self) -> bytes:
-        """Empties the buffer."""
+        """Returns and clears the buffer."""
         held = bytes(self._held)
         self._held.clear()
         self.size_bytes = 0

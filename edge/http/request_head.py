@@ -117,7 +117,7 @@ class HeadProtocol(HttpToolsProtocol):
         return WrongHead(mistake)
 
     def _scope(self) -> HttpScope:
-        """Raises WrongHead."""
+        """Returns the ASGI scope; raises WrongHead."""
         if self.url != self._parsed_url:
             # Most connections ask for one URL only.
             self._path, self._raw_path, self._query = _parts(self.url)
