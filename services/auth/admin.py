@@ -49,7 +49,7 @@ class GivenLimits:
     concurrent_requests: int | None = None
 
     def checked(self) -> Callable[[KeyLimits], KeyLimits]:
-        """Validates the limits; returns a function that applies them to the existing ones."""
+        """Validates them; returns how to change the limits."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {name: checks.limit(name, value) for name, value in given.items() if value is not None}
         return lambda limits: replace(limits, **kept)

@@ -58,7 +58,7 @@ class DataStore(msgspec.Struct, frozen=True):
 
 
 def keep_in_canada(stores: Iterable[DataStore]) -> None:
-    """Raises if a store lies elsewhere; called before anything is opened."""
+    """Raises if a store lies elsewhere, before it is opened."""
     mistakes = [mistake for store in stores if (mistake := store.mistake())]
     if mistakes:
         raise SettingsError("\n".join(mistakes))

@@ -28,7 +28,7 @@ class CounterKey(NamedTuple):
 
 
 class Books:
-    """The state of a batch: each operation sees the changes of those before it."""
+    """A batch's state: operations see earlier ones' changes."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ CLAIM_LIFE_US: Final = 24 * HOUR_US
 
 
 def refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold | None, now_us: int) -> None:
-    """Raises if the key is in use; `claimant` is the hold of the request that owns it."""
+    """Raises if the key is in use; `claimant` is its owner's hold."""
     if found is None or found.claimed_at_us < now_us - CLAIM_LIFE_US:
         return
     if claimant is not None and claimant.state == "void":

@@ -101,8 +101,7 @@ class RateAllowance(msgspec.Struct, frozen=True):
 
 class Limiter(Protocol):
     def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
-        """Charges the buckets; the future resolves to `reply` of the allowance. Refuses, at once or later, with
-        RATE_LIMITED."""
+        """Charges the buckets; resolves to `reply` of the allowance. Refuses, at once or later, with RATE_LIMITED."""
         ...
 
 
@@ -136,7 +135,7 @@ class LocalLimiter:
 
 
 def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) -> None:
-    """Raises RATE_LIMITED if any bucket is used up, for the one with the longest wait."""
+    """Raises RATE_LIMITED for the bucket with the longest wait."""
     longest_ns, hit = 0, 0
     for number, part in enumerate(parts):
         wait_ns = part.rate.wait_ns(ahead_ns[number], part.units)

@@ -41,7 +41,7 @@ class LockedAccounts(Generic[ItemT]):
         return sum(bool(queue) for queue in self._queues.values())
 
     def add(self, account_id: str, item: ItemT, now_s: float, *, waits: bool = True) -> None:
-        """Queues an item; with `waits` false it is due at once: it is tried once if it is the first."""
+        """Queues an item; with `waits` false, it is tried once at most, if it is the first."""
         queue = self._queues.get(account_id)
         if queue is None:
             self._forget_idle()

@@ -26,7 +26,7 @@ class RuleContext(NamedTuple):
 
 
 class Effect(NamedTuple, Generic[AnswerT]):
-    """The answer, and the records to write; None: unchanged."""
+    """The answer and the changes; None: unchanged."""
 
     answer: AnswerT
     account: AccountBalance | None = None

@@ -107,7 +107,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return response
 
     def _is_due(self, request: pb.VoidRequest) -> bool:
-        """Returns whether a prompt is charged though nothing was delivered; if not, notes it as unpaid."""
+        """Returns whether an undelivered prompt is charged, and notes unpaid ones."""
         unpaid, is_accepted = self._unpaid_prompts, request.accepted_prompt_tokens > 0
         if unpaid is None or request.unpaid_prompt_tokens <= 0:
             return False

@@ -104,8 +104,7 @@ class _Waiting(NamedTuple):
 
 class ValkeyLimiter:
     def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1) -> None:
-        """Connects to `url`; `fewest_replicas` is the least number of replicas to assume, even if the server never
-        responded."""
+        """Connects to `url`; `fewest_replicas` is assumed at least, even if the server never answers."""
         self._client = make_client(url)
         self._local = local
         self._log = log

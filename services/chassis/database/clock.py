@@ -47,7 +47,7 @@ class DatabaseClock:
         self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2
 
     async def keep_right(self) -> None:
-        """Reads the time every second until cancelled. While the database is unavailable, the last offset is used."""
+        """Reads the time every second until cancelled. An outage keeps the last offset."""
         while True:
             await asyncio.sleep(ASKED_EVERY_S)
             with contextlib.suppress(LegatoError):

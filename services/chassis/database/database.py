@@ -170,7 +170,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
-        """Opens a transaction for code that already runs in its own thread: migrations, tests."""
+        """Opens a transaction in the caller's own thread, for migrations and tests."""
         with self.engine.connect() as connection:
             try:
                 self._begin(connection, writes=writes)
@@ -220,7 +220,7 @@ class Database:
             return _is_behind(connection, folder)
 
     def close(self) -> None:
-        """Closes all connections, after running transactions have ended."""
+        """Closes connections when running transactions end."""
         self._writer.shutdown()
         self._drop_write_connection()
         self._readers.shutdown()

@@ -20,7 +20,7 @@ class CallStream(Protocol[RequestT_co, ResponseT_contra]):
         ...
 
     async def send(self, response: ResponseT_contra) -> None:
-        """Sends a response; waits while the caller is too far behind (backpressure)."""
+        """Sends a response, with backpressure from the caller."""
         ...
 
 

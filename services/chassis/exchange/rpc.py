@@ -55,8 +55,8 @@ class RpcCall(Generic[ResponseT]):
 
 
 async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
-    """Writes queued requests. A function and no method: the cancelled task's frame would refer to the call that refers
-    to the task."""
+    """Writes queued requests. No method: a cancelled task's frame must not refer to the call, which refers to the
+    task."""
     try:
         while True:
             await stream.write(await outbox.get())

@@ -74,8 +74,7 @@ class ExchangeServer:
             session.close()
 
     def _methods_for(self, context: Any) -> Methods:
-        """Returns the methods for a caller; those it may not call are replaced by one that refuses, so that permissions
-        are not looked up for each item."""
+        """Replaces methods that the caller may not call by one that refuses, so that items need no permission check."""
         return {
             name: method if may_call(context, f"/{self._service}/{name}") else _REFUSED
             for name, method in self._methods.items()

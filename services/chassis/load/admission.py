@@ -186,12 +186,12 @@ class Gate:
         return step * 2.0**self._calm_rounds
 
     def _base(self) -> float:
-        """Returns the concurrency that this round's samples were measured at."""
+        """Returns the concurrency that the samples reflect."""
         return min(self._measured, self._peak)
 
     def _has_room_for(self, key_id: str) -> bool:
-        """Returns whether a request of the key is admitted; below a constant limit, some places are reserved for keys
-        under their fair share."""
+        """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
+        share."""
         limit, own = self.limit, self.running_by_key.get(key_id, 0)
         if self._limited_key_id == key_id and own >= limit:
             return False
@@ -235,7 +235,7 @@ class Gate:
         return min(LONGEST_LIFETIME_S, max(self._lifetime_s, TURNOVERS * self.running / left_per_s))
 
     def _confirm(self) -> None:
-        """Extends the limit's lifetime, because the queueing that caused it persists."""
+        """Extends the limit's lifetime while queueing persists."""
         self._expires_at_s = max(self._expires_at_s, self._clock.elapsed_s() + self._lifetime_s)
 
     def _lift_if_expired(self) -> None:

@@ -53,7 +53,7 @@ class Rate(msgspec.Struct, frozen=True):
         return max(0, self.burst - -(-ahead_ns // self.interval_ns))
 
     def divided_by(self, parts: int) -> "Rate":
-        """Returns an equal share of the rate, rounded down, but at least 1."""
+        """Returns a share of the rate, at least 1."""
         return Rate(max(1, self.per_minute // parts), max(1, self.burst // parts))
 
 
@@ -68,7 +68,7 @@ class Buckets:
         self._forget_at = min(_FEWEST_KEPT, most)
 
     def charge(self, name: Hashable, rate: Rate, units: int = 1) -> int:
-        """Takes the units if possible; returns the nanoseconds to wait, 0 if they were taken."""
+        """Takes the units, or returns the nanoseconds to wait."""
         now_ns = self.now_ns()
         ahead_ns = self.ahead_ns(name, now_ns)
         wait_ns = rate.wait_ns(ahead_ns, units)

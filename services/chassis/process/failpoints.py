@@ -26,7 +26,7 @@ def watch(folder: str | None) -> None:
 
 
 def are_watched() -> bool:
-    """Returns whether failpoints are enabled, for callers to whom computing a name is work."""
+    """Returns whether failpoints are enabled."""
     return watched
 
 

@@ -72,7 +72,7 @@ def from_rpc_error(error: grpc.RpcError, service: str) -> LegatoError:
 
 
 def was_lost(error: grpc.RpcError) -> bool:
-    """Returns whether the call failed without an answer, rather than by a refusal."""
+    """Returns whether a call got no answer, not even a refusal."""
     call: Any = error
     lost_codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
     return _status_details(error) is None and call.code() in lost_codes

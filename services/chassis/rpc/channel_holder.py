@@ -12,8 +12,8 @@ StubT = TypeVar("StubT")
 
 
 class ChannelHolder(Generic[StubT]):
-    """Holds a channel and its stub. A channel reconnects by itself, but always with the certificate it was opened with.
-    So after a replacement the next call uses a new channel; calls on the old one continue."""
+    """Holds a channel, which reconnects by itself, but always with the certificate it was opened with. So after a
+    replacement the next call uses a new channel; calls on the old one continue."""
 
     def __init__(
         self,

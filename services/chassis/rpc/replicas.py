@@ -73,8 +73,8 @@ class Replicas(Generic[ReplicaT]):
         return sorted(self._replicas.values(), key=lambda replica: (not replica.usable, replica.load))
 
     def for_account(self, account_id: str) -> ReplicaT:
-        """Returns the account's replica, the same on every edge, so that its operations share a batch. It uses
-        rendezvous hashing: when replicas come or go, only their accounts move."""
+        """Returns the account's replica, the same on every edge, so that its operations share a batch (rendezvous
+        hashing). When replicas come or go, only their accounts move."""
         usable = [address for address, replica in self._replicas.items() if replica.usable]
         if not usable:
             usable = list(self._leaving())
@@ -86,7 +86,7 @@ class Replicas(Generic[ReplicaT]):
         return self._replicas[address]
 
     def _leaving(self) -> dict[str, ReplicaT]:
-        """Returns replicas that are shutting down, for rollouts in which their successors are not found yet."""
+        """Returns replicas that shut down, for use until their successors are found."""
         return {address: replica for address, replica in self._replicas.items() if replica.is_leaving}
 
     @property

@@ -141,7 +141,7 @@ def stop_asked() -> asyncio.Event:
 
 
 def on_second_signal(hurry: Callable[[], None]) -> None:
-    """Calls `hurry` on a further signal, after shutdown was requested: the operator does not want to wait."""
+    """Calls `hurry` on a further signal, once shutdown was requested."""
     _on_signal(hurry)
 
 

@@ -54,7 +54,7 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """Yields each upper bound and the number of observations up to it, cumulated as Prometheus expects."""
+        """Yields each upper bound and the count up to it, as Prometheus expects."""
         cumulated = 0
         for bound, count in zip((*self._bounds, float("inf")), self.counts, strict=True):
             cumulated += count
@@ -215,7 +215,7 @@ def _tasks() -> float:
 
 
 def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
-    """Registers the expiry of the certificate, if there is one."""
+    """Registers the certificate's expiry, if any."""
     if certificates is not None:
         gauge(
             registry,
@@ -226,7 +226,7 @@ def show_certificate(registry: Registry, certificates: Certificates | None) -> N
 
 
 def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -> None:
-    """Registers the message sizes of exchanges, by the name of the other side."""
+    """Registers each exchange's items per message."""
     histograms_of(
         registry,
         "legato_exchange_message_items",

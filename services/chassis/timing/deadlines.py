@@ -96,8 +96,7 @@ def _do_nothing() -> None:
 
 
 class Limit(_Timed):
-    """A timeout for a block. It is no `Deadline` with a callback: that reference cycle, one per chat, would wait for
-    the garbage collector."""
+    """A timeout for a block. A callback to it, one per chat, would be a reference cycle for the garbage collector."""
 
     __slots__ = ("_cancelled_before", "_error", "_has_passed", "_limit_s", "_task")
 

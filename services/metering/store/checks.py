@@ -48,8 +48,7 @@ def _counters_against_ledger() -> sa.Select[Any]:
 
 
 def _wrong_costs() -> sa.Select[Any]:
-    """Finds bookings that differ from the cost of their tokens. It splits prices at a million: the full product would
-    overflow the database's integers."""
+    """Compares bookings with token costs. Prices are split at a million: whole products would overflow the integers."""
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
         # PostgreSQL sums integers to decimals.
         sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger)

@@ -46,7 +46,7 @@ def from_correction(allowance: RateAllowance) -> pb.CorrectResponse:
 
 
 def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: RateLimits) -> RateLimits:
-    """Returns the key's own limits, where the request names them, or else the defaults."""
+    """Returns the limits, the request's own before the defaults."""
     if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
         return defaults
     requests, tokens = defaults.requests, defaults.tokens
