@@ -212,7 +212,7 @@ def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_
 
     def told(process: str, event: str, request_id: str) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = lines_of(service, process)
-        return [line for line in lines if line["event"] == event and line["request_id"] == request_id]
+        return [line for line in lines if line["event"] == event and line.get("request_id") == request_id]
 
     wait_until(lambda: len(told("metering", "operation.ended", served_id)) == 2)
     assert [line["name"] for line in told("metering", "operation.ended", served_id)] == ["Reserve", "Settle"]
