@@ -19,7 +19,7 @@ TOKENS_A_CHUNK: Final = 5
 
 class CompilerMissing(Exception):
     def __init__(self, compiler: str) -> None:
-        super().__init__(f"The load and the played provider are C: install a compiler ({compiler} was not found).")
+        super().__init__(f"The load and the mock upstream are C: install a compiler ({compiler} was not found).")
 
 
 def program(name: str) -> Path:

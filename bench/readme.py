@@ -52,7 +52,7 @@ def replace_marked(document: str, name: str, text: str) -> str:
     before, found, rest = document.partition(begin)
     _, ended, after = rest.partition(END)
     if not found or not ended:
-        raise click.ClickException(f"There is no place for the figures: {begin} … {END} is missing.")
+        raise click.ClickException(f"No place for the figures: {begin} … {END} is missing.")
     return f"{before}{begin}\n{text}\n{END}{after}"
 
 
@@ -98,7 +98,7 @@ def _conditions(figures: Figures) -> str:
     share = max(row.others_share for row in figures.rows)
     return (
         f"Medians of one run on {machine['processors']} processors ({machine['kind']}, Python {machine['python']}) that"
-        f" the load and the played provider share; a disk sync takes {sync_ms:.2f} ms. Others took up to {share:.0%} of"
+        f" the load and the mock upstream share; a disk sync takes {sync_ms:.2f} ms. Others took up to {share:.0%} of"
         f" the processors, whose speed differed by {drift - 1:.0%} within the run."
     )
 

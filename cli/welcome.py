@@ -38,7 +38,7 @@ def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
         click.echo(f"  Another key   {this_command()} keys create --account {greeting['account_id']}{folder_option}\n")
         return
     click.echo(f"  Account       {greeting['account_id']} with {greeting['balance_usd']} $ of credit")
-    click.echo(f"  Key           {greeting['api_key']}   (shown once: keep it)\n")
+    click.echo(f"  Key           {greeting['api_key']}   (shown only once: save it)\n")
     click.echo("  Try it:\n")
     click.echo(f"    {curl_line(greeting['base_url'], greeting['api_key'])}\n")
 

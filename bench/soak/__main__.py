@@ -16,10 +16,10 @@ WARM_UP_SHARE = 0.4
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--minutes", default=30.0, show_default=True, help="How long it lasts.")
-@click.option("--chats-per-s", default=80.0, show_default=True, help="How many clients come each second.")
+@click.option("--minutes", default=30.0, show_default=True, help="Duration in minutes.")
+@click.option("--chats-per-s", default=80.0, show_default=True, help="New clients per second.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all that was seen there too."
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write all samples to this file."
 )
 def soak(minutes: float, chats_per_s: float, json_file: Path | None) -> None:
     """Look for what the service does not give back: memory, tasks, descriptors, connections, slots, holds."""
