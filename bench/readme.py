@@ -52,7 +52,7 @@ def replace_marked(document: str, name: str, text: str) -> str:
     before, found, rest = document.partition(begin)
     _, ended, after = rest.partition(END)
     if not found or not ended:
-        raise click.ClickException(f"No place for the figures: {begin} … {END} is missing.")
+        raise click.ClickException(f"There is no place for the figures: {begin} … {END} is missing.")
     return f"{before}{begin}\n{text}\n{END}{after}"
 
 

@@ -33,7 +33,7 @@ def welcome(services: ServiceStubs, base_url: str) -> dict[str, Any]:
 
 
 def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
-    click.echo(f"\n  Base address  {greeting['base_url']}")
+    click.echo(f"\n  Base URL      {greeting['base_url']}")
     if "api_key" not in greeting:
         click.echo(f"  Another key   {this_command()} keys create --account {greeting['account_id']}{folder_option}\n")
         return

@@ -154,7 +154,7 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
     second = Up(data, "--welcome", "--workers", "2")
     try:
         address = second.ready()
-        assert [second.line(), second.line()] == ["", f"  Base address  {address}"]
+        assert [second.line(), second.line()] == ["", f"  Base URL      {address}"]
         assert second.line().endswith(f"legato keys create --account {greeting['account_id']} --data {data}")
         assert sorted(second.processes()) == ["auth", "edge-1", "edge-2", "metering", "router"]
         (account,) = second.json("accounts", "list")
