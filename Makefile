@@ -15,47 +15,47 @@ help: ## List the targets
 
 .venv/uv: requirements/uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { echo "Legato runs on Python 3.11 to 3.14, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Install one of those and say where it is: make PYTHON=/path/to/python3.13 run" >&2; exit 1; }
-	@echo "Making .venv ..."
+	@echo "Creating .venv ..."
 	@$(PYTHON) -m venv .venv || { echo "The venv module is missing: install python3-venv" >&2; exit 1; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
 .venv/run: .venv/uv requirements/build.lock requirements/run.lock requirements/local-model.lock pyproject.toml
-	@echo "Installing what the service runs on ..."
+	@echo "Installing the runtime dependencies ..."
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock -r requirements/local-model.lock
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
 .venv/dev: .venv/run requirements/dev.lock
-	@echo "Installing what the tests run on ..."
+	@echo "Installing the development dependencies ..."
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
 	@touch $@
 
 .venv/docs: .venv/dev requirements/docs.lock
-	@echo "Installing what the pages are built with ..."
+	@echo "Installing the documentation tools ..."
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
 	@touch $@
 
 .PHONY: setup
-setup: .venv/run ## Make .venv from the hashed lock
+setup: .venv/run ## Create .venv from the lock file with hashes
 
 .PHONY: run
-run: .venv/run ## Start the whole service; Ctrl-C ends it. Options: make run ARGS="--port 9000"
+run: .venv/run ## Start the whole service; Ctrl-C stops it. Options: make run ARGS="--port 9000"
 	@$(BIN)/legato up --welcome $(ARGS)
 
 # $(call write_stubs,FOLDER)
 write_stubs = $(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(STUBBED)
 
 .PHONY: protos
-protos: .venv/dev ## Write the typed stubs anew from the .proto files
+protos: .venv/dev ## Regenerate the typed stubs from the .proto files
 	@$(call write_stubs,.)
 
 .PHONY: baseline
-baseline: .venv/dev ## After a release: what later .proto files must stay compatible with
+baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
 
 .PHONY: openapi
-openapi: .venv/dev ## Write the OpenAPI document anew that the edge serves at /openapi.json
+openapi: .venv/dev ## Regenerate the OpenAPI document that the edge serves at /openapi.json
 	@$(BIN)/python -m openapi
 
 .PHONY: docs
@@ -64,12 +64,12 @@ docs: .venv/docs ## Build docs/ into a static site with search and the API refer
 	@echo "build/site/index.html"
 
 .PHONY: format
-format: .venv/dev ## Bring the code into form, and fix what can be fixed without thought
+format: .venv/dev ## Format the code, and apply the linter's safe fixes
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: lint
-lint: .venv/dev ## Everything that is checked without running the code
+lint: .venv/dev ## Run all static checks
 	@echo "Style ..."
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
@@ -77,7 +77,7 @@ lint: .venv/dev ## Everything that is checked without running the code
 	@$(BIN)/mypy --no-error-summary
 	@echo "Imports ..."
 	@$(BIN)/lint-imports --no-logo > .venv/imports.txt 2>&1 || { cat .venv/imports.txt; exit 1; }
-	@echo "Protos, that they break no caller, and that their stubs are the committed ones ..."
+	@echo "Protos: compatibility, and that the committed stubs are current ..."
 	@$(BIN)/buf lint
 	@$(BIN)/buf breaking --against protos/baseline.binpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
@@ -88,7 +88,7 @@ lint: .venv/dev ## Everything that is checked without running the code
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 .PHONY: test
-test: lint ## Check everything, on databases that the tests start themselves
+test: lint ## Run lint and all tests; the tests start their own databases
 	@echo "Tests ..."
 	@$(BIN)/pytest -q -n $(TEST_PROCESSES) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
@@ -99,7 +99,7 @@ bench: .venv/dev ## Measure the service on this machine (nine minutes). Options:
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: .venv/dev ## The same beside LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
+bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: bench-scale
@@ -107,39 +107,39 @@ bench-scale: .venv/dev ## The same with more processes, streams, accounts, keys 
 	@$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: soak
-soak: .venv/dev ## Look for what is never given back, while half of the clients leave (half an hour). Options: make soak ARGS="--minutes 3"
+soak: .venv/dev ## Look for leaks while half of the clients disconnect (half an hour). Options: make soak ARGS="--minutes 3"
 	@$(BIN)/python -m bench.soak $(ARGS)
 
 .PHONY: faults
-faults: .venv/dev ## Kill every process at every step, and compare the books (an hour to two). Options: make faults ARGS="--kills 5 --points edge"
+faults: .venv/dev ## Kill every process at every step, and check the ledger (one to two hours). Options: make faults ARGS="--kills 5 --points edge"
 	@$(BIN)/python -m tests.campaigns.faults $(ARGS)
 
 .PHONY: revocations
-revocations: .venv/dev ## Revoke keys while lines break and auths die (ten minutes). Options: make revocations ARGS="--revocations 100"
+revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)
 
 .PHONY: chaos
-chaos: .venv/dev ## Let one of two models fail and come back under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
+chaos: .venv/dev ## Let one of two models fail and recover under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.campaigns.chaos $(ARGS)
 
 .PHONY: fuzz
-fuzz: .venv/dev ## Answer and ask with anything at all, and see that nobody else notices (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
+fuzz: .venv/dev ## Fuzz the provider's side and the client's side, and check that other clients are not affected (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
 	@$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
 
 .PHONY: openapi-fuzz
-openapi-fuzz: .venv/dev ## Ask for all that the OpenAPI document describes, and compare the answers with it (two minutes). Options: make openapi-fuzz ARGS="--examples 5000 --seed 7"
+openapi-fuzz: .venv/dev ## Generate requests from the OpenAPI document, and check the responses against it (two minutes). Options: make openapi-fuzz ARGS="--examples 5000 --seed 7"
 	@$(BIN)/python -m tests.campaigns.openapi $(ARGS)
 
 .PHONY: overload
-overload: .venv/dev ## Refuse nobody whose provider only thinks, and keep the goodput of one that is full (five minutes)
+overload: .venv/dev ## Check admission: no refusals with a slow provider, stable goodput with a saturated one (five minutes)
 	@$(BIN)/python -m tests.campaigns.overload $(ARGS)
 
 .PHONY: compose-test
-compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and use the service
+compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and test the service
 	@$(BIN)/python -m tests.deploy.compose
 
 .PHONY: kube-test
-kube-test: .venv/dev ## Play the Kubernetes manifests with podman, and use the service
+kube-test: .venv/dev ## Run the Kubernetes manifests with podman, and test the service
 	@$(BIN)/python -m tests.deploy.kube
 
 # $(call write_lock,NAME,SOURCES)
@@ -147,11 +147,11 @@ UPGRADE ?= --upgrade
 write_lock = $(BIN)/uv pip compile $(2) --quiet $(UPGRADE) --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 -o requirements/$(1).lock
 
 .PHONY: drain-test
-drain-test: .venv/dev ## Restart every process under 200 streams, and see that nobody notices (a minute). Options: make drain-test ARGS="--rounds 5"
+drain-test: .venv/dev ## Restart every process under 200 streams, and check that no client notices (a minute). Options: make drain-test ARGS="--rounds 5"
 	@$(BIN)/python -m tests.campaigns.drain $(ARGS)
 
 .PHONY: lock
-lock: .venv/uv ## Resolve the dependencies anew. To keep the versions: make lock UPGRADE=
+lock: .venv/uv ## Resolve the dependencies again. To keep the versions: make lock UPGRADE=
 	@$(call write_lock,build,--group build)
 	@$(call write_lock,run,pyproject.toml)
 	@$(call write_lock,local-model,--group local-model --constraints requirements/run.lock)

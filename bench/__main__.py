@@ -14,14 +14,16 @@ from bench.sections import SECTIONS, Options
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", default=Options().seconds, show_default=True, help="How long each case is measured.")
+@click.option("--seconds", default=Options().seconds, show_default=True, help="Seconds for each case.")
 @click.option(
-    "--in-flight", default=Options().in_flight, show_default=True, help="Requests at once on the hot account."
+    "--in-flight", default=Options().in_flight, show_default=True, help="Concurrent requests on the hot account."
 )
-@click.option("--rounds", default=Options().rounds, show_default=True, help="Rounds beside the relay; medians count.")
+@click.option(
+    "--rounds", default=Options().rounds, show_default=True, help="Rounds beside the relay; the medians are reported."
+)
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="Measure this section; repeat for more.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
     """Measure the service on this machine: in all about nine minutes, beside the relay four."""

@@ -75,7 +75,7 @@ class AnswersWrong(Exception):
 
 
 class Upstream(msgspec.Struct, frozen=True):
-    """The played provider."""
+    """The mock upstream."""
 
     base_url: str
 

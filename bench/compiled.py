@@ -1,4 +1,4 @@
-"""The played provider and the load, in C: compiled on first use, and again when their sources have changed."""
+"""The mock upstream and the load, in C: compiled on first use, and again when their sources have changed."""
 
 import fcntl
 import hashlib
@@ -13,13 +13,13 @@ from typing import Final
 SOURCES: Final = Path(__file__).with_name("wire")
 FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror")
 
-# A chunk of the played provider is one token to it; by our count its five characters are more, though never that many.
+# A chunk of the mock upstream is one token to it; by our count its five characters are more, though never that many.
 TOKENS_A_CHUNK: Final = 5
 
 
 class CompilerMissing(Exception):
     def __init__(self, compiler: str) -> None:
-        super().__init__(f"The load and the played provider are C: install a compiler ({compiler} was not found).")
+        super().__init__(f"The load and the mock upstream are C: install a compiler ({compiler} was not found).")
 
 
 def program(name: str) -> Path:

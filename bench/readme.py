@@ -98,7 +98,7 @@ def _conditions(figures: Figures) -> str:
     share = max(row.others_share for row in figures.rows)
     return (
         f"Medians of one run on {machine['processors']} processors ({machine['kind']}, Python {machine['python']}) that"
-        f" the load and the played provider share; a disk sync takes {sync_ms:.2f} ms. Others took up to {share:.0%} of"
+        f" the load and the mock upstream share; a disk sync takes {sync_ms:.2f} ms. Others took up to {share:.0%} of"
         f" the processors, whose speed differed by {drift - 1:.0%} within the run."
     )
 

@@ -127,7 +127,9 @@ def call_service(
                 raise _refused(refusal)
             if not repeatable:
                 # It may have been done nevertheless, and a retry would do it twice.
-                raise CallRefused(f"{_outage(refusal)}: see whether it was done before you repeat it.", refusal.reason)
+                raise CallRefused(
+                    f"{_outage(refusal)}: check whether it was done before you repeat it.", refusal.reason
+                )
             if waited_s >= patience_s:
                 raise _refused(refusal)
             bar.show("waiting for the service", round(waited_s), round(patience_s))
@@ -139,7 +141,7 @@ def call_service(
 def _outage(error: LegatoError) -> str:
     """Describes an outage in the service's words, if it gave any: a database that is down, a full disk."""
     if error.message == unavailable(THE_SERVICE).message:
-        return f"{THE_SERVICE} gave no answer"
+        return f"{THE_SERVICE} did not answer"
     return error.message.removesuffix(" Please retry.").rstrip(".")
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 LIMITS = {
-    "requests_per_minute": "Requests a minute",
-    "tokens_per_minute": "Tokens a minute",
-    "concurrent_requests": "Requests at once",
+    "requests_per_minute": "Requests per minute",
+    "tokens_per_minute": "Tokens per minute",
+    "concurrent_requests": "Concurrent requests",
 }
 
 

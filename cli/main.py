@@ -16,17 +16,17 @@ INTERRUPTED = 130
 COMMANDS = {
     "up": "Start the whole service and keep it running.",
     "status": "List the service's processes.",
-    "accounts": "Make accounts, list and change them.",
-    "keys": "Make API keys, list and revoke them.",
-    "credits": "Grant and adjust credit, and see balances.",
-    "memory": "Keep notes for an account's chats.",
-    "attachments": "Keep documents for an account's chats.",
-    "usage": "See what an account has used.",
-    "routes": "Check the routes, reload them, and see how their models do.",
-    "maintenance": "Keep new chats out for a while, on every edge.",
-    "certs": "Make certificates for services on TCP.",
-    "audit": "Prove that the books are right.",
-    "migrate": "Bring the databases up to date.",
+    "accounts": "Create, list and change accounts.",
+    "keys": "Create, list and revoke API keys.",
+    "credits": "Grant and adjust credit, and show balances.",
+    "memory": "Manage the notes for an account's chats.",
+    "attachments": "Manage the documents for an account's chats.",
+    "usage": "Show an account's usage.",
+    "routes": "Check and reload the routes, and show the state of their models.",
+    "maintenance": "Refuse new chats for a while, on every edge.",
+    "certs": "Create certificates for services on TCP.",
+    "audit": "Check that the ledger is consistent.",
+    "migrate": "Migrate the databases.",
     "version": "Print the version.",
 }
 
@@ -84,7 +84,7 @@ def legato() -> None:
     """A chat-completion service that speaks OpenAI's wire format.
 
     Start it with `legato up`; the other commands talk to the running service over its private sockets. They exit
-    with 1 if the service refuses, 2 if they are misused and 3 if the service is not running.
+    with 1 if the service refuses, 2 on a usage error and 3 if the service is not running.
     """
 
 

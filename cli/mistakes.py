@@ -68,10 +68,10 @@ def strange_names(own: type[msgspec.Struct], routes: Path, environ: Mapping[str,
     if strange:
         named_by_routes = routes.read_text(errors="replace") if routes.is_file() else ""
         strange = [name for name in strange if name.removesuffix("_FILE") not in named_by_routes]
-    yield from (f"{name} is no setting{_near(name, known)}" for name in strange)
+    yield from (f"{name} is not a setting{_near(name, known)}" for name in strange)
     for key in read_settings_file(environ):
         if PREFIX + key.upper() not in known:
-            yield f"{SETTINGS_VARIABLE}: {key} is no setting{_near(key, map(_field, known))}"
+            yield f"{SETTINGS_VARIABLE}: {key} is not a setting{_near(key, map(_field, known))}"
 
 
 def _field(variable: str) -> str:

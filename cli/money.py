@@ -16,7 +16,7 @@ class UsdAmount(click.ParamType[int]):
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
         if abs(nanos) > LARGEST_BOOKING_NANOS:
-            self.fail("at most a million dollars are booked at once.", param, ctx)
+            self.fail("the amount must be at most a million dollars.", param, ctx)
         return nanos
 
 

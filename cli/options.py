@@ -78,11 +78,9 @@ def shared_options(command: CommandT) -> CommandT:
         metavar="DIR",
         expose_value=False,
         callback=_remember,
-        help="The service's folder.  [default: $LEGATO_DATA, or .legato]",
+        help="The service's data folder.  [default: $LEGATO_DATA, or .legato]",
     )
-    add_json = click.option(
-        "--json", is_flag=True, expose_value=False, callback=_remember, help="Print JSON, for programs."
-    )
+    add_json = click.option("--json", is_flag=True, expose_value=False, callback=_remember, help="Print JSON.")
     return add_data(add_json(command))
 
 
@@ -92,7 +90,7 @@ def _require_text(given: Iterable[object]) -> None:
     try:
         "".join(value for value in given if isinstance(value, str)).encode()
     except UnicodeEncodeError:
-        raise click.UsageError("what is given must be text in UTF-8.") from None
+        raise click.UsageError("arguments must be UTF-8 text.") from None
 
 
 def takes_invocation(command: Callable[..., Any]) -> Callable[..., Any]:

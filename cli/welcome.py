@@ -33,12 +33,12 @@ def welcome(services: ServiceStubs, base_url: str) -> dict[str, Any]:
 
 
 def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
-    click.echo(f"\n  Base address  {greeting['base_url']}")
+    click.echo(f"\n  Base URL      {greeting['base_url']}")
     if "api_key" not in greeting:
         click.echo(f"  Another key   {this_command()} keys create --account {greeting['account_id']}{folder_option}\n")
         return
     click.echo(f"  Account       {greeting['account_id']} with {greeting['balance_usd']} $ of credit")
-    click.echo(f"  Key           {greeting['api_key']}   (shown once: keep it)\n")
+    click.echo(f"  Key           {greeting['api_key']}   (shown only once: save it)\n")
     click.echo("  Try it:\n")
     click.echo(f"    {curl_line(greeting['base_url'], greeting['api_key'])}\n")
 

@@ -59,17 +59,15 @@ class _ClassMetrics(NamedTuple):
 
 class ChatMetrics:
     def __init__(self, registry: Registry) -> None:
-        self._chats = counts(
-            registry, "legato_chats", "Chats that were let in, by class and by how they ended.", ["class", "outcome"]
-        )
+        self._chats = counts(registry, "legato_chats", "Admitted chats, by class and outcome.", ["class", "outcome"])
         self._refusals = counts(
             registry,
             "legato_refusals",
-            "Errors that clients were told, by reason; before an answer or in one.",
+            "Errors sent to clients, as a response or within a stream, by reason.",
             ["reason"],
         )
         steps = histograms(
-            registry, "legato_step_duration_seconds", "How long each step of a chat took.", ["step"], STEP_BOUNDS_S
+            registry, "legato_step_duration_seconds", "Duration of each step of a chat.", ["step"], STEP_BOUNDS_S
         )
         self.auth, self.rate, self.body, self.reserve, self.first_piece, self.relay = (
             Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "relay")
@@ -77,26 +75,26 @@ class ChatMetrics:
         self._durations_s = histograms(
             registry,
             "gen_ai_server_request_duration_seconds",
-            "From a chat's arrival to its end, of those that were served.",
+            "Duration of served chats, from arrival to end.",
             SERVER_LABELS,
             REQUEST_BOUNDS_S,
         )
         self._first_tokens_s = histograms(
             registry,
             "gen_ai_server_time_to_first_token_seconds",
-            "From a chat's arrival to the first piece of its answer.",
+            "Time from a chat's arrival to the first piece of its answer.",
             SERVER_LABELS,
             FIRST_TOKEN_BOUNDS_S,
         )
         self._output_tokens_s = histograms(
             registry,
             "gen_ai_server_time_per_output_token_seconds",
-            "From the first piece of an answer to its end, for each token but the first, of those that were served.",
+            "Time per output token after the first, of served chats.",
             SERVER_LABELS,
             OUTPUT_TOKEN_BOUNDS_S,
         )
         self._tokens = counts(
-            registry, "legato_tokens", "Tokens that were charged, by class.", ["class", "gen_ai_token_type"]
+            registry, "legato_tokens", "Charged tokens, by class and type.", ["class", "gen_ai_token_type"]
         )
         self._by_class: dict[str, _ClassMetrics] = {}
 
@@ -139,57 +137,59 @@ class ChatMetrics:
 def show_edge(
     registry: Registry, readiness: Readiness, saturation: EdgeSaturation, journal: Journal, metering: Metering
 ) -> None:
-    gauge(registry, "legato_ready", "Whether clients should be sent to this edge.", lambda: not readiness.missing())
+    gauge(
+        registry, "legato_ready", "1 if this edge is ready for requests, otherwise 0.", lambda: not readiness.missing()
+    )
     gauges(
         registry,
         "legato_replicas_usable",
-        "Processes of each service that would be asked now.",
+        "Usable replicas of each service.",
         ["peer"],
         lambda: [([service], usable) for service, usable in readiness.usable_replicas().items()],
     )
-    gauge(registry, "legato_live_streams", "Chats that are under way, streamed or not.", lambda: saturation.running)
+    gauge(registry, "legato_live_streams", "Running chats, streamed or not.", lambda: saturation.running)
     gauge(
         registry,
         "legato_streams_limit",
-        "How many chats this edge takes at once, by how late it runs. A million: it never was late.",
+        "Limit of concurrent chats, adapted to event-loop lag. 1000000: the loop never lagged.",
         lambda: saturation.limit,
     )
     histograms_of(
         registry,
         "legato_loop_lag_seconds",
-        "How late the event loop came to what was due, looked at twenty times a second.",
+        "Event-loop lag, sampled 20 times a second.",
         [],
         lambda: [([], saturation.lateness_s)],
     )
     gauge(
         registry,
         "legato_journal_depth",
-        "Slots of the journal that are taken: chats under way, and settlements that metering has not acknowledged.",
+        "Journal slots in use: running chats, and settlements that metering has not acknowledged.",
         lambda: len(journal.taken),
     )
-    gauge(registry, "legato_journal_slots", "Slots that the journal has.", lambda: SLOTS)
+    gauge(registry, "legato_journal_slots", "Size of the journal, in slots.", lambda: SLOTS)
     gauge(
         registry,
         "legato_settlements_pending",
-        "Chats that have ended and whose settlement metering has not acknowledged.",
+        "Ended chats whose settlement metering has not acknowledged.",
         lambda: metering.pending,
     )
     histograms_of(
         registry,
         "legato_settlement_duration_seconds",
-        "From a chat's end until metering has acknowledged what it used.",
+        "Time from a chat's end until metering acknowledged its settlement.",
         [],
         lambda: [([], metering.settlements.times_s)],
     )
 
 
 def show_connections(registry: Registry, connections: ConnectionLimit) -> None:
-    gauge(registry, "legato_connections", "Connections that clients have open.", lambda: connections.open)
-    gauge(registry, "legato_connections_limit", "How many this edge takes.", lambda: connections.most)
+    gauge(registry, "legato_connections", "Open client connections.", lambda: connections.open)
+    gauge(registry, "legato_connections_limit", "Limit of open client connections.", lambda: connections.most)
     counters_of(
         registry,
         "legato_connections_turned_away",
-        "Connections beyond those: idle ones that were closed to make room, and new ones that were refused.",
+        "Connections beyond the limit: idle ones closed to make room, and new ones refused.",
         ["kind"],
         lambda: [(["idle"], connections.idle_closed.value), (["refused"], connections.refused.value)],
     )

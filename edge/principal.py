@@ -33,4 +33,4 @@ class Principal:
     def require(self, scope: "pb.Scope.ValueType") -> None:
         if not self.may(scope):
             name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
-            raise LegatoError(Reason.SCOPE_MISSING, f"This API key lacks the scope needed here: {name}.")
+            raise LegatoError(Reason.SCOPE_MISSING, f"This API key does not have the required scope: {name}.")

@@ -52,15 +52,15 @@ OPERATIONS: Final = {
     ("POST", "/v1/chat/completions"): Operation(
         "createChatCompletion",
         "Chat",
-        "Ask a model",
+        "Create a chat completion",
         "Answers as one JSON object or, with `stream`, as server-sent events. An error after the first event of a "
-        'stream is one event, `data: {"error": {...}}`, after which nothing comes, no `[DONE]` either.',
+        'stream is one event, `data: {"error": {...}}`, which ends the stream without `[DONE]`.',
         parameters=[
             {
                 "name": "Idempotency-Key",
                 "in": "header",
                 "required": False,
-                "description": "Names the request: a chat of that name is served and charged once.",
+                "description": "A retry with the same key is not served or charged again.",
                 "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
             }
         ],
@@ -94,8 +94,8 @@ OPERATIONS: Final = {
         "getUsage",
         "Usage",
         "Read tokens and cost of the key's own account",
-        "Buckets are whole, so the first and the last may reach beyond what was asked. Without times, it is the last "
-        "24 hours.",
+        "Buckets are whole, so the first and the last may extend beyond the requested period. The default is "
+        "the last 24 hours.",
         parameters=[
             _query("start_time", _TIME, "Seconds since 1970."),
             _query("end_time", _TIME, "Seconds since 1970; after `start_time`."),
@@ -103,7 +103,7 @@ OPERATIONS: Final = {
             _query(
                 "group_by",
                 {"type": "array", "items": {"enum": [*GROUPS]}},
-                "Given twice, with commas, or as `group_by[]`.",
+                "Repeated, separated by commas, or as `group_by[]`.",
                 style="form",
                 explode=True,
             ),
@@ -112,7 +112,7 @@ OPERATIONS: Final = {
                 {"type": "integer", "minimum": 1, "maximum": max(width.most for width in WIDTHS.values())},
                 "Buckets on a page: at most, and without it, 168 hours or 31 days.",
             ),
-            _query("page", {"type": "string", "pattern": "^[0-9]{1,12}$"}, "The `next_page` of the page before."),
+            _query("page", {"type": "string", "pattern": "^[0-9]{1,12}$"}, "The `next_page` of the previous page."),
         ],
         response=responses.UsagePage,
         response_examples={"day": examples.USAGE_PAGE},
@@ -120,7 +120,7 @@ OPERATIONS: Final = {
     ("GET", "/v1/usage/requests/{request_id}"): Operation(
         "getUsageRequest",
         "Usage",
-        "Read what became of one request",
+        "Get the state and cost of one request",
         parameters=[
             _path("request_id", "The `x-request-id` of a response, or the id of its completion.", examples.REQUEST_ID)
         ],

@@ -102,16 +102,14 @@ class ChatRequest(chat_request._Body, kw_only=True):
 
     messages: Annotated[list[Message], Meta(min_length=1)]
     model: Annotated[str, Meta(description="A class: `auto`, `mezzo`, `forte` or `fortissimo`.")] | None = None
-    stream: Annotated[bool, Meta(description="Server-sent events in place of one JSON object.")] | None = None
+    stream: Annotated[bool, Meta(description="Server-sent events instead of one JSON object.")] | None = None
     max_tokens: WholeNumber | None = None
-    max_completion_tokens: (
-        Annotated[int, Meta(ge=1, description="Counts where `max_tokens` is given as well.")] | None
-    ) = None
+    max_completion_tokens: Annotated[int, Meta(ge=1, description="Overrides `max_tokens`.")] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[list[ToolDefinition], Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["auto", "none", "required"] | ForcedTool | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One choice is offered.")] | None = None
-    logprobs: Annotated[bool, Meta(description="Not offered: `true` is refused.")] | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not offered.")] | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="Only one choice is supported.")] | None = None
+    logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     stream_options: StreamOptions | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and ignored.")] | None = None

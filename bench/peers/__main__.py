@@ -19,10 +19,12 @@ PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_t
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", default=beside_relay.SECONDS, show_default=True, help="How long each case is measured.")
-@click.option("--rounds", default=beside_relay.ROUNDS, show_default=True, help="Medians of so many rounds count.")
+@click.option("--seconds", default=beside_relay.SECONDS, show_default=True, help="Seconds for each case.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
+    "--rounds", default=beside_relay.ROUNDS, show_default=True, help="Number of rounds; the medians are reported."
+)
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench_peers(seconds: float, rounds: int, json_file: Path | None) -> None:
     """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about fifteen minutes."""

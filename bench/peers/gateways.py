@@ -1,4 +1,4 @@
-"""LiteLLM, Portkey and TensorZero, each with the played provider as its only one and set up for speed.
+"""LiteLLM, Portkey and TensorZero, each with the mock upstream as its only one and set up for speed.
 
 What they do is less than what Legato does: LiteLLM compares one master key and has no database, the two others check no
 key at all, and none of them holds or charges credit.

@@ -33,10 +33,10 @@ SECTIONS: Final = {
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seconds", default=SECONDS, show_default=True, help="How long each case is measured each time.")
+@click.option("--seconds", default=SECONDS, show_default=True, help="Seconds for each measurement of a case.")
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="Measure this section; repeat for more.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there too."
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def scale(seconds: float, only: tuple[str, ...], json_file: Path | None) -> None:
     """More processes, more streams, longer streams, and more accounts, keys and bookings."""

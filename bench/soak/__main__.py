@@ -16,13 +16,13 @@ WARM_UP_SHARE = 0.4
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--minutes", default=30.0, show_default=True, help="How long it lasts.")
-@click.option("--chats-per-s", default=80.0, show_default=True, help="How many clients come each second.")
+@click.option("--minutes", default=30.0, show_default=True, help="Duration in minutes.")
+@click.option("--chats-per-s", default=80.0, show_default=True, help="New clients per second.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all that was seen there too."
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write all samples to this file."
 )
 def soak(minutes: float, chats_per_s: float, json_file: Path | None) -> None:
-    """Look for what the service does not give back: memory, tasks, descriptors, connections, slots, holds."""
+    """Look for leaks: memory, tasks, descriptors, connections, slots, holds."""
     seconds = 60 * minutes
     progress = Progress(sys.stderr, steps=2)
     try:
@@ -45,8 +45,8 @@ def _summary(seen: Soak) -> str:
     judged = f"at most {PROMISED_MIB_PER_H:g} MiB an hour" if seen.is_judged else "too short to judge memory by"
     return (
         f"{outcome.chats:,} chats in {seen.seconds / 60:.0f} minutes: {outcome.answered:,} answered,"
-        f" {outcome.left:,} left by their clients, {outcome.refused:,} refused as they should be,"
-        f" {outcome.turned_away:,} told to come again."
+        f" {outcome.left:,} left by their clients, {outcome.refused:,} refused as expected,"
+        f" {outcome.turned_away:,} told to retry."
         f" Warm-up {seen.warm_up_s / 60:.0f} minutes; {judged}."
     )
 

@@ -66,7 +66,7 @@ class Soak(msgspec.Struct, frozen=True):
         if self.outcome.wrong:
             found.append(f"{self.outcome.wrong} chats went wrong: {'; '.join(self.outcome.wrongs)}")
         if 100 * self.outcome.turned_away > TURNED_AWAY_MOST_PERCENT * self.outcome.chats:
-            found.append(f"{self.outcome.turned_away} of {self.outcome.chats} chats were told to come again")
+            found.append(f"{self.outcome.turned_away} of {self.outcome.chats} chats were told to retry")
         if self.is_judged:
             found += [
                 f"{process}: its memory grows by {growth:.1f} MiB an hour"

@@ -11,7 +11,7 @@ from bench.compiled import TOKENS_A_CHUNK
 # One whose first model is away, so that every chat may need the second.
 UNSTEADY_CLASS: Final = "mezzo"
 
-# As many as the played provider tells for an answer that is wanted whole.
+# As many as the mock upstream tells for an answer that is wanted whole.
 WHOLE_ANSWER_TOKENS: Final = 45
 # About as long as a whole answer takes.
 WHOLE_ANSWER_S: Final = 0.03

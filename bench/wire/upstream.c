@@ -1,4 +1,4 @@
-/* A played provider of chat completions: one thread, as fast as it goes, so that it is never what limits a measurement.
+/* A mock upstream for chat completions: one thread, as fast as it goes, so that it is never what limits a measurement.
  *
  * `upstream` prints its base address. A prompt says what its answer is to be, so that the wish passes any gateway:
  *   chunks=N     how many chunks a stream has (100)

@@ -1,4 +1,4 @@
-/* What the played provider and the load have in common: bytes that grow, one clock, and how a chunk tells its time. */
+/* What the mock upstream and the load have in common: bytes that grow, one clock, and how a chunk tells its time. */
 #ifndef WIRE_H
 #define WIRE_H
 

@@ -36,7 +36,7 @@ COLUMNS = ["account_id", "name", "class", "balance_usd", *LIMITS, "grounding", "
 def grounding_options(command: CommandT) -> CommandT:
     """Adds an option for each source."""
     for name, what in reversed(GROUNDINGS.items()):
-        help_text = f"Whether its chats may use {what}, where the service is configured for it."
+        help_text = f"Let its chats use {what}, if the service is configured for it."
         command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
     return command
 
@@ -44,12 +44,12 @@ def grounding_options(command: CommandT) -> CommandT:
 @click.group()
 @shared_options
 def accounts() -> None:
-    """Make accounts, list and change them."""
+    """Create, list and change accounts."""
 
 
 @accounts.command()
 @click.argument("name")
-@click.option("--credits", "credits_nanos", type=USD, default="0", help="Dollars to grant at once, for instance 5.00.")
+@click.option("--credits", "credits_nanos", type=USD, default="0", help="Initial credit in dollars, such as 5.00.")
 @takes_invocation
 def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
     """Create an account."""
@@ -80,8 +80,10 @@ def show(invocation: Invocation, account_id: str) -> None:
 
 @accounts.command("set")
 @click.argument("account_id", metavar="ID")
-@click.option("--class", "preferred_class", type=click.Choice(CLASSES), help="What `auto` means for this account.")
-@limit_options("of each of the account's keys; 0 goes back to the service's default.")
+@click.option(
+    "--class", "preferred_class", type=click.Choice(CLASSES), help="The class that `auto` selects for this account."
+)
+@limit_options("for each of the account's keys; 0 restores the service's default.")
 @grounding_options
 @takes_invocation
 def set_(
@@ -95,7 +97,7 @@ def set_(
 ) -> None:
     """Change an account. The change is in effect everywhere when the command returns."""
     if all(given is None for given in (preferred_class, search, memory, attachments, *limits.values())):
-        raise click.UsageError("nothing to set: give --class, a limit, or a grounding to switch.")
+        raise click.UsageError("nothing to change: give --class, a limit, --search, --memory or --attachments.")
     request = UpdateAccountRequest(
         account_id=account_id,
         preferred_class=preferred_class,
@@ -144,11 +146,11 @@ def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tup
     try:
         return account, grant(services, account.account_id, credits_nanos)
     except OutcomeUnknown as unknown:
-        raise OutcomeUnknown(f"{account.account_id} was made. {unknown.message}", unknown.reason) from None
+        raise OutcomeUnknown(f"{account.account_id} was created. {unknown.message}", unknown.reason) from None
     except CallRefused as refusal:
         again = command_line("credits", "grant", account.account_id, format_usd(credits_nanos))
         raise CallRefused(
-            f"{account.account_id} was made, but got no credit ({refusal.message}): repeat with `{again}`",
+            f"{account.account_id} was created, but got no credit ({refusal.message}): repeat with `{again}`",
             refusal.reason,
         ) from None
 

@@ -41,7 +41,7 @@ STAGES = {
 @click.group()
 @shared_options
 def attachments() -> None:
-    """Keep documents for an account's chats."""
+    """Manage the documents for an account's chats."""
 
 
 @attachments.command()
@@ -93,7 +93,7 @@ def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar
     except grpc.RpcError as error:
         refusal = from_rpc_error(error, "The router")
         raise CallRefused(refusal.message, refusal.reason) from None
-    raise click.ClickException("the router broke off")
+    raise click.ClickException("the router closed the call without a result")
 
 
 def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:

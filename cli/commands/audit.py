@@ -21,6 +21,6 @@ def audit(invocation: Invocation) -> None:
     if invocation.json:
         show_json({"ok": not violations, "violations": violations})
     else:
-        click.echo("\n".join(violations) or "The books are right.")
+        click.echo("\n".join(violations) or "The ledger is consistent.")
     if violations:
         sys.exit(1)

@@ -1,6 +1,6 @@
 """Grants and adjustments of credit. Each has an id that makes it idempotent.
 
-So it can be repeated safely if no answer came: the error message has the command with the id.
+So it can be repeated safely if there was no answer: the error message has the command with the id.
 """
 
 import secrets
@@ -81,7 +81,7 @@ def _book(
     except CallRefused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise
-        why = "no answer came" if refusal.reason is Reason.UNAVAILABLE else "the service failed"
+        why = "there was no answer" if refusal.reason is Reason.UNAVAILABLE else "the service failed"
         raise unknown(why, refusal.reason) from None
     except KeyboardInterrupt:
         raise unknown("it was interrupted", Reason.UNAVAILABLE) from None

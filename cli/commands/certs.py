@@ -11,7 +11,7 @@ AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
 
 _folder_option = click.option(
-    "--folder", type=click.Path(path_type=Path), help="Where they are.  [default: certs in the service's folder]"
+    "--folder", type=click.Path(path_type=Path), help="The certificates' folder.  [default: certs in the data folder]"
 )
 
 
@@ -27,7 +27,9 @@ def certs() -> None:
 @certs.command()
 @_folder_option
 @click.option("--days", type=click.IntRange(min=1), default=AUTHORITY_DAYS, show_default=True)
-@click.option("--again", is_flag=True, help="Replace the authority. The old one is believed until ca.pem loses it.")
+@click.option(
+    "--again", is_flag=True, help="Replace the authority. The old one stays trusted until you remove it from ca.pem."
+)
 @takes_invocation
 def init(invocation: Invocation, folder: Path | None, days: int, again: bool) -> None:
     """Create the authority, unless there is one."""
@@ -42,9 +44,7 @@ def init(invocation: Invocation, folder: Path | None, days: int, again: bool) ->
 
 @certs.command()
 @_folder_option
-@click.option(
-    "--host", "hosts", multiple=True, help="Under which else a service is found, for callers that look at it."
-)
+@click.option("--host", "hosts", multiple=True, help="Another host name or address of the service; repeat for several.")
 @click.option("--days", type=click.IntRange(min=1), default=CERTIFICATE_DAYS, show_default=True)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @takes_invocation
@@ -64,7 +64,7 @@ def issue(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     except NoAuthority:
-        raise click.ClickException(f"there is no authority in {home}: make one with `legato certs init`") from None
+        raise click.ClickException(f"there is no authority in {home}: create one with `legato certs init`") from None
     things = [
         {"name": name, "certificate": str(path), "key": str(path.with_suffix(".key"))}
         for name, path in zip(names, paths, strict=True)

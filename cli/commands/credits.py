@@ -28,7 +28,7 @@ COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 @click.group()
 @shared_options
 def credits() -> None:
-    """Grant and adjust credit, and see balances."""
+    """Grant and adjust credit, and show balances."""
 
 
 # An amount may begin with a minus, so unknown options are passed on as arguments.
@@ -36,7 +36,7 @@ AMOUNTS_MAY_BE_NEGATIVE = {"ignore_unknown_options": True}
 
 
 def id_option(command: CommandT) -> CommandT:
-    help_text = "Under the same id it counts once, however often it is repeated.  [default: a new one]"
+    help_text = "Idempotency id: repeats with the same id count once.  [default: a new one]"
     return click.option("--id", "booking_id", help=help_text)(command)
 
 
@@ -48,7 +48,9 @@ def id_option(command: CommandT) -> CommandT:
 def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_id: str | None) -> None:
     """Add credit, in dollars: `legato credits grant ID 5.00`."""
     if amount_nanos <= 0:
-        raise click.BadParameter("a grant is more than nothing; `credits adjust` also takes away.", param_hint="AMOUNT")
+        raise click.BadParameter(
+            "a grant must be more than zero; to remove credit use `credits adjust`.", param_hint="AMOUNT"
+        )
     # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
     get_account(invocation.services, account_id)
     invocation.show(describe(bookings.grant(invocation.services, account_id, amount_nanos, booking_id)))
@@ -57,13 +59,13 @@ def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_i
 @credits.command(context_settings=AMOUNTS_MAY_BE_NEGATIVE)
 @click.argument("account_id", metavar="ID")
 @click.argument("amount_nanos", metavar="AMOUNT", type=USD)
-@click.option("--reason", required=True, help="Why, for the ledger.")
+@click.option("--reason", required=True, help="The reason, recorded in the ledger.")
 @id_option
 @takes_invocation
 def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: str, booking_id: str | None) -> None:
     """Correct a balance, up or down: `legato credits adjust ID -1.25 --reason "charged twice"`."""
     if amount_nanos == 0:
-        raise click.BadParameter("an adjustment is not zero.", param_hint="AMOUNT")
+        raise click.BadParameter("an adjustment must not be zero.", param_hint="AMOUNT")
     get_account(invocation.services, account_id)
     invocation.show(describe(bookings.adjust(invocation.services, account_id, amount_nanos, reason, booking_id)))
 
@@ -79,10 +81,8 @@ def balance(invocation: Invocation, account_id: str) -> None:
 
 @credits.command("list")
 @click.argument("account_id", metavar="ID")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many entries.  [default: all of them]")
-@click.option(
-    "--page", "page_token", metavar="TOKEN", default="", help="Go on where another list ended: its next_page."
-)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of entries.  [default: all]")
+@click.option("--page", "page_token", metavar="TOKEN", default="", help="Continue a truncated list: its next_page.")
 @takes_invocation
 def list_(invocation: Invocation, account_id: str, limit: int | None, page_token: str) -> None:
     """List grants, adjustments and each day's charges, oldest first, with the balance after each."""
@@ -103,7 +103,7 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
     show_table(COLUMNS, [[describe_entry(entry)[column] for column in COLUMNS] for entry in entries])
     if page_token:
         again = bookings.command_line("credits", "list", account_id, "--limit", str(limit), "--page", page_token)
-        click.echo(f"There is more: {again}", err=True)
+        click.echo(f"More entries: {again}", err=True)
 
 
 def describe_entry(entry: CreditEntry) -> dict[str, Any]:

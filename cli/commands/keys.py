@@ -36,25 +36,27 @@ COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "las
 @click.group()
 @shared_options
 def keys() -> None:
-    """Make API keys, list and revoke them."""
+    """Create, list and revoke API keys."""
 
 
 @keys.command()
-@click.option("--account", "account_id", metavar="ID", required=True, help="Whose credit the key spends.")
-@click.option("--name", default="", help="What you call the key.")
+@click.option(
+    "--account", "account_id", metavar="ID", required=True, help="The account that pays for the key's requests."
+)
+@click.option("--name", default="", help="A name for the key.")
 @click.option(
     "--scope",
     "scopes",
     type=OneOrMoreOf(tuple(SCOPES)),
     multiple=True,
-    help="What the key may do; repeat it for several.  [default: everything]",
+    help="A scope of the key; repeat for several.  [default: all scopes]",
 )
 @click.option(
     "--expires",
     type=click.Choice(["30", "90", "365", NEVER]),
     default=NEVER,
     show_default=True,
-    help="After how many days the key stops working.",
+    help="Days until the key expires.",
 )
 @takes_invocation
 def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[list[str]], expires: str) -> None:
@@ -77,12 +79,12 @@ def list_(invocation: Invocation, account_id: str) -> None:
 
 @keys.command("set")
 @click.argument("key_id")
-@limit_options("of this key alone; 0 goes back to the account's.")
+@limit_options("for this key only; 0 restores the account's limit.")
 @takes_invocation
 def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
     """Set a key's own limits. They are in effect everywhere when the command returns."""
     if not any(limit is not None for limit in limits.values()):
-        raise click.UsageError("nothing to set: give a limit.")
+        raise click.UsageError("nothing to change: give a limit.")
     request = UpdateKeyRequest(key_id=key_id, **limits)
     invocation.show(describe(call_service(invocation.services.keys.UpdateKey, request).key))
 

@@ -22,22 +22,24 @@ LONGEST_RETRY_AFTER_S = 86_400
 @click.group()
 @shared_options
 def maintenance() -> None:
-    """Keep new chats out for a while, on every edge."""
+    """Refuse new chats for a while, on every edge."""
 
 
 @maintenance.command()
-@click.option("--message", default=DEFAULT_MESSAGE, show_default=True, help="What clients are told: one line of text.")
+@click.option(
+    "--message", default=DEFAULT_MESSAGE, show_default=True, help="The error message that clients get, one line."
+)
 @click.option(
     "--retry-after",
     "retry_after_s",
     type=click.IntRange(1, LONGEST_RETRY_AFTER_S),
     default=DEFAULT_RETRY_AFTER_S,
     show_default=True,
-    help="After how many seconds they are told to ask again.",
+    help="Seconds after which clients should retry (Retry-After).",
 )
 @takes_invocation
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
-    """Refuse new chats; running ones go on. It is in effect everywhere when the command returns."""
+    """Refuse new chats; running ones continue. It is in effect everywhere when the command returns."""
     request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
     invocation.show(describe(call_service(invocation.services.maintenance.StartMaintenance, request).maintenance))
 
@@ -53,7 +55,7 @@ def off(invocation: Invocation) -> None:
 @maintenance.command()
 @takes_invocation
 def status(invocation: Invocation) -> None:
-    """Show whether maintenance is on, and what clients are told."""
+    """Show whether maintenance is on, and its message."""
     response = call_service(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 

@@ -18,7 +18,7 @@ COLUMNS = ["note_id", "text", "created_at"]
 @click.group()
 @shared_options
 def memory() -> None:
-    """Keep notes for an account's chats."""
+    """Manage the notes for an account's chats."""
 
 
 @memory.command()
@@ -57,7 +57,7 @@ def _read_stdin() -> str:
     try:
         return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8").read()
     except UnicodeDecodeError:
-        raise click.UsageError("a note is text in UTF-8.") from None
+        raise click.UsageError("a note must be UTF-8 text.") from None
 
 
 def _describe(note: Note) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MISTAKEN = 2
 @click.group()
 @shared_options
 def routes() -> None:
-    """Check the routes, reload them, and see how their models do."""
+    """Check and reload the routes, and show the state of their models."""
 
 
 @routes.command()
@@ -43,7 +43,7 @@ def check(invocation: Invocation, file: Path) -> None:
     if invocation.json:
         show_json({"ok": not mistakes, "mistakes": mistakes})
     else:
-        click.echo("\n".join(mistakes) or "The routes are right.")
+        click.echo("\n".join(mistakes) or "The routes are valid.")
     if mistakes:
         sys.exit(MISTAKEN)
 

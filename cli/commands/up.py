@@ -72,25 +72,25 @@ class CannotStart(click.ClickException):
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="0 takes a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
+    help="The port; 0 selects a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
 )
 @click.option("--host", help="The address to listen on.  [default: $LEGATO_EDGE_HOST, or 127.0.0.1]")
 @click.option(
     "--routes",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Which model serves which class.  [default: $LEGATO_ROUTES, or the local model for all]",
+    help="The routes file: the models of each class.  [default: $LEGATO_ROUTES, or the local model for all]",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="How many processes speak HTTP."
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of edges (HTTP processes)."
 )
 @click.option(
-    "--welcome", "welcomes", is_flag=True, help="On the first start make an account and a key, and show them."
+    "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
 )
 @click.option(
     "--begin-anew",
     type=click.Choice(completeness.PARTS),
     multiple=True,
-    help="Make this part anew if it is missing though others are in use. What it held is lost.",
+    help="Create this part again if it is missing while others are in use. Its data is lost.",
 )
 @takes_invocation
 def up(
@@ -196,7 +196,7 @@ def _wait_for_leftovers(data: Path) -> FolderLock:
     try:
         return data_folder.lock_for_processes(data, LEFTOVERS_PATIENCE_S)
     except AlreadyLocked:
-        raise CannotStart(f"processes of an earlier start on {data} do not end: end them by hand") from None
+        raise CannotStart(f"processes of an earlier start on {data} are still running: stop them by hand") from None
 
 
 def grounding_key_for(settings: UpSettings, data: Path) -> str:
@@ -231,7 +231,7 @@ def _greet(invocation: Invocation, address: str) -> None:
         folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
         show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
     except click.ClickException as error:
-        _say(f"the service runs, but could not welcome you: {error.format_message()}")
+        _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
     finally:
         services.close()
 

@@ -41,18 +41,20 @@ class Moment(click.ParamType[datetime]):
 
 
 @click.command()
-@click.option("--account", "account_id", metavar="ID", required=True, help="Whose usage.")
+@click.option("--account", "account_id", metavar="ID", required=True, help="The account.")
 @click.option(
-    "--from", "start", type=Moment(), help="The first hour.  [default: 24 hours ago, or 30 days with --by day]"
+    "--from", "start", type=Moment(), help="Start of the period.  [default: 24 hours ago, or 30 days with --by day]"
 )
-@click.option("--to", "end", type=Moment(), help="Up to this time, which is not part of it.  [default: now]")
-@click.option("--by", type=click.Choice(list(BUCKETS)), default="hour", show_default=True, help="A row for each.")
+@click.option("--to", "end", type=Moment(), help="End of the period, exclusive.  [default: now]")
+@click.option(
+    "--by", type=click.Choice(list(BUCKETS)), default="hour", show_default=True, help="The period of each row."
+)
 @click.option(
     "--group",
     "groups",
     type=OneOrMoreOf(("key", "class")),
     multiple=True,
-    help="Rows of their own for each key or class; repeat it for both.",
+    help="Separate rows for each key or class; repeat for both.",
 )
 @takes_invocation
 def usage(

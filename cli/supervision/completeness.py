@@ -102,9 +102,9 @@ def _message(data: Path, missing: Mapping[str, str]) -> str:
     options = " ".join(f"--begin-anew {name}" for name in missing)
     return (
         f"missing: {'; '.join(missing.values())}. "
-        f"Other parts of this installation are in use, and would not fit to new ones. Put back what is missing from a "
-        f"copy ({RUNBOOK}); or begin anew on purpose, and lose it, with `legato up {options}`; or begin with nothing, "
-        f"in another folder, with --data (this one is {data})"
+        f"Other parts of this installation are in use and would not match new ones. Restore what is missing from a "
+        f"backup ({RUNBOOK}); or create it again, without its data, with `legato up {options}`; or start an empty "
+        f"installation in another folder with --data (this one is {data})"
     )
 
 
@@ -146,8 +146,8 @@ def _ask_sqlite(path: Path, query: str) -> Any:
 
 def damaged(path: Path, reason: str) -> str:
     return (
-        f"{path} is damaged ({reason}): stop everything, keep a copy of it, and restore it from a backup as "
-        f"{RUNBOOK} says; or move it away and begin anew on purpose, with `legato up --begin-anew {path.stem}`"
+        f"{path} is damaged ({reason}): stop the service, keep a copy of the file, and restore it from a backup "
+        f"({RUNBOOK}); or move it away and start without its data with `legato up --begin-anew {path.stem}`"
     )
 
 

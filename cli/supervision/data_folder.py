@@ -70,7 +70,7 @@ def _make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise DataFolderUnusable(f"{folder} belongs to somebody else: remove it, or choose another folder with --data")
+        raise DataFolderUnusable(f"{folder} belongs to another user: remove it, or choose another folder with --data")
     folder.chmod(0o700)
 
 

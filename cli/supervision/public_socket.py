@@ -19,7 +19,7 @@ def listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror:
-        raise CannotListen(f"{host} is no address of this machine: choose another with --host") from None
+        raise CannotListen(f"{host} is not an address of this machine: choose another with --host") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -35,9 +35,9 @@ def _cannot_listen(host: str, port: int, error: OSError) -> CannotListen:
     if error.errno == errno.EADDRINUSE:
         return CannotListen(f"port {port} is in use: choose another with --port, or stop what listens there")
     if error.errno == errno.EADDRNOTAVAIL:
-        return CannotListen(f"{host} is no address of this machine: choose another with --host")
+        return CannotListen(f"{host} is not an address of this machine: choose another with --host")
     if error.errno == errno.EACCES:
-        return CannotListen(f"port {port} is only for root: choose one from 1024 on with --port")
+        return CannotListen(f"port {port} needs root: choose one of 1024 or above with --port")
     return CannotListen(f"cannot listen on {host} port {port}: {error.strerror}")
 
 

@@ -145,7 +145,7 @@ class Supervisor:
                 serves = await self._until_serving(kept)
         except TimeoutError:
             raise StartFailed(
-                f"{name} did not get ready within {self.timing.start_timeout_s:.0f} s: see {kept.log.path}"
+                f"{name} was not ready within {self.timing.start_timeout_s:.0f} s: see {kept.log.path}"
             ) from None
         if not serves:
             last_words = kept.log.last_words() or _how_it_ended(kept)
@@ -190,7 +190,7 @@ class Supervisor:
             if time.monotonic() - kept.started_at >= self.timing.steady_after_s:
                 delay_s = self.timing.first_delay_s
             kept.restarts += 1
-            self.say(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); starting it again in {delay_s:g} s")
+            self.say(f"{name} ended ({_how_it_ended(kept)}{_why(kept)}); restarting it in {delay_s:g} s")
             self.log.warning("process.ended", name=name, reason=_how_it_ended(kept), restarts=kept.restarts)
             self._tell_change()
             await asyncio.sleep(delay_s)
@@ -213,7 +213,7 @@ class Supervisor:
                 continue
             silent_s = await self._until_unresponsive(kept, process)
             if silent_s is not None:
-                self.say(f"{kept.spec.name} has not answered for {silent_s:.0f} s; ending it")
+                self.say(f"{kept.spec.name} has not answered for {silent_s:.0f} s; killing it")
                 self.log.warning("process.unresponsive", name=kept.spec.name, pid=process.pid, reason="no answer")
                 _send(process, signal.SIGKILL)
                 await process.wait()

@@ -37,4 +37,4 @@ async def check_affordable(balances: Balances, principal: Principal, body_bytes:
     told = await balances.balance(principal.account_id)
     least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // _MILLION
     if told.balance.balance_nanos < least_nanos:
-        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover a prompt of this size.")
+        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")

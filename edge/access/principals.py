@@ -43,14 +43,14 @@ class Principals:
         gauge(
             registry,
             "auth_revocation_lag_seconds",
-            "How old that is what this edge knows about keys: the time since the newest answered ping was sent.",
+            "Age of this edge's view of key changes: seconds since the newest answered ping was sent.",
             lambda: self._principal_cache.lag_s,
         )
 
         gauge(
             registry,
             "legato_maintenance",
-            "Whether there is maintenance: then no new chats are let in.",
+            "1 during maintenance, while new chats are refused, otherwise 0.",
             lambda: self.maintenance.is_on,
         )
 

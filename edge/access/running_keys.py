@@ -28,7 +28,7 @@ class RunningKey:
     def raise_if_refused(self) -> None:
         if self.is_refused:
             raise LegatoError(
-                Reason.KEY_INVALID, "The API key was revoked, or its account suspended, while the answer was under way."
+                Reason.KEY_INVALID, "The API key was revoked, or its account suspended, during this answer."
             )
 
     def __enter__(self) -> "RunningKey":

@@ -34,7 +34,7 @@ class WrongKeyLimiter:
             return
         wait_ns = self._buckets.charge(_bucket_of(address), self._rate)
         if wait_ns:
-            message = "Too many wrong API keys came from this address. Please check the key, and retry later."
+            message = "Too many wrong API keys from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
 
     def rates(self, scope: HttpScope) -> Headers:

@@ -71,7 +71,7 @@ class Edge:
             return send_nothing(response.send, self._cors.preflight(scope))
         found = self._routes.find(scope["path"])
         if found is None:
-            raise LegatoError(Reason.NOT_FOUND, "There is nothing at this address.")
+            raise LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
         route, path_values = found
         if scope["method"] != route.method:
             return self._refuse_method(scope, response, route)
@@ -101,7 +101,7 @@ class Edge:
         if not route.is_public:
             await self._entrance.identify(scope, None)
         response.put_headers([(b"allow", route.allow)])
-        raise LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not take that method.")
+        raise LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
 
     def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
         """The response to a chat for which there is no room, before a task is made for it: in a flood the price of a

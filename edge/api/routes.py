@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 
 async def refuse_endpoint() -> None:
     """Answers endpoints of OpenAI's that clients ask for and that are not offered."""
-    raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This service offers chat completions, and not this endpoint.")
+    raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This endpoint is not supported: use chat completions.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,11 +50,11 @@ class UsageQuery:
 def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     unknown = parameters.keys() - PARAMETERS
     if unknown:
-        raise _invalid(f"Usage takes {', '.join(sorted(PARAMETERS - {'group_by[]'}))}, and nothing else.", None)
+        raise _invalid(f"Unknown parameter. Usage accepts {', '.join(sorted(PARAMETERS - {'group_by[]'}))}.", None)
     given_width = _single(parameters, "bucket_width")
     width = WIDTHS.get("1h" if given_width is None else given_width)
     if width is None:
-        raise _invalid("bucket_width is 1h or 1d.", "bucket_width")
+        raise _invalid("bucket_width must be 1h or 1d.", "bucket_width")
     given_start_s = _integer(parameters, "start_time", 0, LATEST_S)
     given_end_s = _integer(parameters, "end_time", 0, LATEST_S)
     end_s = now_s if given_end_s is None else given_end_s
@@ -67,7 +67,7 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     last_s = -(-end_s // width.seconds) * width.seconds
     page_s = _integer(parameters, "page", first_s, last_s)
     if page_s is not None and page_s % width.seconds:
-        raise _invalid("page is the next_page of an answer to the same question.", "page")
+        raise _invalid("page must be the next_page of a response to the same query.", "page")
     return UsageQuery(
         width=width,
         group_by=_groups(parameters),
@@ -131,14 +131,14 @@ def _groups(parameters: Mapping[str, list[str]]) -> frozenset[str]:
     given = [*parameters.get("group_by", []), *parameters.get("group_by[]", [])]
     asked = {name.strip() for value in given for name in value.split(",")}
     if not asked <= set(GROUPS):
-        raise _invalid(f"group_by takes {' and '.join(GROUPS)}.", "group_by")
+        raise _invalid(f"group_by accepts {' and '.join(GROUPS)}.", "group_by")
     return frozenset(asked)
 
 
 def _single(parameters: Mapping[str, list[str]], name: str) -> str | None:
     values = parameters.get(name, [])
     if len(values) > 1:
-        raise _invalid(f"{name} is given more than once.", name)
+        raise _invalid(f"{name} must be given only once.", name)
     return values[0] if values else None
 
 

@@ -182,7 +182,7 @@ class Chat:
                 self._delivery.record_start(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer broke off.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
 
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no
@@ -267,4 +267,4 @@ class Chat:
 
 
 def _too_late() -> LegatoError:
-    return LegatoError(Reason.UPSTREAM_FAILED, "The model did not begin to answer in time. Please retry.")
+    return LegatoError(Reason.UPSTREAM_FAILED, "The model did not start to answer in time. Please retry.")

@@ -85,7 +85,7 @@ class EdgeProtocol(HeadProtocol):
             self._expect_headers()
             self.all_connections.wait(transport, transport.close)
         else:
-            self._refuse(unavailable("Room for another connection"))
+            self._refuse(unavailable("Capacity for another connection"))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -181,7 +181,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self._wire_bytes += len(data)
         if self._wire_bytes - self._body_bytes > LARGEST_FRAMING_BYTES + self._body_bytes:
-            self._mistake = "What frames the pieces of a body may not be longer than the body."
+            self._mistake = "The chunk framing of a body must not be longer than the body."
             self._meet_garbage()
             return
         if self._headers_begun and not self._is_pipelined() and not self._idle_timer.is_for(self._give_up):

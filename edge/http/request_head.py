@@ -84,7 +84,7 @@ class HeadProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers_count += 1
         if self._headers_count > MOST_HEADERS:
-            raise self._wrong(f"A request may have {MOST_HEADERS} headers.")
+            raise self._wrong(f"A request may have at most {MOST_HEADERS} headers.")
         self._count_header(len(name) + len(value))
         name = name.lower()
         if name == b"expect":
@@ -94,23 +94,23 @@ class HeadProtocol(HttpToolsProtocol):
     def _count_header(self, size_bytes: int) -> None:
         self._headers_bytes += size_bytes
         if self._headers_bytes > LARGEST_HEADERS_BYTES:
-            raise self._wrong(f"Headers may have {LARGEST_HEADERS_BYTES // 1024} KB.")
+            raise self._wrong(f"The headers may have at most {LARGEST_HEADERS_BYTES // 1024} KB.")
 
     def _check_head(self) -> None:
         """Checks the complete head."""
         version = self.parser.get_http_version()
         if version not in VERSIONS:
-            raise self._wrong("This service speaks HTTP/1.1.")
+            raise self._wrong("Use HTTP/1.1.")
         hosts = 0
         for name, value in self.headers:
             if name == b"host":
                 hosts += 1
             elif name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
-                raise self._wrong("The only transfer-encoding here is chunked.")
+                raise self._wrong("The only supported transfer-encoding is chunked.")
         if hosts != 1 and (hosts or version != "1.0"):
-            raise self._wrong("A request has one Host header.")
+            raise self._wrong("A request must have one Host header.")
         if b"%" in self.url and any(disguised in self._raw_path.lower() for disguised in DISGUISED):
-            raise self._wrong("A path may not have an encoded slash or backslash.")
+            raise self._wrong("A path must not contain an encoded slash or backslash.")
 
     def _wrong(self, mistake: str) -> WrongHead:
         self._mistake = mistake

@@ -77,7 +77,7 @@ class Bodies:
         account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
         free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
         if account_bytes > SHARE_OF_FREE * free_bytes:
-            raise unavailable("Room for a body of this size")
+            raise unavailable("Memory for a body of this size")
         self._bytes_by_account[account_id] = account_bytes
         self.in_flight_bytes += size_bytes
 
@@ -90,7 +90,7 @@ class Bodies:
     def _too_late(self, progress: "Progress", now_s: float) -> LegatoError:
         if now_s < progress.end_s:
             return LegatoError(
-                Reason.BODY_TIMEOUT, f"Nearly nothing of the body arrived for {self._progress_within_s:.0f} seconds."
+                Reason.BODY_TIMEOUT, f"Almost none of the body arrived for {self._progress_within_s:.0f} seconds."
             )
         return LegatoError(Reason.BODY_TIMEOUT, f"The body did not arrive within {self._timeout_s:.0f} seconds.")
 

@@ -135,11 +135,11 @@ async def _check_utf8(body: bytes, yielder: Yielder) -> None:
 
 def _refuse_what_is_not_offered(body: _Body) -> None:
     if body.n is not None and body.n != 1:
-        raise invalid("This service gives one choice: n must be 1.", "n")
+        raise invalid("n must be 1: this service returns one choice.", "n")
     if body.logprobs:
-        raise invalid("This service offers no logprobs.", "logprobs")
+        raise invalid("logprobs are not supported.", "logprobs")
     if body.top_logprobs:
-        raise invalid("This service offers no logprobs.", "top_logprobs")
+        raise invalid("logprobs are not supported.", "top_logprobs")
 
 
 def _check_metadata(given: bytes) -> None:

@@ -50,4 +50,4 @@ def _to_network(given: str) -> Network:
     try:
         return ipaddress.ip_network(given)
     except ValueError:
-        raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is no address and no network") from None
+        raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is not an IP address or network") from None

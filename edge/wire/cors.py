@@ -30,7 +30,7 @@ class Cors:
         given = [origin.strip() for origin in origins.split(",") if origin.strip()]
         if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
             raise SettingsError(
-                f"LEGATO_CORS_ORIGINS: no browser names {', '.join(wrong)} so, but as in https://app.example"
+                f"LEGATO_CORS_ORIGINS: origins must be like https://app.example, not {', '.join(wrong)}"
             )
         self._origins = frozenset(origin.encode() for origin in given)
         self._any = ANY_ORIGIN.encode() in self._origins

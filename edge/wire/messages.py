@@ -128,7 +128,9 @@ class _Elements:
     def add(self, count: int, name: str) -> None:
         self._count += count
         if self._count > MOST_ELEMENTS:
-            raise invalid(f"A request has at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
+            raise invalid(
+                f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name
+            )
 
 
 async def check_messages(messages_json: bytes, yielder: Yielder) -> None:
@@ -180,7 +182,7 @@ async def _check_parts(content: Raw, name: str, elements: _Elements, yielder: Yi
 async def check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     raw_tools: list[Raw] = decode(_list_decoder, tools_json, "tools")
     if len(raw_tools) > MOST_TOOLS:
-        raise invalid(f"A request has at most {MOST_TOOLS:,} tools.", "tools")
+        raise invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
     if yielder.is_due(len(tools_json)):
         await yielder.pause()
     names = set()
@@ -188,7 +190,7 @@ async def check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
         tool: ToolDefinition = decode(_tool_decoder, raw_tool, f"tools[{index}]")
         if not _TOOL_NAME.fullmatch(tool.function.name):
             raise invalid(
-                "A function's name has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
+                "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
                 f"tools[{index}].function.name",
             )
         names.add(tool.function.name)
@@ -202,6 +204,6 @@ def check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> No
         return
     choice = decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
     if isinstance(choice, _ForcedTool) and choice.function.name not in tool_names:
-        raise invalid("tool_choice names a function that is not among the tools.", "tool_choice")
+        raise invalid("tool_choice names a function that is not in tools.", "tool_choice")
     if choice == "required" and not tool_names:
-        raise invalid("tool_choice asks for a tool, and there are none.", "tool_choice")
+        raise invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")

@@ -48,9 +48,9 @@ def not_found(what: str) -> LegatoError:
 def name(given: str) -> str:
     trimmed = given.strip()
     if not 1 <= len(trimmed) <= NAME_LENGTH_MOST:
-        raise _refusal("name", f"A name has 1 to {NAME_LENGTH_MOST} characters.")
+        raise _refusal("name", f"A name must have 1 to {NAME_LENGTH_MOST} characters.")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise _refusal("name", "A name has no control characters.")
+        raise _refusal("name", "A name must not contain control characters.")
     return trimmed
 
 
@@ -62,28 +62,28 @@ def key_name(given: str) -> str:
 def maintenance_message(given: str) -> str:
     trimmed = given.strip()
     if not 1 <= len(trimmed) <= MESSAGE_LENGTH_MOST:
-        raise _refusal("message", f"A message has 1 to {MESSAGE_LENGTH_MOST} characters.")
+        raise _refusal("message", f"A message must have 1 to {MESSAGE_LENGTH_MOST} characters.")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise _refusal("message", "A message is one line, without control characters.")
+        raise _refusal("message", "A message must be one line, without control characters.")
     return trimmed
 
 
 def retry_after_s(given: int) -> int:
     if not 0 <= given <= RETRY_AFTER_MOST_S:
-        raise _refusal("retry_after_s", f"Clients are told to ask again after 1 to {RETRY_AFTER_MOST_S:,} seconds.")
+        raise _refusal("retry_after_s", f"The retry delay must be from 1 to {RETRY_AFTER_MOST_S:,} seconds.")
     return given or RETRY_AFTER_DEFAULT_S
 
 
 def preferred_class(given: str) -> str:
     if given not in CLASSES:
-        raise _refusal("preferred_class", f"The preferred class is one of: {', '.join(CLASSES)}.")
+        raise _refusal("preferred_class", f"The preferred class must be one of: {', '.join(CLASSES)}.")
     return given
 
 
 def limit(param: str, given: int) -> int | None:
     """Validates a limit; 0 removes it: a key then inherits from its account, an account from the service."""
     if not 0 <= given <= LARGEST_LIMITS[param]:
-        raise _refusal(param, f"A limit of this kind is from 0 to {LARGEST_LIMITS[param]:,}.")
+        raise _refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
     return given or None
 
 
@@ -92,7 +92,7 @@ def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:
     all."""
     kept = set(given)
     if None in kept:
-        raise _refusal("scopes", f"A scope is one of: {', '.join(Scope)}.")
+        raise _refusal("scopes", f"A scope must be one of: {', '.join(Scope)}.")
     return tuple(scope for scope in Scope if scope in kept)
 
 
@@ -100,19 +100,21 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
     if after_days is None:
         return None
     if after_days not in EXPIRY_DAYS:
-        raise _refusal("expires_after_days", f"A key expires after {', '.join(map(str, EXPIRY_DAYS))} days, or never.")
+        raise _refusal(
+            "expires_after_days", f"A key can expire after {', '.join(map(str, EXPIRY_DAYS))} days, or never."
+        )
     return to_micros(created + timedelta(days=after_days))
 
 
 def key_ids(given: Sequence[str]) -> list[str]:
     if len(given) > KEYS_AT_ONCE_MOST:
-        raise _refusal("key_ids", f"At most {KEYS_AT_ONCE_MOST:,} keys are looked up at once.")
+        raise _refusal("key_ids", f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
     return list(dict.fromkeys(given))
 
 
 def page_size(given: int) -> int:
     if given < 0:
-        raise _refusal("page_size", "A page size is not negative.")
+        raise _refusal("page_size", "The page size must not be negative.")
     return min(given, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT
 
 
@@ -135,7 +137,7 @@ def to_page_token(position: Position) -> str:
 
 
 def _bad_page_token() -> LegatoError:
-    return _refusal("page_token", "A page token is one that the page before gave.")
+    return _refusal("page_token", "The page token must be the one that the previous page returned.")
 
 
 def _refusal(param: str, message: str) -> LegatoError:

@@ -9,14 +9,14 @@ def show_auth(auth: AuthService, registry: Registry) -> None:
     counters_of(
         registry,
         "legato_verifications",
-        "Keys that edges asked about: they remember the answers, so these are far fewer than requests.",
+        "Key verifications for edges. Edges cache the results, so there are far fewer than requests.",
         ["outcome"],
         lambda: [(["verified"], verifier.verified.value), (["refused"], verifier.refused.value)],
     )
-    gauge(registry, "legato_watches", "Edges that are kept up to date about keys.", lambda: watches.count)
+    gauge(registry, "legato_watches", "Edges subscribed to key changes.", lambda: watches.count)
     gauge(
         registry,
         "legato_keys_readable",
-        "Whether auth can read what changes about keys. While it cannot, edges trust nothing that they remember.",
+        "1 if auth can read key changes, otherwise 0. While it is 0, edges do not use their cached keys.",
         lambda: watches.can_read,
     )

@@ -50,8 +50,8 @@ class AuthService:
             # A lost secret was replaced by a new one: every key would be refused without a reason.
             raise SettingsError(
                 f"LEGATO_KEY_PEPPERS: version {contradicted[0]} is not the secret that the keys in this database were "
-                "made with: put that secret back, or, if it is lost, give the new one a version of its own, as in "
-                "2:HEX: all keys that were made with the lost one stay refused"
+                "created with: restore that secret or, if it is lost, give the new one its own version, such as 2:HEX "
+                "(keys that were created with the lost one stay refused)"
             )
         if await self._database.write(lambda connection: note_peppers(connection, noted)):
             self._log.info("peppers.changed")

@@ -17,10 +17,10 @@ def parse_usd(text: str) -> int:
     """Returns nano-dollars; ValueError states the expected format."""
     match = _AMOUNT.fullmatch(text)
     if match is None or not (match["dollars"] or match["fraction"]):
-        raise ValueError("an amount is dollars with up to nine decimals, for instance 5.00")
+        raise ValueError("an amount must be in dollars with up to nine decimals, such as 5.00")
     nanos = int(match["dollars"] or "0") * NANOS_PER_DOLLAR + int((match["fraction"] or "").ljust(DECIMALS, "0"))
     if nanos > LARGEST_NANOS:
-        raise ValueError(f"an amount is at most {format_usd(LARGEST_NANOS)}")
+        raise ValueError(f"an amount must be at most {format_usd(LARGEST_NANOS)}")
     return -nanos if match["sign"] == "-" else nanos
 
 

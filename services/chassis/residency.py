@@ -50,11 +50,13 @@ class DataStore(msgspec.Struct, frozen=True):
         if not self.region:
             if _is_on_this_machine(self.url):
                 return None
-            return f"{self.variable} is not set: say in which region the server lies ({LOCAL}: on one machine, to try)"
+            return f"{self.variable} is not set: give the region of the server ({LOCAL} for a trial on one machine)"
         if self.region == LOCAL or self.region in CANADIAN_REGIONS:
             return None
         known = ", ".join(sorted(CANADIAN_REGIONS))
-        return f"{self.variable}: account data and counters stay in Canada, where {self.region} is not ({known})"
+        return (
+            f"{self.variable}: account data and counters must stay in Canada, and {self.region} is not there ({known})"
+        )
 
 
 def keep_in_canada(stores: Iterable[DataStore]) -> None:

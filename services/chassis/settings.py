@@ -107,7 +107,7 @@ def read_variable(name: str, environ: Mapping[str, str]) -> str | None:
     if not file:
         return environ.get(name)
     if environ.get(name) is not None:
-        raise SettingsError(f"{name} and {name}_FILE are both set: one of them is enough")
+        raise SettingsError(f"{name} and {name}_FILE are both set: set only one of them")
     try:
         return Path(file).read_text().strip()
     except UnicodeDecodeError:

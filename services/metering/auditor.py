@@ -44,31 +44,31 @@ class Auditor:
         gauge(
             registry,
             "legato_audit_violations",
-            "Contradictions that the last audit found in the books.",
+            "Violations found by the last audit of the ledger.",
             lambda: self._violations,
         )
         gauge(
             registry,
             "legato_audit_last_run_timestamp_seconds",
-            "When the last audit came to its end; before the first, when it was first waited for.",
+            "Time at which the last audit ended; before the first audit, the time of the start.",
             lambda: self._last_run_s,
         )
         gauge(
             registry,
             "legato_audit_interval_seconds",
-            "How long after an audit the next one begins.",
+            "Pause between two audits.",
             lambda: self._interval_s,
         )
         gauge(
             registry,
             "legato_holds_live",
-            "Requests for which credit was held at that time.",
+            "Open holds at the time of the last audit.",
             lambda: self._holds.live,
         )
         gauge(
             registry,
             "legato_holds_overdue",
-            "Those of them that should have been swept by then.",
+            "Open holds at the time of the last audit that were overdue for sweeping.",
             lambda: self._holds.overdue,
         )
 

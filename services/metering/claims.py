@@ -20,10 +20,10 @@ def refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold |
     if claimant is not None and claimant.state == "void":
         return
     if found.body_digest != asked.body_digest:
-        message = "This Idempotency-Key was used for another request. Every request needs a key of its own."
+        message = "This Idempotency-Key was used for another request. Use a new key for each request."
         raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
     raise LegatoError(
         Reason.REQUEST_REPEATED,
-        f"The request with this Idempotency-Key runs, or was answered, as {found.request_id}.",
+        f"A request with this Idempotency-Key is running or has ended: {found.request_id}.",
         original_request_id=found.request_id,
     )

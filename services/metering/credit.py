@@ -25,13 +25,15 @@ def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context:
     account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
     if booked is not None:
         if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
-            raise LegatoError(Reason.REQUEST_INVALID, f"This id was used for another {kind}.")
+            raise LegatoError(Reason.REQUEST_INVALID, f"This id was already used for another {kind}.")
         return Effect(account)
     if account.free_nanos + amount_nanos < 0:
-        message = "The account has less than that: its balance, without what is held, may not fall below zero."
+        message = "The account's available balance, without holds, is less than that."
         raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
     if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
-        raise LegatoError(Reason.REQUEST_INVALID, "No account may have that much.", param="amount_nanos")
+        raise LegatoError(
+            Reason.REQUEST_INVALID, "The account's balance would exceed the maximum.", param="amount_nanos"
+        )
     account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
     entry = Entry(
         kind=kind,

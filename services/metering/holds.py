@@ -228,7 +228,7 @@ def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> A
 
 
 def _resolved() -> LegatoError:
-    return LegatoError(Reason.REQUEST_RESOLVED, "This request is over, or was never reserved.")
+    return LegatoError(Reason.REQUEST_RESOLVED, "This request has ended, or was never reserved.")
 
 
 def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:

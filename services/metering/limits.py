@@ -144,7 +144,7 @@ def refuse_if_used_up(parts: Sequence[BucketCharge], ahead_ns: Sequence[int]) ->
     if not longest_ns:
         return
     message = (
-        f"Too many {_NAMES[hit]} with this key: its limit is {parts[hit].rate.per_minute} a minute."
+        f"Too many {_NAMES[hit]} with this key: its limit is {parts[hit].rate.per_minute} per minute."
         " Please retry after a short wait."
     )
     # In whole milliseconds, rounded up, so that a retry then succeeds.

@@ -15,42 +15,42 @@ def show_books(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
     counters_of(
         registry,
         "legato_operations",
-        "What was asked of the books, by kind; done, or why it was not.",
+        "Ledger operations, by kind and outcome: done, or the reason of the refusal.",
         ["operation", "outcome"],
         lambda: _outcomes(writer),
     )
     histograms_of(
         registry,
         "legato_batch_operations",
-        "Operations that were written together, in one transaction.",
+        "Operations per batch, which is one transaction.",
         [],
         lambda: [([], writer.batch_sizes)],
     )
     histograms_of(
         registry,
         "legato_batch_write_seconds",
-        "How long it took to write them, the commit included.",
+        "Time to write a batch, including the commit.",
         [],
         lambda: [([], writer.write_times_s)],
     )
-    gauge(registry, "legato_operations_waiting", "Operations that wait for the next batch.", lambda: writer.waiting)
+    gauge(registry, "legato_operations_waiting", "Operations waiting for the next batch.", lambda: writer.waiting)
     gauge(
         registry,
         "legato_accounts_locked",
-        "Accounts whose rows somebody else keeps locked in the database, and for which operations wait.",
+        "Accounts with operations waiting for a row lock that another database session holds.",
         lambda: writer.locked_accounts,
     )
     counters_of(
         registry,
         "legato_settlements_unmatched",
-        "Settlements of requests for which no credit was held: each is a mistake to look into.",
+        "Settlements of requests without a hold. Investigate each one.",
         [],
         lambda: [([], writer.unmatched)],
     )
     counters_of(
         registry,
         "legato_holds_swept",
-        "Holds that nobody came back for in time: their edge was lost.",
+        "Overdue holds that were swept because their edge was lost.",
         [],
         lambda: [([], sweeper.swept)],
     )
@@ -60,7 +60,7 @@ def show_shared_limits(limiter: "ValkeyLimiter", registry: Registry) -> None:
     gauge(
         registry,
         "legato_limits_shared",
-        "Whether limits are kept for all replicas together, or by each for itself, because Valkey is away.",
+        "1 if all replicas share the rate limits, 0 if each enforces its own because Valkey is unavailable.",
         lambda: limiter.is_shared,
     )
 

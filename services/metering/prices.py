@@ -86,8 +86,12 @@ def parse_prices(text: str) -> dict[str, Price]:
     classes = document.get("classes")
     if not isinstance(classes, dict):
         raise SettingsError("classes: must be a table with one table for each class")
-    mistakes = [f"{name}: is not known here" for name in document if name != "classes"]
-    mistakes += [f"classes.{name}: is no class: {', '.join(CLASSES)} are" for name in classes if name not in CLASSES]
+    mistakes = [f"{name}: is not a known key" for name in document if name != "classes"]
+    mistakes += [
+        f"classes.{name}: is not a class; the classes are {', '.join(CLASSES)}"
+        for name in classes
+        if name not in CLASSES
+    ]
     prices = {}
     for class_id in CLASSES:
         if class_id not in classes:
@@ -103,7 +107,7 @@ def parse_prices(text: str) -> dict[str, Price]:
 
 def _parse_price(where: str, table: dict[str, Any], mistakes: list[str]) -> Price:
     known = ("input", "cached_input", "output")
-    mistakes += [f"{where}.{name}: is not known here" for name in table if name not in known]
+    mistakes += [f"{where}.{name}: is not a known key" for name in table if name not in known]
     amounts = {name: _parse_amount(f"{where}.{name}", table[name], mistakes) for name in known if name in table}
     mistakes += [f"{where}.{name}: is missing" for name in ("input", "output") if name not in table]
     input_nanos = amounts.get("input", 0)

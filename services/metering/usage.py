@@ -36,7 +36,7 @@ class UsageRow(msgspec.Struct, frozen=True):
 
 async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageRow]:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
-        raise LegatoError(Reason.REQUEST_INVALID, "Start and end must be at a full hour.", param="start_time")
+        raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
     rows = await database.read(
@@ -52,7 +52,7 @@ async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageR
         )
     )
     if len(rows) > ROWS_MOST:
-        raise LegatoError(Reason.REQUEST_INVALID, "That is too much at once: ask for less time.", param="start_time")
+        raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
     return [
         UsageRow(start_us, key_id, class_id, requests, Usage(prompt, cached, completion), cost_nanos)
         for start_us, key_id, class_id, requests, prompt, cached, completion, cost_nanos in rows

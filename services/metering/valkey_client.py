@@ -31,9 +31,7 @@ def make_client(url: str) -> redis.asyncio.Redis:
         client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError):
         # Not quoted: the malformed part may be a password.
-        raise SettingsError(
-            "LEGATO_VALKEY_URL must be redis://…, rediss://… or unix://…, as Redis's clients read it"
-        ) from None
+        raise SettingsError("LEGATO_VALKEY_URL must be a redis://, rediss:// or unix:// URL") from None
     return client
 
 

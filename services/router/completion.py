@@ -77,7 +77,7 @@ class Completions:
         except ProviderError as error:
             story.end, story.reason = "upstream_cut", Reason.UPSTREAM_FAILED
             story.attempts.http_status = error.http_status
-            raise LegatoError(Reason.UPSTREAM_FAILED, "The model broke off its answer.") from None
+            raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.") from None
         except LegatoError as error:
             story.end, story.reason = "refused", error.reason
             raise

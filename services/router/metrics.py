@@ -25,56 +25,56 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     gauges(
         registry,
         "legato_breaker_state",
-        "Whether a model is asked: 0 as usual, 1 by one chat at a time, 2 last of all.",
+        "Circuit breaker of a model: 0 closed, 1 half-open (one chat at a time), 2 open (tried last).",
         MODEL_LABELS,
         lambda: read(lambda model_state: BREAKER_STATES[model_state.health.state]),
     )
     gauges(
         registry,
         "legato_upstream_running",
-        "Chats at a model.",
+        "Running chats at a model.",
         MODEL_LABELS,
         lambda: read(lambda model_state: model_state.saturation.gate.running),
     )
     gauges(
         registry,
         "legato_upstream_limit",
-        "How many chats a model is given at once: a constant, by its queue, or by latency. A million: no limit.",
+        "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit.",
         MODEL_LABELS,
         lambda: read(lambda model_state: model_state.saturation.gate.limit),
     )
     counters_of(
         registry,
         "legato_upstream_attempts",
-        "Times that a model was asked, by what became of it. One that fails in mid-answer has answered, too.",
+        "Attempts at a model, by outcome. One that fails in mid-answer also counts as answered.",
         (*MODEL_LABELS, "outcome"),
         lambda: _outcomes(model_states),
     )
     counters_of(
         registry,
         "legato_upstream_violations",
-        "Answers that cannot be as the provider says, or went on beyond their limit, by what they violate.",
+        "Answers with implausible usage or beyond their token limit, by violation.",
         (*MODEL_LABELS, "violation"),
         lambda: _violations(model_states),
     )
     histograms_of(
         registry,
         "gen_ai_client_operation_time_to_first_chunk_seconds",
-        "From the question to the first piece of the model's answer.",
+        "Time from the request to the first chunk of the model's answer.",
         (*MODEL_LABELS, "gen_ai_operation_name"),
         lambda: _latencies(model_states),
     )
     histograms_of(
         registry,
         "gen_ai_client_operation_duration_seconds",
-        "From the question to the end of the model's answer, of those that came to their end.",
+        "Time from the request to the end of the model's answer, for complete answers.",
         (*MODEL_LABELS, "gen_ai_operation_name"),
         lambda: _durations(model_states),
     )
     histograms_of(
         registry,
         "gen_ai_client_token_usage",
-        "Tokens of a chat, as the provider counted them, or we where it did not.",
+        "Tokens of a chat as the provider reports them, or else as the router counts them.",
         (*MODEL_LABELS, "gen_ai_operation_name", "gen_ai_token_type"),
         lambda: _tokens(model_states),
     )
@@ -84,7 +84,7 @@ def show_chats(completions: Completions, registry: Registry) -> None:
     histograms_of(
         registry,
         "legato_step_duration_seconds",
-        "How long each step of a chat took.",
+        "Duration of each step of a chat.",
         ["step"],
         lambda: [(["prepare"], completions.prepare_times_s)],
     )

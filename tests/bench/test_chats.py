@@ -1,4 +1,4 @@
-"""The load and the played provider agree with each other, and the load believes nobody."""
+"""The load and the mock upstream agree with each other, and the load believes nobody."""
 
 import socket
 import threading

@@ -79,7 +79,7 @@ def test_busy_machine_may_turn_some_away_but_not_many() -> None:
     few, many = (Outcome(chats=1000, turned_away=turned_away) for turned_away in (10, 11))
     assert msgspec.structs.replace(soak_of(), outcome=few).violations() == []
     told = msgspec.structs.replace(soak_of(), outcome=many).violations()
-    assert told == ["11 of 1000 chats were told to come again"]
+    assert told == ["11 of 1000 chats were told to retry"]
 
 
 def test_table_has_a_line_for_each_process() -> None:

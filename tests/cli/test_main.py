@@ -144,7 +144,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
 def test_text_that_is_no_utf_8_is_misuse(arguments: list[str]) -> None:
     """Python hands on bytes of a shell that are none as characters which cannot be sent."""
     result = CliRunner().invoke(legato, arguments)
-    assert (result.exit_code, result.stderr) == (2, "legato: what is given must be text in UTF-8.\n")
+    assert (result.exit_code, result.stderr) == (2, "legato: arguments must be UTF-8 text.\n")
 
 
 def test_a_group_without_a_command_shows_its_help() -> None:

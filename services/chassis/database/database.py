@@ -46,8 +46,8 @@ class DatabaseDamaged(DatabaseAway):
     def __init__(self, file: str | None, reason: str) -> None:
         super().__init__()
         self.add_note(
-            f"the database {file} is damaged ({reason}): stop everything, keep a copy of the file, and restore it from "
-            "a backup (docs/runbooks/restore-the-database.md)"
+            f"the database {file} is damaged ({reason}): stop the service, keep a copy of the file, and restore it "
+            "from a backup (docs/runbooks/restore-the-database.md)"
         )
 
 

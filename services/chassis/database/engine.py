@@ -49,7 +49,7 @@ def _parse(url: str | sa.URL) -> sa.URL:
         parsed = sa.make_url(url)
         if "@" not in (parsed.host or ""):
             return parsed
-    raise SettingsError("LEGATO_DATABASE_URL is not a database's address")
+    raise SettingsError("LEGATO_DATABASE_URL is not a valid database URL")
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

@@ -25,7 +25,7 @@ class Certificates:
             self._seen = self._stamps()
             self._pem = self._read()
         except (OSError, ValueError) as error:
-            raise SettingsError(f"the certificates of {certificate} cannot be used: {_reason(error)}") from None
+            raise SettingsError(f"cannot use the certificates of {certificate}: {_reason(error)}") from None
 
     def current(self) -> Pem:
         """Returns the current files' content. While they do not match (one is replaced, the other not yet), the
@@ -69,7 +69,7 @@ def open_certificates(
     if authority is None and certificate is None and key is None:
         return None
     if authority is None or certificate is None or key is None:
-        raise SettingsError("LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY belong together")
+        raise SettingsError("LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY must be set together")
     return Certificates(authority, certificate, key, log)
 
 

@@ -36,7 +36,7 @@ class RpcServer:
         """Prepares a server; with certificates, TCP clients must present one of the same authority."""
         if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
-                f"{listen} is reachable by others and not protected: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
+                f"{listen} is reachable from the network without TLS: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
                 "LEGATO_TLS_KEY, or listen on unix:PATH, or set LEGATO_INSECURE_TCP=1"
             )
         self._listen = listen

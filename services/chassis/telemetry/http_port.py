@@ -36,7 +36,7 @@ async def serve_operations(
     try:
         server = await asyncio.start_server(visits.answer, host.strip("[]"), int(port), limit=LARGEST_REQUEST_BYTES)
     except (OSError, OverflowError, ValueError) as error:
-        raise SettingsError(f"cannot listen on {listen} for whoever looks after the process") from error
+        raise SettingsError(f"cannot listen on {listen} for health checks and metrics") from error
     address = f"{host}:{server.sockets[0].getsockname()[1]}"
     log.info("operations.started", listen=address)
     try:
@@ -89,7 +89,7 @@ class _Connections:
             if missing := self._missing():
                 return HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"not ready: {', '.join(missing)}\n".encode()
             return HTTPStatus.OK, PLAIN, b"ready\n"
-        return HTTPStatus.NOT_FOUND, PLAIN, b"There is /healthz, /readyz and /metrics.\n"
+        return HTTPStatus.NOT_FOUND, PLAIN, b"Not found. Use /healthz, /readyz or /metrics.\n"
 
 
 def _response(status: HTTPStatus, body: bytes, kind: str = PLAIN, *, with_body: bool = True) -> bytes:

@@ -98,7 +98,7 @@ class Registry:
 
     def add(self, metric: _Metric) -> None:
         if metric.name in self._metrics:
-            raise ValueError(f"told twice: {metric.name}")
+            raise ValueError(f"metric registered twice: {metric.name}")
         self._metrics[metric.name] = metric
 
     def text(self) -> bytes:
@@ -186,10 +186,10 @@ def histograms_of(registry: Registry, name: str, meaning: str, labels: Sequence[
 def new_registry() -> Registry:
     """Creates a registry with the process metrics of the operating system."""
     registry = Registry()
-    counters_of(registry, "process_cpu_seconds", "Processor time.", (), lambda: [((), _processor_time_s())])
-    gauge(registry, "process_resident_memory_bytes", "Memory, pages that are shared included.", _resident_bytes)
-    gauge(registry, "process_open_fds", "Open files and connections.", _open_files)
-    gauge(registry, "process_tasks", "Tasks that the event loop has to do with.", _tasks)
+    counters_of(registry, "process_cpu_seconds", "CPU time, user and system.", (), lambda: [((), _processor_time_s())])
+    gauge(registry, "process_resident_memory_bytes", "Resident memory, including shared pages.", _resident_bytes)
+    gauge(registry, "process_open_fds", "Open file descriptors.", _open_files)
+    gauge(registry, "process_tasks", "Tasks of the event loop.", _tasks)
     return registry
 
 
@@ -220,7 +220,7 @@ def show_certificate(registry: Registry, certificates: Certificates | None) -> N
         gauge(
             registry,
             "legato_certificate_expiry_timestamp_seconds",
-            "When the certificate ends by which this process proves who it is.",
+            "Expiry time of this process's certificate.",
             certificates.expires_at_s,
         )
 
@@ -230,7 +230,7 @@ def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -
     histograms_of(
         registry,
         "legato_exchange_message_items",
-        "Items that share one message to the other side of an exchange.",
+        "Items per message of an exchange.",
         ["exchange"],
         lambda: [([name], histogram) for name, histogram in message_items.items()],
     )

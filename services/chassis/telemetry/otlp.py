@@ -29,7 +29,7 @@ class Exporter:
     def __init__(self, endpoint: str, service: str, log: Log) -> None:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError("LEGATO_OTLP_ENDPOINT is not http://HOST:PORT or https://HOST:PORT")
+            raise SettingsError("LEGATO_OTLP_ENDPOINT must be http://HOST:PORT or https://HOST:PORT")
         self._is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
         self._path = parts.path.rstrip("/") + PATH

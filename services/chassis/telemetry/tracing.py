@@ -150,7 +150,7 @@ def tracing_to(
     counters_of(
         registry,
         "legato_spans",
-        "Spans that were brought to the collector, and those that were not.",
+        "Spans sent to the collector, and spans dropped.",
         ["outcome"],
         lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
     )

@@ -30,7 +30,7 @@ class CreditQuery(NamedTuple):
 
 def to_credit_query(request: pb.ListCreditsRequest) -> CreditQuery:
     if request.page_size < 0:
-        raise invalid("A page size is not negative.", "page_size")
+        raise invalid("The page size must not be negative.", "page_size")
     return CreditQuery(
         account_id=checked_id(request.account_id, "account_id"),
         after=_position(request.page_token) if request.page_token else BEGINNING,
@@ -75,4 +75,4 @@ def _position(token: str) -> CreditPosition:
 
 
 def _bad_token() -> LegatoError:
-    return invalid("A page token is one that the page before gave.", "page_token")
+    return invalid("The page token must be the one that the previous page returned.", "page_token")

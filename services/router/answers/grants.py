@@ -117,7 +117,7 @@ class TokenAllowance:
         if self._grant.held_elsewhere and not self._prompt_tokens_before:
             return credits_held()
         # After the first round an answer has begun, so this ends it, even if the credit is held elsewhere.
-        return LegatoError(Reason.CREDITS_EXHAUSTED, "The credit of this account does not cover the prompt.")
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover the prompt.")
 
     async def _request_grant(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
@@ -139,4 +139,6 @@ class TokenAllowance:
 
 
 def _not_held() -> LegatoError:
-    return LegatoError(Reason.UNAVAILABLE, "The credit for this answer was not held in time.", retry_after_s=1)
+    return LegatoError(
+        Reason.UNAVAILABLE, "The credit for this answer could not be held in time. Please retry.", retry_after_s=1
+    )

@@ -39,7 +39,7 @@ class Refusals:
 def too_long_for(target: Target) -> LegatoError:
     return LegatoError(
         Reason.CONTEXT_EXCEEDED,
-        f"The prompt, tool definitions included, is too long: this model's maximum context length is"
+        f"The prompt, including tool definitions, is too long: this model's maximum context length is"
         f" {target.context_tokens} tokens. Please shorten the messages.",
         param="messages",
     )

@@ -38,7 +38,7 @@ class Attachments:
             raise LegatoError(Reason.REQUEST_INVALID, "The document has no text.", param="document")
         if len(contents) > PASSAGES_MOST:
             raise LegatoError(
-                Reason.REQUEST_INVALID, "The document has too much text: attach its parts.", param="document"
+                Reason.REQUEST_INVALID, "The document has too much text: split it into several.", param="document"
             )
         attachment = Attachment(
             attachment_id,
@@ -70,7 +70,7 @@ class Attachments:
             lambda connection: stored.add_attachment(connection, sealed, contents, ATTACHMENTS_MOST, tell)
         ):
             raise LegatoError(
-                Reason.REQUEST_INVALID, f"An account has at most {ATTACHMENTS_MOST} attachments: remove one first."
+                Reason.REQUEST_INVALID, f"An account may have at most {ATTACHMENTS_MOST} attachments: remove one first."
             )
         return attachment
 

@@ -72,9 +72,9 @@ def _pdf_pages(document: bytes, pages_most: int) -> tuple[int, Iterator[str]]:
             raise DocumentRefused("The PDF is protected by a password.")
         count = len(reader.pages)
     except (PyPdfError, PdfReadError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DocumentRefused("The PDF is broken.") from None
+        raise DocumentRefused("The PDF is damaged.") from None
     if count > pages_most:
-        raise DocumentRefused(f"The PDF has {count:,} pages, and may have {pages_most:,}.")
+        raise DocumentRefused(f"The PDF has {count:,} pages; the limit is {pages_most:,}.")
     return count, (_whole_characters(page.extract_text()) for page in reader.pages)
 
 

@@ -31,7 +31,9 @@ class Notes:
     async def add(self, account_id: str, text: str) -> Note:
         stripped = text.strip()
         if not 1 <= len(stripped) <= LONGEST_NOTE:
-            raise LegatoError(Reason.REQUEST_INVALID, f"A note has 1 to {LONGEST_NOTE:,} characters.", param="text")
+            raise LegatoError(
+                Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text"
+            )
         note = Note(
             f"note_{secrets.token_hex(8)}",
             account_id,
@@ -47,7 +49,9 @@ class Notes:
             self._sealer.seal(stripped, note_place(account_id, note.note_id)),
         )
         if not await self._database.write(lambda connection: stored.add_note(connection, sealed, NOTES_MOST)):
-            raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {NOTES_MOST} notes: remove one first.")
+            raise LegatoError(
+                Reason.REQUEST_INVALID, f"An account may have at most {NOTES_MOST} notes: remove one first."
+            )
         return note
 
     async def list_of(self, account_id: str) -> Sequence[Note]:

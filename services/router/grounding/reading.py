@@ -55,7 +55,7 @@ def main(pages_most: int) -> None:
         _write(ReaderOutput(refused="The document takes too much memory to read."))
     except Exception:
         # A library's message may quote the document.
-        _write(ReaderOutput(refused="The document is broken, or unpacks to too much."))
+        _write(ReaderOutput(refused="The document is damaged, or too large when decompressed."))
 
 
 def _read(document: bytes, pages_most: int) -> None:
@@ -66,7 +66,7 @@ def _read(document: bytes, pages_most: int) -> None:
     for number, text in enumerate(pages, start=1):
         left -= len(text)
         if left < 0:
-            raise DocumentRefused("The document unpacks to too much text.")
+            raise DocumentRefused("The document has too much text.")
         for at in range(0, max(1, len(text)), PIECE_CHARACTERS):
             _write(ReaderOutput(page=number, text=text[at : at + PIECE_CHARACTERS]))
 

@@ -115,10 +115,12 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
             body += request.piece
             if max(len(body), first.size_bytes) > self._attachment_bytes_most:
                 megabytes = self._attachment_bytes_most / 1024**2
-                raise LegatoError(Reason.BODY_TOO_LARGE, f"A document has at most {megabytes:g} MB.", param="document")
+                raise LegatoError(
+                    Reason.BODY_TOO_LARGE, f"A document may have at most {megabytes:g} MB.", param="document"
+                )
             tell(pb.ATTACHMENT_STAGE_RECEIVING, len(body), first.size_bytes)
         if first is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "There is no document.", param="document")
+            raise LegatoError(Reason.REQUEST_INVALID, "The document is missing.", param="document")
         return first, bytes(body)
 
     @property
@@ -146,7 +148,7 @@ def _not_configured(what: str, variable: str) -> LegatoError:
 def _account_id(request: Any) -> str:
     account_id: str = request.account_id
     if not account_id:
-        raise LegatoError(Reason.REQUEST_INVALID, "An account must be named.", param="account_id")
+        raise LegatoError(Reason.REQUEST_INVALID, "account_id is missing.", param="account_id")
     return account_id
 
 

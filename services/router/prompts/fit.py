@@ -40,7 +40,7 @@ def fit_max_tokens(
         raise LegatoError(
             Reason.CONTEXT_EXCEEDED,
             # OpenAI's wording, by which frameworks detect that the conversation must be shortened.
-            f"The prompt has {prompt_tokens} tokens, tool definitions and our own guidance included, and"
+            f"The prompt has {prompt_tokens} tokens, including tool definitions and our system prompt, and"
             f" this model's maximum context length is {context_tokens}: there is no room for an answer."
             " Please shorten the messages.",
             param="messages",

@@ -29,7 +29,7 @@ class Table:
                 self.mistake(key, "is missing")
             return default or ""
         if not isinstance(value, str) or not value:
-            self.mistake(key, "must be a text that is not empty")
+            self.mistake(key, "must be a non-empty string")
             return ""
         if one_of and value not in one_of:
             self.mistake(key, f'is "{value}", but must be one of {", ".join(one_of)}')
@@ -38,7 +38,7 @@ class Table:
     def texts(self, key: str) -> list[str]:
         value = self.pop(key)
         if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-            self.mistake(key, "must be a list of at least one name")
+            self.mistake(key, "must be a non-empty list of names")
             return []
         return value
 
@@ -90,4 +90,4 @@ class Table:
 
     def finish(self) -> None:
         for key in self._fields:
-            self.mistake(key, "is not known here")
+            self.mistake(key, "is not a known key")

@@ -117,7 +117,7 @@ class _Reader:
         return route
 
     def _read_remote(self, name: str, kind: str, table: Table) -> ProviderRoute:
-        table.must_be_true("zero_retention", "only providers that keep nothing of a conversation are asked")
+        table.must_be_true("zero_retention", "only providers that retain no data are used")
         versions = KINDS[kind].versions
         route = ProviderRoute(
             name,
@@ -142,12 +142,12 @@ class _Reader:
         if url and not url.startswith(("http://", "https://")):
             table.mistake(key, "must start with http:// or https://")
         elif url and not has_host(url):
-            table.mistake(key, "must name a host, and a port if it names one")
+            table.mistake(key, "must have a host, and a valid port if it has one")
         return url
 
     def _read_secret(self, table: Table, *, is_needed: bool) -> str:
         if table.pop("api_key") is not None:
-            table.mistake("api_key", "secrets are not kept in this file: name a variable in api_key_env")
+            table.mistake("api_key", "do not put secrets in this file: name a variable in api_key_env")
         variable = table.text("api_key_env", default=None if is_needed else "")
         if not variable:
             return ""
@@ -190,7 +190,7 @@ class _Reader:
     @staticmethod
     def _read_class(name: str, table: Table, models: Mapping[str, Target]) -> tuple[Target, ...]:
         if name not in CLASSES:
-            table.mistake("", f"is no class; the classes are {', '.join(CLASSES)}")
+            table.mistake("", f"is not a class; the classes are {', '.join(CLASSES)}")
             return ()
         named = table.texts("models")
         for model in named:

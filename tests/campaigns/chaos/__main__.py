@@ -10,8 +10,8 @@ from tests.campaigns.chaos import campaign
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--clients", type=int, default=32, help="that ask at once (32)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for which each fault lasts (20)")
+    parser.add_argument("--clients", type=int, default=32, help="number of concurrent clients (32)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each fault (20)")
     options = parser.parse_args()
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

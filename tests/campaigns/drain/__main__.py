@@ -16,9 +16,9 @@ from tests.support.valkey import Valkey
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make drain-test", description=__doc__)
-    parser.add_argument("--clients", type=int, default=210, help="that ask at once, of which one in twenty reads (210)")
-    parser.add_argument("--words", type=int, default=Pace.words, help="of each answer, four a second (12)")
-    parser.add_argument("--rounds", type=int, default=1, help="in which each process is restarted (1)")
+    parser.add_argument("--clients", type=int, default=210, help="concurrent clients; one in twenty only reads (210)")
+    parser.add_argument("--words", type=int, default=Pace.words, help="words of each answer, four a second (12)")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each process is restarted (1)")
     options = parser.parse_args()
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -99,12 +99,12 @@ def _chosen(names: Sequence[str]) -> list[Point]:
 
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="at each point, in forked services (200)")
-    parser.add_argument("--whole-kills", type=int, default=20, help="at each point, with the whole service (20)")
-    parser.add_argument("--points", nargs="+", default=[], help="only those whose names begin so")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="of the three parts (all)")
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of all dice")
-    parser.add_argument("--replay", type=int, help="play the forked round of this seed, again and again")
+    parser.add_argument("--kills", type=int, default=200, help="kills at each point, in forked services (200)")
+    parser.add_argument("--whole-kills", type=int, default=20, help="kills at each point, with the whole service (20)")
+    parser.add_argument("--points", nargs="+", default=[], help="only points whose names start with one of these")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="which of the three parts to run (all)")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="random seed, to repeat a run")
+    parser.add_argument("--replay", type=int, help="repeat the forked round of this seed")
     return parser.parse_args()
 
 

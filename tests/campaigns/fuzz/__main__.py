@@ -18,9 +18,9 @@ SIDES: dict[str, Fuzz] = {"provider": fuzz_provider_side, "public": fuzz_public_
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each side (60)")
-    parser.add_argument("--seed", type=int, help="to see the same again (a new one each time)")
-    parser.add_argument("--side", choices=SIDES, help="only this one")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration for each side (60)")
+    parser.add_argument("--seed", type=int, help="random seed, to repeat a run (a new one each time)")
+    parser.add_argument("--side", choices=SIDES, help="run only this side")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     found: list[str] = []

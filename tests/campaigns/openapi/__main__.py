@@ -11,8 +11,8 @@ from tests.campaigns.openapi.campaign import run_schemathesis
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make openapi-fuzz", description=__doc__)
-    parser.add_argument("--examples", type=int, default=500, help="for each operation (500)")
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="to repeat a run")
+    parser.add_argument("--examples", type=int, default=500, help="requests for each operation (500)")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="random seed, to repeat a run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         outcome = run_schemathesis(options.examples, options.seed, Path(folder))

@@ -30,9 +30,9 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make overload", description=__doc__)
-    parser.add_argument("--phase-s", type=float, default=30.0, help="of each of the three phases (30)")
-    parser.add_argument("--overload-s", type=float, default=20.0, help="at three times the load (20)")
-    parser.add_argument("--ways", default=",".join(campaign.WAYS), help="of knowing that a provider is full (all)")
+    parser.add_argument("--phase-s", type=float, default=30.0, help="duration of each of the three phases (30)")
+    parser.add_argument("--overload-s", type=float, default=20.0, help="duration at three times the load (20)")
+    parser.add_argument("--ways", default=",".join(campaign.WAYS), help="ways to detect a saturated provider (all)")
     options = parser.parse_args()
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     violations = asyncio.run(run(options.phase_s, options.overload_s, options.ways.split(",")))

@@ -45,8 +45,10 @@ async def _run(options: argparse.Namespace) -> Findings:
 
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make revocations", description=__doc__)
-    parser.add_argument("--revocations", type=int, default=1_000, help="suspensions included (1000)")
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of all dice")
+    parser.add_argument(
+        "--revocations", type=int, default=1_000, help="number of revocations, including suspensions (1000)"
+    )
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="random seed, to repeat a run")
     return parser.parse_args()
 
 

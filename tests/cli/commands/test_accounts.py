@@ -82,7 +82,7 @@ def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
     far_end = play(("auth", "AccountAdminService.CreateAccount", grpc.StatusCode.UNAVAILABLE))
     result = far_end.run("accounts", "create", "Ada")
     assert result.exit_code == 1
-    assert result.stderr == "legato: The service gave no answer: see whether it was done before you repeat it.\n"
+    assert result.stderr == "legato: The service gave no answer: check whether it was done before you repeat it.\n"
     assert len(far_end.requests) == 1
 
 
@@ -91,7 +91,7 @@ def test_service_that_answers_that_its_database_is_away_is_not_said_to_be_silent
     result = far_end.run("accounts", "create", "Ada")
     assert result.exit_code == 1
     assert result.stderr == (
-        "legato: The database is not available right now: see whether it was done before you repeat it.\n"
+        "legato: The database is not available right now: check whether it was done before you repeat it.\n"
     )
 
 
@@ -103,7 +103,7 @@ def test_an_account_whose_grant_is_refused_is_not_lost() -> None:
     )
     result = far_end.run("accounts", "create", "Ada", "--credits", "5", "--data", "/srv/legato")
     assert result.exit_code == 1
-    assert "acct_1 was made, but got no credit (That is too much.)" in result.stderr
+    assert "acct_1 was created, but got no credit (That is too much.)" in result.stderr
     assert "`legato credits grant acct_1 5.00 --data /srv/legato`" in result.stderr
 
 
@@ -111,7 +111,7 @@ def test_no_account_is_made_where_its_credit_is_more_than_can_be_granted() -> No
     far_end = play()
     result = far_end.run("accounts", "create", "Ada", "--credits", "1000000.01")
     assert result.exit_code == 2
-    assert result.stderr == "legato: Invalid value for '--credits': at most a million dollars are booked at once.\n"
+    assert result.stderr == "legato: Invalid value for '--credits': the amount must be at most a million dollars.\n"
     assert far_end.requests == []
 
 

@@ -38,7 +38,7 @@ async def test_documents_are_added_listed_and_removed(harness: GroundingHarness,
 async def test_document_that_is_too_large_or_no_document_is_refused(harness: GroundingHarness, tmp_path: Path) -> None:
     for name, content, message in (
         ("large.txt", b"x" * 300_001, "at most"),
-        ("long.pdf", make_pdf(["x"] * 4), "has 4 pages, and may have 3"),
+        ("long.pdf", make_pdf(["x"] * 4), "has 4 pages; the limit is 3"),
         ("picture.txt", b"\x89PNG\r\n\x1a\n\x00\xff", "neither text"),
         ("empty.md", b"", "no text"),
     ):

@@ -11,7 +11,7 @@ def played_audit(*violations: str) -> Played:
 def test_right_books_are_ok() -> None:
     result = played_audit().run("audit", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "violations": []})
-    assert played_audit().run("audit").stdout == "The books are right.\n"
+    assert played_audit().run("audit").stdout == "The ledger is consistent.\n"
 
 
 def test_violations_are_listed_and_exit_with_1() -> None:

@@ -52,7 +52,7 @@ async def test_note_that_is_no_utf_8_is_misuse(harness: GroundingHarness) -> Non
         await harness.run("memory", "add", ACCOUNT, stdin=b"caf\xe9"),
     ):
         assert result.exit_code == 2
-        assert result.stderr.endswith("text in UTF-8.\n")
+        assert result.stderr.endswith("must be UTF-8 text.\n")
         assert result.stderr.count("\n") == 1
     assert json.loads((await harness.run("memory", "list", ACCOUNT)).stdout) == []
 

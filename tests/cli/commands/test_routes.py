@@ -32,7 +32,7 @@ SPARE = router_pb2.Target(
 LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE])
 LIST_TARGETS = "RouteAdminService.ListTargets"
 RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
-MISTAKES = "routes.toml: colour: is not known here\nroutes.toml: classes.forte: is missing"
+MISTAKES = "routes.toml: colour: is not a known key\nroutes.toml: classes.forte: is missing"
 
 
 def test_models_are_shown_with_how_they_do() -> None:
@@ -104,7 +104,7 @@ def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
     file.write_text("colour = 'red'")
     result = CliRunner().invoke(legato, ["routes", "check", str(file)])
     assert result.exit_code == 2
-    assert f"{file}: colour: is not known here" in result.stdout.splitlines()
+    assert f"{file}: colour: is not a known key" in result.stdout.splitlines()
     assert f"{file}: classes.mezzo: is missing" in result.stdout.splitlines()
 
 

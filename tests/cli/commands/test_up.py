@@ -67,8 +67,8 @@ def test_a_process_that_is_killed_comes_back_and_the_service_with_it(up: Up) -> 
     assert status_without_key(address) == 401
     assert up.stop() == 0
     said = "".join(up.stderr)
-    assert "edge-1 ended (SIGKILL); starting it again in 0.1 s" in said
-    assert "auth ended (SIGKILL); starting it again in 0.1 s" in said
+    assert "edge-1 ended (SIGKILL); restarting it in 0.1 s" in said
+    assert "auth ended (SIGKILL); restarting it in 0.1 s" in said
 
 
 def test_its_terminal_is_closed_and_everything_ends_in_order(up: Up, data: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
     second = Up(data, "--welcome", "--workers", "2")
     try:
         address = second.ready()
-        assert [second.line(), second.line()] == ["", f"  Base address  {address}"]
+        assert [second.line(), second.line()] == ["", f"  Base URL      {address}"]
         assert second.line().endswith(f"legato keys create --account {greeting['account_id']} --data {data}")
         assert sorted(second.processes()) == ["auth", "edge-1", "edge-2", "metering", "router"]
         (account,) = second.json("accounts", "list")
@@ -242,7 +242,11 @@ def test_wrong_settings_of_all_processes_are_named_before_anything_starts(data: 
             1,
             "the database cannot be reached",
         ),
-        ({"LEGATO_TLS_CA": "/nonexistent"}, 2, "LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY belong together"),
+        (
+            {"LEGATO_TLS_CA": "/nonexistent"},
+            2,
+            "LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY must be set together",
+        ),
     ],
 )
 def test_a_service_that_cannot_start_is_quoted_on_one_line(

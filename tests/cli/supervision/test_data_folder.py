@@ -55,7 +55,7 @@ def test_a_sockets_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     """Somebody else may have put it there, to listen in our place."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DataFolderUnusable, match="belongs to somebody else"):
+    with pytest.raises(DataFolderUnusable, match="belongs to another user"):
         data_folder.prepare(tmp_path)
 
 

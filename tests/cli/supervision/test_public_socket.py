@@ -28,7 +28,7 @@ def test_a_port_in_use_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours_says_what_to_do(host: str) -> None:
-    with pytest.raises(CannotListen, match="is no address of this machine: choose another with --host"):
+    with pytest.raises(CannotListen, match="is not an address of this machine: choose another with --host"):
         listen(host, 0)
 
 

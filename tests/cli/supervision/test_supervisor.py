@@ -153,7 +153,7 @@ async def test_a_process_that_dies_is_started_again_and_it_says_so(scene: Scene)
         await until(lambda: "auth is ready again" in scene.said)
         assert scene.pid("auth") not in (None, first)
         assert scene.restarts("auth") == 1
-    assert "auth ended (SIGKILL); starting it again in 0.01 s" in scene.said
+    assert "auth ended (SIGKILL); restarting it in 0.01 s" in scene.said
     assert "process.ended" in scene.log.getvalue()
 
 
@@ -165,7 +165,7 @@ async def test_a_process_that_finds_a_setting_wrong_when_it_is_started_again_is_
         await until(lambda: scene.restarts("router") >= 2)
         (scene.folder / "router.log").unlink()
         await until(lambda: scene.restarts("router") >= 4)
-    assert "router ended (exit code 2: the routes are wrong); starting it again in 0.02 s" in scene.said
+    assert "router ended (exit code 2: the routes are wrong); restarting it in 0.02 s" in scene.said
 
 
 async def test_a_process_that_keeps_dying_is_started_ever_more_slowly(scene: Scene) -> None:
@@ -175,7 +175,7 @@ async def test_a_process_that_keeps_dying_is_started_ever_more_slowly(scene: Sce
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             await until(lambda: scene.restarts("auth") == restarts and scene.pid("auth") is not None)  # noqa: B023
-    delays = [line.split(" in ")[1] for line in scene.said if "starting it again" in line]
+    delays = [line.split(" in ")[1] for line in scene.said if "restarting it" in line]
     assert delays == ["0.01 s", "0.02 s", "0.04 s", "0.04 s"]
 
 
@@ -187,7 +187,7 @@ async def test_a_process_that_had_lived_for_long_starts_again_at_once(scene: Sce
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             await until(lambda: scene.restarts("auth") == restarts and scene.pid("auth") is not None)  # noqa: B023
-    delays = [line.split(" in ")[1] for line in scene.said if "starting it again" in line]
+    delays = [line.split(" in ")[1] for line in scene.said if "restarting it" in line]
     assert delays == ["0.01 s"] * 3
 
 
@@ -203,7 +203,7 @@ async def test_a_process_that_does_not_start_ends_everything_and_is_quoted(scene
 
 async def test_a_process_that_never_serves_ends_everything(scene: Scene) -> None:
     supervisor = scene.supervisor([scene.process("router", NEVER_SERVES)], timing=Timing(start_timeout_s=0.3))
-    with pytest.raises(StartFailed, match="router did not get ready within 0 s"):
+    with pytest.raises(StartFailed, match="router was not ready within 0 s"):
         await scene.run(supervisor)
     pid = scene.pid("router")
     assert pid is not None

@@ -60,7 +60,7 @@ async def test_client_that_leaves_short_prompts_is_not_asked_about_and_pays_noth
 async def test_request_that_fails_is_free_though_leaving_is_a_habit(chat_harness: ChatHarness) -> None:
     async def accept_and_fail(conversation: Conversing) -> None:
         await conversation.send(ACCEPTED)
-        raise LegatoError(Reason.UPSTREAM_FAILED, "The model broke off its answer.")
+        raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
 
     make_it_a_habit(chat_harness)
     [router] = await chat_harness.add_routers(accept_and_fail)

@@ -378,7 +378,7 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
 )
 def test_more_messages_parts_and_calls_than_the_most_are_refused(messages: list[dict[str, Any]], param: str) -> None:
     refused = refusal_of(messages=messages)
-    assert refused.message == "A request has at most 100,000 messages, parts and tool calls together."
+    assert refused.message == "A request may have at most 100,000 messages, parts and tool calls together."
     assert refused.param == param
 
 
@@ -387,7 +387,7 @@ def test_most_messages_are_taken() -> None:
 
 
 def test_more_tools_than_the_most_are_refused() -> None:
-    assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request has at most 10,000 tools."
+    assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request may have at most 10,000 tools."
 
 
 def test_metadata_is_bounded() -> None:

@@ -58,7 +58,7 @@ def test_amounts_as_people_write_them(text: str, amount: int) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_an_exact_amount_of_nano_dollars_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="an amount is"):
+    with pytest.raises(ValueError, match="an amount must be"):
         parse_usd(text)
 
 

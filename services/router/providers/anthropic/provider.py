@@ -188,7 +188,7 @@ def _output_format(parameters: Parameters) -> dict[str, Any]:
     if wanted.type == "text":
         return {}
     if wanted.schema is None:
-        raise CannotDo("This model answers in JSON by a schema only: use json_schema with one.", "response_format")
+        raise CannotDo("This model supports JSON answers only with a schema: use json_schema.", "response_format")
     return {"output_config": {"format": {"type": "json_schema", "schema": wanted.schema}}}
 
 

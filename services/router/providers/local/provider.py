@@ -49,7 +49,7 @@ class LocalProvider:
                     yield piece
             return
         if len(offer.functions) > CHOICES_MOST:
-            raise CannotDo(f"This model takes no more than {CHOICES_MOST} functions.", "tools")
+            raise CannotDo(f"This model accepts at most {CHOICES_MOST} functions.", "tools")
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)
 
     async def _ask_exactly(self, call: ProviderCall, offer: Offer) -> Piece | None:
@@ -104,7 +104,7 @@ def _check_response_format(parameters_json: bytes) -> None:
                 check_schema(bytes(schema))
         except TooMuch as error:
             raise CannotDo(
-                f"This model cannot keep to the schema of response_format: {error}.", "response_format"
+                f"This model does not support the schema of response_format: {error}.", "response_format"
             ) from None
 
 

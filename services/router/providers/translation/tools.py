@@ -92,5 +92,7 @@ def _decoded(decoder: msgspec.json.Decoder[_Given], given: bytes, param: str) ->
 def _named(functions: list[Function], names: set[str]) -> list[Function]:
     found = [function for function in functions if function.name in names]
     if not found:
-        raise LegatoError(Reason.REQUEST_INVALID, "tool_choice names no function of tools.", param="tool_choice")
+        raise LegatoError(
+            Reason.REQUEST_INVALID, "tool_choice names a function that is not in tools.", param="tool_choice"
+        )
     return found

@@ -116,7 +116,7 @@ async def read_conversation(messages_json: bytes, yielder: ConversionYielder) ->
         raise _refusal("The messages could not be read.") from None
     await reader.expect_results()
     if not reader.turns:
-        raise _refusal("The model needs a message of the user, and there is none.")
+        raise _refusal("The model needs at least one user message.")
     return Conversation(reader.system, reader.turns)
 
 
@@ -177,7 +177,7 @@ class _Reader:
     async def _add_result(self, message: _Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
-            raise _refusal("The result of a tool call follows the message that has the call, and comes once.")
+            raise _refusal("The result of a tool call must follow the message with the call, and only once.")
         self._given[call_id] = _joined(await self._texts(message.content))
 
     async def _calls(self, raw_calls: list[Raw]) -> list[PastCall]:

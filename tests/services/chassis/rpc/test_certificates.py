@@ -53,7 +53,7 @@ def test_key_is_never_printed(authority: Authority, log: Log, log_text: Callable
 def test_only_all_three_files_make_sense(authority: Authority, log: Log) -> None:
     certificate, key = authority.files("edge")
     assert open_certificates(None, None, None, log) is None
-    with pytest.raises(SettingsError, match="belong together"):
+    with pytest.raises(SettingsError, match="must be set together"):
         open_certificates(None, certificate, key, log)
 
 

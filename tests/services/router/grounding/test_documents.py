@@ -71,7 +71,7 @@ def test_halves_of_characters_in_a_pdf_are_put_together_and_lone_ones_replaced()
 
 
 def test_pdf_with_too_many_pages_is_refused() -> None:
-    with pytest.raises(DocumentRefused, match="has 4 pages, and may have 3"):
+    with pytest.raises(DocumentRefused, match="has 4 pages; the limit is 3"):
         texts(make_pdf(["x"] * 4), pages_most=3)
 
 

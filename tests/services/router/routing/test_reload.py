@@ -144,13 +144,13 @@ async def test_file_with_a_mistake_changes_nothing_and_the_mistakes_are_told(
     async with router_process(socket_folder, log, old=upstream) as served:
         served.routes.write_text('colour = "red"')
         if by_signal:
-            assert "colour: is not known here" in await served.hang_up()
+            assert "colour: is not a known key" in await served.hang_up()
         else:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await served.reload()
             refusal = from_rpc_error(refused.value, "The router")
             assert refusal.reason is Reason.REQUEST_INVALID
-            assert "colour: is not known here" in refusal.message
+            assert "colour: is not a known key" in refusal.message
             assert "classes.mezzo: is missing" in refusal.message
         assert (await served.router.ask()).text == "Hello, world!"
 
