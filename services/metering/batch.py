@@ -16,6 +16,7 @@ from services.chassis.errors import LegatoError, Reason, internal_error, unavail
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.chassis.timing.clock import SystemClock
+from services.metering.batch_failpoints import reach
 from services.metering.holds import UnmatchedSettlement
 from services.metering.locked_accounts import AccountLocked, LockedAccounts
 from services.metering.operations import (
@@ -28,7 +29,6 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.store.books import Outcome, keep_books
 

@@ -7,7 +7,7 @@ from services.metering.ledger import apply
 from services.metering.operations import Adjust, AnswerT, CreditOperation, Grant, Operation, RequestOperation, Reserve
 from services.metering.prices import Prices
 from services.metering.records import CHARGES, AccountBalance, Claim, Entry, Hold, Kind
-from services.metering.scene import RuleContext
+from services.metering.rule_context import RuleContext
 
 # Grants and adjustments have no hold; their own entry makes them idempotent.
 CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {Grant: "grant", Adjust: "adjustment"}

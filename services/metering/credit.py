@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from services.chassis.errors import LegatoError, Reason
 from services.metering.operations import Adjust, CreditOperation, Grant
 from services.metering.records import AccountBalance, Entry, Kind
-from services.metering.scene import Effect, RuleContext
+from services.metering.rule_context import Effect, RuleContext
 
 # Far above any account, and far below the limit of the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18

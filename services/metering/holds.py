@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
-from services.metering.bookings import NOT_CONFIRMED, booking
 from services.metering.claims import refuse_repeat
+from services.metering.entries import NOT_CONFIRMED, booking
 from services.metering.operations import (
     Checkpoint,
     Checkpointed,
@@ -21,7 +21,7 @@ from services.metering.operations import (
 )
 from services.metering.prices import Price
 from services.metering.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
-from services.metering.scene import Effect, RuleContext
+from services.metering.rule_context import Effect, RuleContext
 
 # How many whole answers an account must have credit for before one is held in full. So its other requests, which begin
 # with a slice, find credit for some hundred of those, even if a few whole ones hold too much.

@@ -21,7 +21,7 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.scene import Effect, RuleContext
+from services.metering.rule_context import Effect, RuleContext
 
 
 def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:

@@ -22,7 +22,7 @@ def test_page_explains_each_end_and_basis(word: str) -> None:
 
 @pytest.mark.parametrize("what", [*read_rules("What happened"), *read_rules("What failed of ours")])
 def test_every_rule_is_tested_by_its_name(what: str) -> None:
-    assert any(f'"{what}"' in path.read_text() for path in TESTS.glob("test_*.py"))
+    assert any(f'"{what}"' in path.read_text() for path in TESTS.rglob("test_*.py"))
 
 
 def test_messages_have_the_same_ends_and_counts_as_the_books() -> None:

@@ -11,8 +11,8 @@ SHORTER_THAN_A_REST_S = 0.0005
 
 @contextmanager
 def without_older_garbage() -> Iterator[None]:
-    """Keeps the garbage collector from looking through what other tests left, as in a process that serves: in one that has
-    run thousands of tests that takes half a second."""
+    """Keeps the garbage collector from looking through what other tests left, as in a process that serves: after
+    thousands of tests that takes half a second."""
     gc.collect()
     gc.freeze()
     try:

@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason, from_status, internal_e
 from services.chassis.exchange.calls import ClientCall, UnaryCall
 from services.chassis.exchange.outbox import Opening, Outbox
 from services.chassis.exchange.parts import PartialPayloads
-from services.chassis.exchange.rests import SendDelay, delay_send
+from services.chassis.exchange.send_delay import SendDelay, delay_send
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span

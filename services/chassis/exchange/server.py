@@ -11,7 +11,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange.methods import Methods, UnaryMethod
 from services.chassis.exchange.outbox import Outbox
-from services.chassis.exchange.rests import SendDelay, delay_send
+from services.chassis.exchange.send_delay import SendDelay, delay_send
 from services.chassis.exchange.session import Session
 from services.chassis.exchange.spans import CallSpans
 from services.chassis.rpc.allowed_methods import may_call, not_allowed

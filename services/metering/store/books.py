@@ -13,10 +13,10 @@ from msgspec.structs import asdict, astuple
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError
+from services.metering.batch_failpoints import reach
 from services.metering.books import Books, CounterKey, LiveKey
 from services.metering.locked_accounts import AccountLocked
 from services.metering.operations import CreditOperation, Operation, RequestOperation, Reserve
-from services.metering.places import reach
 from services.metering.prices import Prices
 from services.metering.records import AccountBalance, Claim, Entry, Hold
 from services.metering.store.price_versions import read_version

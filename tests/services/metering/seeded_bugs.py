@@ -40,7 +40,7 @@ from services.metering.operations import (
 )
 from services.metering.prices import Prices
 from services.metering.records import AccountBalance, Hold
-from services.metering.scene import Effect, RuleContext
+from services.metering.rule_context import Effect, RuleContext
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds

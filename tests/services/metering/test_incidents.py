@@ -1,5 +1,5 @@
 """What has cost others their money in the database: each test brings about what happened there, and is named after the
-report of it. Those that take the whole service are in tests/e2e/test_incidents.py.
+report of it. Those that take the whole service are in tests/e2e/billing/test_incidents.py.
 """
 
 import asyncio

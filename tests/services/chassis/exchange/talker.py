@@ -18,7 +18,7 @@ from services.chassis.exchange import (
     UnaryMethod,
     serve_stream,
 )
-from services.chassis.exchange.rests import SendDelay, delay_send
+from services.chassis.exchange.send_delay import SendDelay, delay_send
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer

@@ -7,7 +7,8 @@ import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.exchange import ExchangeClient, rests
+from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange import send_delay as rests
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram

@@ -13,7 +13,7 @@ from tests.e2e.raw_http import ask
 from tests.support.service import Service, wait_until
 from tests.support.upstreams.openai import Upstream
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 CLASSES = ["auto", "mezzo", "forte", "fortissimo"]
 
 

@@ -15,7 +15,7 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.process import failpoints
 from services.chassis.rpc.channel import open_sync_channel
-from services.metering.places import reach
+from services.metering.batch_failpoints import reach
 from tests.services.metering.samples import reserve, settle
 
 ROOT = Path(__file__).parents[3]

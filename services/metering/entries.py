@@ -3,7 +3,7 @@
 from typing import Final
 
 from services.metering.records import HOUR_US, Basis, End, Entry, Hold, Kind, Usage
-from services.metering.scene import RuleContext
+from services.metering.rule_context import RuleContext
 
 # Reasons of losses: neither the hold nor free credit covered it; or its delivery is unconfirmed.
 BEYOND_CREDIT: Final = "beyond_credit"

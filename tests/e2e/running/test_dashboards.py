@@ -28,7 +28,7 @@ from tests.support.fakes import FakeClock
 from tests.support.service import Service, wait_until
 from tests.support.upstreams.openai import Upstream
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"
 
 # What Prometheus knows by itself. On Kubernetes it gives each line more labels, in place of ours of the same name.
