@@ -57,15 +57,15 @@ def test_name_that_is_none_is_told_wherever_it_stands(tmp_path: Path) -> None:
     settings.write_text("debug = true\ndrian_s = 3\n")
     environ = {"LEGATO_DRIAN_S": "5", "LEGATO_SETTINGS": str(settings), "LEGATO_DRAIN_S_FILE": ""}
     assert strange(environ) == [
-        "LEGATO_DRIAN_S is no setting: did you mean LEGATO_DRAIN_S?",
-        "LEGATO_SETTINGS: drian_s is no setting: did you mean drain_s?",
+        "LEGATO_DRIAN_S is not a setting: did you mean LEGATO_DRAIN_S?",
+        "LEGATO_SETTINGS: drian_s is not a setting: did you mean drain_s?",
     ]
     assert mistakes(**environ) == []
 
 
 def test_variable_of_the_operators_own_keeps_nothing_from_starting() -> None:
     [told] = strange({"LEGATO_API_KEY": "sk-legato-1"})
-    assert told.startswith("LEGATO_API_KEY is no setting")
+    assert told.startswith("LEGATO_API_KEY is not a setting")
     assert mistakes(LEGATO_API_KEY="sk-legato-1") == []
 
 

@@ -82,7 +82,7 @@ def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
     far_end = play(("auth", "AccountAdminService.CreateAccount", grpc.StatusCode.UNAVAILABLE))
     result = far_end.run("accounts", "create", "Ada")
     assert result.exit_code == 1
-    assert result.stderr == "legato: The service gave no answer: check whether it was done before you repeat it.\n"
+    assert result.stderr == "legato: The service did not answer: check whether it was done before you repeat it.\n"
     assert len(far_end.requests) == 1
 
 
@@ -125,7 +125,7 @@ def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_
     )
     result = far_end.run("accounts", "create", "Ada", "--credits", "5")
     assert result.exit_code == 1
-    assert result.stderr.startswith("legato: acct_1 was made. It is not known whether ")
+    assert result.stderr.startswith("legato: acct_1 was created. It is not known whether ")
     told = shlex.split(result.stderr.split("`")[1])
     assert told == ["legato", "credits", "grant", "acct_1", "5.00", "--id", far_end.requests[1].operation_id]
 

@@ -66,7 +66,7 @@ def test_what_cannot_be_used_is_named_at_start(
     certificate, key = authority.files("edge")
     path = authority.folder / file
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(SettingsError, match=r"edge\.pem cannot be used: \w+"):
+    with pytest.raises(SettingsError, match=r"cannot use the certificates of \S*edge\.pem: \w+"):
         open_certificates(authority.folder / "ca.pem", certificate, key, log)
 
 
