@@ -151,7 +151,7 @@ def test_killed_process_comes_back_and_the_books_are_right(
         wait_until(lambda: not upstream.requests[-1].ended.is_set())
         restarted.kill(process)
         traffic.wait_for_more(6)
-    assert f"{process} ended (SIGKILL); starting it again" in restarted.output_text()
+    assert f"{process} ended (SIGKILL); restarting it" in restarted.output_text()
     balance_nanos = restarted.settled_balance_nanos(account)
     rows = restarted.usage(account)
     charged_requests, cost_nanos = sum(row.requests for row in rows), sum(row.cost_nanos for row in rows)
