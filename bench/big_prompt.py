@@ -1,4 +1,4 @@
-"""Whether the streams of others stutter while big prompts are read and counted, and what that takes in our processes.
+"""Measures how the streams of others stutter while big prompts are counted, and what that takes in our processes.
 
 Many streams run through the whole service, a chunk every 20 ms each, and their readers note the gaps between chunks:
 first undisturbed, then while a prompt of some size arrives every second.
@@ -43,7 +43,7 @@ def measure(seconds: float, progress: Progress) -> Iterator[Row]:
 
 @contextmanager
 def paced_provider() -> Iterator[tuple[Provider, Path]]:
-    """With a folder for what belongs to the measurement."""
+    """A paced provider and a folder for the measurement."""
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
         folder = Path(name)
         with started_provider(["bench.paced", str(CHUNK_EVERY_S)], folder) as provider:
@@ -87,7 +87,7 @@ def _cpu_ms_a_prompt(outcome: Outcome, index: int, process: str) -> float | None
 
 
 def verdict(rows: list[Row]) -> str:
-    """On the promise that nobody hears a big prompt arrive."""
+    """Judges the promise that nobody hears a big prompt."""
     [growth_ms] = [row.figures["p99 grows ms"] for row in rows if row.case == "4 MB"]
     assert growth_ms is not None
     kept = "kept" if growth_ms < GROWTH_MOST_MS else "BROKEN"

@@ -1,4 +1,4 @@
-"""What an account has been charged, against what its answers said they used: to the last nano, or no figure counts."""
+"""Compares an account's charges with what its answers said they used: to the last nano, or no figure counts."""
 
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ class BooksWrong(Exception):
 
 
 class Books:
-    """Of one account, from its first chat on."""
+    """An account's books from its first chat."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""How long a model works on for a client that has left: from the client's leaving to the end of the provider's socket.
+"""Times a model's work for a client that has left: from the client's leaving to the end of the provider's socket.
 
 Clients are real sockets, and the provider's end is one too. What is measured last is an attempt that the router itself
 gives up: from the moment its time is over.
@@ -112,7 +112,7 @@ def measure(seconds: float, progress: Progress) -> Iterator[Row]:
 
 
 def measure_on(service: Service, upstream: Upstream, seconds: float, progress: Progress) -> Iterator[Row]:
-    """With a service that has this upstream, and is sent to others afterwards."""
+    """Measures on this upstream of the service, then sends it to other ones."""
     harness = _Harness(service, seconds, progress)
     for case in CASES:
         yield harness.row(case.name, lambda case=case: harness.leave(case, upstream))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What a chat and a chunk cost beside other gateways, as a picture: bars on a logarithmic scale, in plain SVG."""
+"""Draws what a chat and a chunk cost beside other gateways: bars on a logarithmic scale, in plain SVG."""
 
 import math
 from collections.abc import Sequence

@@ -48,7 +48,7 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What the load says, and all answers were good."""
+    """The load's report; all answers were good."""
 
     started: int
     answered: int
@@ -80,7 +80,7 @@ class Upstream(msgspec.Struct, frozen=True):
     base_url: str
 
     def chats(self) -> int:
-        """How many it was asked for so far."""
+        """Counts chats asked for so far."""
         with urlopen(self.base_url.removesuffix("/v1") + "/stats", timeout=PATIENCE_S) as response:
             chats: int = json.load(response)["chats"]
             return chats
@@ -133,7 +133,7 @@ def put_load(
     chats: int = 0,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """For so long, or until so many chats were asked for. `meanwhile` is called again and again until then."""
+    """Sends chats for `seconds`, or until `chats` were asked for, and calls `meanwhile` again and again."""
     request_file, output = folder / "request", folder / "load.json"
     # The request has a key in it.
     request_file.touch(mode=0o600)

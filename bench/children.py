@@ -37,8 +37,8 @@ def started_provider(module_and_arguments: Sequence[str], folder: Path, name: st
 def result_of(
     module: str, order: bytes, folder: Path, progress: Progress, meanwhile: Callable[[], None] = lambda: None
 ) -> bytes:
-    """What a module makes of an order. Both go by way of files: no key belongs into a list of processes. `meanwhile` is
-    called again and again until then."""
+    """Returns a module's result for an order, both in files: no key belongs in a list of processes. Calls `meanwhile`
+    again and again until then."""
     order_file, result_file, output = folder / "order.json", folder / "result.json", folder / "load.log"
     order_file.write_bytes(order)
     load = _start([module, str(order_file), str(result_file)], output)

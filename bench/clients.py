@@ -39,7 +39,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Of one key."""
+    """Key totals."""
 
     sent: int = 0
     done: int = 0

@@ -34,7 +34,7 @@ def encode_chat(api_key: str, content: str = "How is the weather?") -> bytes:
 
 
 class Connections:
-    """As many as there are requests at once; each is used again."""
+    """Reused connections, as many as there are requests at once."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port

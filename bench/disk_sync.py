@@ -1,4 +1,4 @@
-"""What one disk sync costs here. Every durable commit waits for at least one, so this says how to read the others."""
+"""Measures a disk sync here. Every durable commit waits for at least one, so this says how to read the others."""
 
 import os
 import tempfile

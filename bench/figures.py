@@ -1,4 +1,4 @@
-"""What a run has given, whole: for the terminal, and as JSON for `python -m bench.readme`."""
+"""All figures of a run: for the terminal, and as JSON for `python -m bench.readme`."""
 
 import os
 import platform

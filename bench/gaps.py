@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Reader(asyncio.Protocol):
-    """Of one stream, from now on."""
+    """Reads a stream from now on."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -129,7 +129,7 @@ async def run(order: Order) -> Outcome:
 
 
 def text_of(size_bytes: int) -> str:
-    """So many bytes as JSON, or a little more."""
+    """Text of that many JSON bytes or more."""
     return _PARAGRAPH * (1 + size_bytes // len(msgspec.json.encode(_PARAGRAPH)))
 
 

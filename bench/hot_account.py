@@ -1,4 +1,4 @@
-"""How many requests of one account metering can hold credit for and settle.
+"""Measures how many requests of one account metering can hold and settle.
 
 One account is the worst case: all its operations change the same row, and PostgreSQL keeps its lock until the commit is
 on disk. Beside metering as it is stands the same metering with one operation a transaction.

@@ -1,4 +1,4 @@
-"""What the edge's journal costs: for each chunk of an answer, and for each request beside its chunks."""
+"""The cost of the edge's journal: for each chunk of an answer, and for a request beside its chunks."""
 
 import os
 import tempfile

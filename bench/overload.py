@@ -1,4 +1,4 @@
-"""What becomes of the whole service when more chats are asked for than can be answered.
+"""Measures the whole service when more chats are asked for than can be answered.
 
 First the peak is measured, with as many chats at once as the provider has places and a few more. Then chats are offered
 at multiples of it, at random moments and whatever became of those before, as the world does. Good is what ends with all
@@ -94,7 +94,7 @@ def measure(seconds: float, progress: Progress) -> Iterator[Row]:
 
 
 def verdict(rows: list[Row]) -> str:
-    """On the promise that goodput under an overload is almost that of the best load."""
+    """Judges the promise that goodput in overload is almost that of the best load."""
     [share] = [row.figures["of the peak %"] for row in rows if (row.measurement, row.case) == (CURVE, _case(3.0))]
     assert share is not None
     kept = "kept" if share > 100 * GOODPUT_LEAST else "BROKEN"

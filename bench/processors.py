@@ -1,4 +1,4 @@
-"""What processes, and the machine as a whole, have taken of processors and memory. From /proc, so Linux only."""
+"""Reads what processes and the whole machine have taken of processors and memory, from /proc: Linux only."""
 
 import os
 import time
@@ -20,7 +20,7 @@ class _Process(NamedTuple):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What was taken of the processors while somebody looked."""
+    """Processor time taken while somebody looked."""
 
     cpu_s: dict[str, float]
     # How much of all processors went to processes that are not ours: to the kernel's own, to other machines as well.
@@ -52,7 +52,7 @@ class Watch:
 
 
 def resident_mib(groups: Mapping[str, int]) -> dict[str, float]:
-    """What each group has in memory. What several processes share is counted for each."""
+    """Returns each group's memory. What several processes share is counted for each."""
     members = _groups(groups, dict(_processes()))
     return {name: sum(one.resident_bytes for one in group) / 2**20 for name, group in members}
 

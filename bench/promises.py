@@ -1,4 +1,4 @@
-"""What Legato promises about its cost, and whether a measurement beside the relay has seen it kept."""
+"""Legato's promises about its cost, and whether a measurement beside the relay has seen them kept."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

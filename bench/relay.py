@@ -1,4 +1,4 @@
-"""What speed is compared with: a gateway that does nothing but pass bytes on, on the same web framework as our edge.
+"""The measure of speed: a gateway that does nothing but pass bytes on, on the same web framework as our edge.
 
 `python -m bench.relay BASE_URL` prints its base address. It compares one key with another, reads no request, and counts
 and bills nothing.

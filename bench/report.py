@@ -1,4 +1,4 @@
-"""What measurements give, as a table for people and as JSON."""
+"""Measurements as a table for people and as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -50,7 +50,7 @@ def _block(name: str, rows: list[Row]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """As a table: the first column to the left, the others to the right."""
+    """Aligns the first column to the left, and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *others in lines:
         yield "  ".join(

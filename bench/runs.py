@@ -54,7 +54,7 @@ def run(target: Target, case: Case, upstream: Upstream, folder: Path, progress: 
 
 
 def rows_of(case: Case, runs: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
-    """By target: medians of all its runs."""
+    """Yields the medians of each target."""
     direct_ms = _median_ms(runs[DIRECT], lambda outcome: outcome.whole_ms, "p50")
     relay_cost = _median(run.whole_cost() for run in runs[RELAY])
     for name, of_target in runs.items():

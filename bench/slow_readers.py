@@ -1,4 +1,4 @@
-"""What clients cost that stop reading while their model goes on: memory, in all our processes together."""
+"""The cost of clients that stop reading while the model goes on: memory in all our processes together."""
 
 import os
 import time
@@ -115,7 +115,7 @@ def _wait_until_still(upstream: Upstream, readers: int) -> None:
 
 
 def _held_kb(processes: dict[str, int]) -> dict[str, float]:
-    """What a process has for itself alone: neither its program nor the kernel's buffers of its sockets."""
+    """Reads what a process has for itself: neither its program nor the kernel's buffers of its sockets."""
     return {process: _rss_anon_kb(process_id) for process, process_id in processes.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is put through the cases: the provider itself, the relay, and Legato with everything on."""
+"""Targets of the cases: the provider itself, the relay, and Legato with everything on."""
 
 import time
 from collections.abc import Iterator, Mapping

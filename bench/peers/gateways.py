@@ -119,7 +119,7 @@ def _if_answering(target: Target, output: Path, folder: Path, progress: Progress
 
 
 def _environ() -> Mapping[str, str]:
-    """Without our own modules in their way."""
+    """The environment without our modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 

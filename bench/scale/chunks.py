@@ -1,4 +1,4 @@
-"""What longer streams cost: each further chunk should cost what those before it did."""
+"""Measures longer streams: each further chunk should cost what those before it did."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Whether a chat costs the same among few accounts, keys and bookings as among very many: in turns, in one go."""
+"""Checks that a chat costs the same among few accounts, keys and bookings as among many: in turns, in one go."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ class FlatnessHarness(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of a chat, by process."""
+    """Chat cost by process."""
 
     cpu_ms: dict[str, float]
     others_share: float
@@ -192,7 +192,7 @@ def _cost(spent: Spent, chats: int) -> Cost:
 
 
 def _audit_s(harness: FlatnessHarness, progress: Progress) -> float:
-    """With what all accounts were charged, to the last nano."""
+    """Times an audit, and checks all charges to the nano."""
     progress.step(f"auditing {harness.target.name}", harness.size.ledger_rows / 50_000)
     for books in harness.books[1:]:
         books.check_charges()
@@ -218,5 +218,5 @@ def rows_of(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Seq
 
 
 def _median_ms(costs: Sequence[Cost], process: str = "") -> float:
-    """Of all that is ours, or of one process."""
+    """Median of all of ours or one process."""
     return median(cost.cpu_ms.get(process, 0.0) if process else cost.ours_ms for cost in costs)

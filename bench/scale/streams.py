@@ -110,7 +110,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 class _Look:
-    """At the processes, from when the last stream has begun; called again and again."""
+    """Watches the processes once the last stream has begun; called again and again."""
 
     def __init__(self, harness: SoakHarness, upstream: Upstream, streams: int, watched_s: float) -> None:
         self._harness = harness
@@ -166,7 +166,7 @@ class _Look:
 
 
 def _kernel_kb() -> float:
-    """Of the whole machine: what is in sockets, and the kernel's own objects, of which sockets are a part. Four ends of
+    """Sums the machine's socket memory and the kernel's own objects, of which sockets are a part. Four ends of
     connections belong to a stream, of which two are the client's and the provider's."""
     sockets = re.search(r"^TCP: .* mem (\d+)$", Path("/proc/net/sockstat").read_text(), re.MULTILINE)
     objects = re.search(r"^SUnreclaim: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)

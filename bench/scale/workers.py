@@ -1,4 +1,4 @@
-"""What a chat costs with more edges and with two routers: in turns, in one go, all on the same processors."""
+"""A chat's cost with more edges and with two routers: in turns, in one go, all on the same processors."""
 
 import sys
 import tempfile
@@ -90,5 +90,5 @@ def row_of(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run])
 
 
 def _cost_of_kind(one: Run, kind: str) -> float:
-    """Of all processes of the kind together."""
+    """Sums all processes of the kind."""
     return one.cost([name for name in one.cpu_s if name.partition("-")[0] == kind]) or 0.0

@@ -123,8 +123,8 @@ class _Clients:
         self.outcome.worth_nanos += self._prices[kind.class_id].cost_nanos(usage)
 
     async def _leave(self, kind: Kind) -> None:
-        """At any time: before all of the question is sent, before the answer, in it, or a little after it; with a word
-        of farewell or not; reading meanwhile or not."""
+        """Leaves at any time: before all of the question is sent, before the answer, in it, or a little after it; with
+        a word of farewell or not; reading or not."""
         request = encode(kind, self._order.leaving_key)
         if self._dice.random() < 0.1:
             request = request[: self._dice.randrange(len(request))]

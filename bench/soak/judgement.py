@@ -1,4 +1,4 @@
-"""What a soak says: whether memory grows, and whether anything was left behind."""
+"""Judges a soak: whether memory grows, and whether anything was left behind."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
@@ -91,7 +91,7 @@ def filtered(values: Sequence[float]) -> list[float]:
 
 
 def slope(at: Sequence[float], values: Sequence[float]) -> float:
-    """Of the line that fits best, by least squares."""
+    """The slope of the best line, by least squares."""
     if len(at) < 2:
         return 0.0
     mean_at, mean_value = mean(at), mean(values)

@@ -53,7 +53,7 @@ class Kind(NamedTuple):
 
     @property
     def max_tokens(self) -> int:
-        """Who leaves is charged by our own count, and never for more than this."""
+        """The most that a client who leaves is charged for, by our own count."""
         return TOKENS_A_CHUNK * self.completion_tokens
 
 

@@ -1,4 +1,4 @@
-"""What each process has at a moment: memory from the kernel, the rest from the kernel and from its own metrics."""
+"""Reads what each process has: memory from the kernel, the rest from the kernel and from its own metrics."""
 
 import re
 import time
@@ -48,11 +48,11 @@ class SoakHarness:
         return self._find_process_ids() == self.process_ids
 
     def private_mib(self) -> dict[str, float]:
-        """What each process has for itself alone."""
+        """Reads each process's private memory."""
         return {name: _private_mib(process_id) for name, process_id in self.process_ids.items()}
 
     def possessions(self) -> dict[str, dict[str, int]]:
-        """Of each process, by name."""
+        """Counts them by process."""
         told = {name: self._told(name) for name in self.process_ids}
         return {name: told[name] | _opened_by(process_id) for name, process_id in self.process_ids.items()}
 

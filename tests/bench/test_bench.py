@@ -26,7 +26,7 @@ PATIENCE_S = 300
 
 
 def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, violations: tuple[str, ...] = ()) -> Outcome:
-    """Of a run that charged 30 nanos."""
+    """A run that charged 30 nanos."""
     return Outcome(3.0, 3, 1.0, 2.0, Spent({}, 0.0), 3, 30, balance_nanos, held_nanos, list(violations))
 
 

@@ -1,4 +1,4 @@
-"""What is said about big prompts, from figures that are made up."""
+"""Verdicts on big prompts, from figures that are made up."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def rows_of_prompts(
     elapsed_s: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
     edge_s: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
 ) -> list[Row]:
-    """Of runs in which one prompt of each size was sent."""
+    """Rows of runs with one prompt of each size."""
     cpu_s = [{"edge": one_s, "router": 0.0} for one_s in edge_s]
     outcome = Outcome(list(gaps_ms), [0, 1, 1, 1], [0.0, 0.1, 0.1, 0.5], [0.0] * 4, list(elapsed_s), cpu_s)
     return list(rows_of(outcome))

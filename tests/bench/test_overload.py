@@ -1,4 +1,4 @@
-"""What is said about an overload, from figures that are made up."""
+"""Verdicts on an overload, from figures that are made up."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What many runs say together, from runs that are made up."""
+"""Rows of many runs together, from runs that are made up."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `make bench-scale` puts into databases is as real as what chats leave there, and how it judges."""
+"""`make bench-scale` fills databases as chats would, and judges as it should."""
 
 from pathlib import Path
 

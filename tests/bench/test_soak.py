@@ -17,7 +17,7 @@ from tests.support.service import Service
 def soak_of(
     grows_mib_per_h: float = 0.0, seconds: float = 2 * SHORTEST_JUDGED_S, after: dict[str, int] | None = None
 ) -> Soak:
-    """Of one process, with a sample each ten seconds."""
+    """A soak of a process, sampled each ten seconds."""
     before = {CONNECTIONS: 8, FILES: 20, "tasks": 25}
     moments = [10.0 * number for number in range(int(seconds / 10))]
     return Soak(

@@ -1,4 +1,4 @@
-"""What is said about promises, from figures that are made up."""
+"""Verdicts on promises, from figures that are made up."""
 
 import pytest
 

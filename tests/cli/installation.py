@@ -1,4 +1,4 @@
-"""What `legato up` has decided, for whoever asks what it starts then."""
+"""Decisions of `legato up`, for whoever asks what it starts then."""
 
 from pathlib import Path
 

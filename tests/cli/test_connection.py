@@ -155,7 +155,7 @@ class Terminal(io.StringIO):
 
 
 class Away(grpc.RpcError):
-    """As gRPC raises it where nobody answers."""
+    """The gRPC error where nobody answers."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE

@@ -21,7 +21,7 @@ def section(title: str) -> str:
 
 
 def names_in(title: str) -> set[str]:
-    """Of the first column of its table."""
+    """Reads its table's first column."""
     return {name for cell in _ROW.findall(section(title)) for name in re.findall(r"`(\w+)`", cell)}
 
 

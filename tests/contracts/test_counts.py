@@ -1,4 +1,4 @@
-"""What one service sends, another takes: the largest count of tokens."""
+"""The largest count of tokens: services take what others send."""
 
 from services.metering.wire import checked as metering
 from services.router.providers.translation import usage as provider

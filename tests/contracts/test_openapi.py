@@ -76,7 +76,7 @@ def test_every_parameter_of_a_path_is_described() -> None:
 
 
 def test_no_field_is_left_without_a_type() -> None:
-    """As those are that the edge keeps as bytes, until `openapi/requests.py` says what they are."""
+    """Fields the edge keeps as bytes have none until `openapi/requests.py` says what they are."""
     untyped = [
         f"{name}.{field}"
         for name, schema in DOCUMENT["components"]["schemas"].items()

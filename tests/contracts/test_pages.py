@@ -1,4 +1,4 @@
-"""What the pages point at is there."""
+"""Pages point at what is there."""
 
 import re
 from pathlib import Path

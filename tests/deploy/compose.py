@@ -59,7 +59,7 @@ class Stack:
         return json.loads(said.strip().splitlines()[-1])
 
     def container(self, command: str, service: str, *arguments: str, options: Sequence[str] = ()) -> str:
-        """Of two edges the first is stopped on the way, so the second is asked."""
+        """Asks the second of two edges, as the first is stopped on the way."""
         number = "2" if service == "edge" and command == "exec" else "1"
         name = self._between_names.join((PROJECT, service, number))
         return run(self._engine, command, *options, name, *arguments)

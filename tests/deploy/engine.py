@@ -36,7 +36,7 @@ def find_engine() -> str:
 
 
 def run(*command: str, timeout_s: float = TIMEOUT_S, **environ: str) -> str:
-    """What it wrote; says what it runs, and ends everything if that fails."""
+    """Says what it runs, returns its output, and ends all if that fails."""
     print(f"$ {shlex.join(command)}", flush=True)
     ended = subprocess.run(
         command,

@@ -51,7 +51,7 @@ def render(folder: Path) -> list[Resource]:
 
 
 def without_digests(resources: list[Resource]) -> list[Resource]:
-    """What kubectl rendered, with the names of ConfigMaps as `render` gives them."""
+    """Renames the ConfigMaps that kubectl rendered as `render` names them."""
     digested = {
         resource["metadata"]["name"]: re.sub(r"-[a-z0-9]{10}$", "", resource["metadata"]["name"])
         for resource in resources

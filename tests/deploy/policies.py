@@ -1,4 +1,4 @@
-"""What every manifest of ours keeps to, as far as a schema cannot say it. A policy gives the breaches that it finds."""
+"""Rules that all our manifests keep to, as far as a schema cannot say them. A policy gives the breaches it finds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ def containers(resources: list[Resource]) -> Iterator[tuple[str, Resource, dict[
 
 
 def environment(container: dict[str, Any], resources: list[Resource]) -> dict[str, str]:
-    """As the process gets it; what comes from a Secret is not known here."""
+    """The process's environment, except what comes from a Secret."""
     config_maps = {
         resource["metadata"]["name"]: resource["data"] for resource in resources if resource["kind"] == "ConfigMap"
     }
@@ -66,7 +66,7 @@ def abroad(resources: list[Resource], *, on_one_machine: bool) -> list[str]:
 
 
 def _node_regions(workload: Resource) -> set[str]:
-    """Where the scheduler may place it; "anywhere" if nothing keeps it."""
+    """Regions the scheduler may choose; "anywhere" if nothing keeps it."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = pod_of(workload).get("affinity", {}).get("nodeAffinity", {}).get(required, {"nodeSelectorTerms": []})
     regions: set[str] = set()
@@ -81,7 +81,7 @@ def _node_regions(workload: Resource) -> set[str]:
 
 
 def not_restricted(resources: list[Resource]) -> list[str]:
-    """What Pod Security's level "restricted" would refuse, and root file systems that can be written."""
+    """Finds what Pod Security's "restricted" would refuse, and root file systems that can be written."""
     breaches = []
     for name, workload, container in containers(resources):
         pod = pod_of(workload)

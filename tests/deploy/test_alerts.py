@@ -1,4 +1,4 @@
-"""What alerts say, and when, by Prometheus' own judgement of figures that are made up."""
+"""Alerts: what they say, and when, as Prometheus itself judges made-up figures."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ TIMEOUT_S = 60
 def agrees(
     folder: Path, figures: dict[str, str], alert: str, at: str, summary: str, labels: dict[str, str] | None = None
 ) -> bool:
-    """Whether the alert fires at that time with that summary, and these labels beside its own; does not fire at all,
+    """Tells if the alert fires at that time with that summary, and these labels beside its own; or not at all,
     if there is no summary."""
     [rule] = [
         rule
@@ -70,7 +70,7 @@ def agrees(
 def test_saturated_tells_the_part_of_all_chats_that_is_refused(
     tmp_path: Path, let_in: str, served: str, summary: str
 ) -> None:
-    """Whoever refuses them: an edge, or the router, which gets to see only those that were let in."""
+    """Edges refuse chats, and so does the router, which sees only those that were let in."""
     figures = {
         'legato_refusals_total{reason="SATURATED"}': "0+10x30",
         'legato_chats_total{class="forte",outcome="complete"}': served,

@@ -38,13 +38,13 @@ SECRETS = "/run/secrets/legato"
 
 
 def environment_of(name: str) -> dict[str, str]:
-    """As a container gets it when nothing is set in the shell."""
+    """Variables of a container if the shell sets none."""
     given: dict[str, str] = SERVICES[name]["environment"]
     return {variable: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for variable, value in given.items()}
 
 
 def volumes_of(name: str) -> dict[str, str]:
-    """What is mounted where."""
+    """Maps source to target."""
     mounts = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", mount) for mount in SERVICES[name].get("volumes", [])]
     return {source: target for source, target, *_ in (mount.split(":") for mount in mounts)}
 

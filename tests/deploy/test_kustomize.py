@@ -15,7 +15,7 @@ TIMEOUT_S = 60
 
 
 def in_order(thing: Any, name: str = "") -> Any:
-    """Where items are told apart by a key, their order says nothing."""
+    """Sorts items that a key tells apart: their order says nothing."""
     if isinstance(thing, dict):
         return {key: in_order(value, key) for key, value in thing.items()}
     if not isinstance(thing, list):
@@ -46,7 +46,7 @@ def test_kubectl_renders_what_is_tested_here(overlay: Path) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
 def test_routes_that_change_start_the_routers_anew(overlay: Path) -> None:
-    """As the runbook says: the name of the file's ConfigMap changes with it, and so does what routers are made of."""
+    """The name of the file's ConfigMap changes with it, as the runbook says, and so does what routers are made of."""
     resources = rendered_by_kubectl(overlay)
 
     [routes] = [resource for resource in resources if "routes.toml" in resource.get("data", {})]

@@ -13,7 +13,7 @@ from deploy.make_secrets import make_secrets
 
 @pytest.fixture
 def everything_open() -> Iterator[None]:
-    """As where somebody has switched the mask off."""
+    """Clears the mask, as somebody may have done."""
     before = os.umask(0)
     yield
     os.umask(before)

@@ -1,4 +1,4 @@
-"""What a client sees of a service that runs in containers: openai-python, as anybody would use it."""
+"""A client of a service that runs in containers: openai-python, as anybody would use it."""
 
 import time
 import urllib.error
@@ -12,7 +12,7 @@ QUESTION = "Say hello in one short sentence."
 
 
 def wait_until_served(base_url: str) -> None:
-    """Whoever asks without a key is refused, by an edge that knows its services."""
+    """Waits until an edge that knows its services refuses a missing key."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the tests ask, and what they are answered."""
+"""The tests' questions and their answers."""
 
 from typing import Any
 

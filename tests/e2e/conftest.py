@@ -29,14 +29,14 @@ def upstream(shared_upstream: Upstream) -> Upstream:
 
 @pytest.fixture(scope="session")
 def collector() -> Iterator[Collector]:
-    """Of all traces of the service."""
+    """Collects all service traces."""
     with Collector() as collector:
         yield collector
 
 
 @pytest.fixture(scope="session")
 def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
-    """At debug level and with traces, so that whatever could ever be told of a chat is told."""
+    """Runs at debug level and with traces, so all that could be told of a chat is told."""
     watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
     with Service(shared_upstream, watched) as service:
         yield service

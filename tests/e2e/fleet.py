@@ -81,7 +81,7 @@ class Fleet:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def new_key(self, **limits: int) -> MadeKey:
-        """Of an account of its own, with credit."""
+        """Makes a key of a new funded account."""
         account, _ = create_account(self._services, f"test {secrets.token_hex(4)}", CREDIT_NANOS)
         made = create_key(self._services, account.account_id, "test", (), None)
         if limits:

@@ -45,7 +45,7 @@ class ServiceHarness:
         (self._failpoints / place).write_text("1")
 
     def check(self, what: str, running: Running) -> None:
-        """By the rule for this: what the client saw, and what is in the books."""
+        """Checks by its rule what the client saw and what is in the books."""
         running.chat.leave()
         rule, received = RULES[what], running.chat.received
         delivered = "".join(word for word in RAIN if f'"{word}"'.encode() in received)
@@ -58,7 +58,7 @@ class ServiceHarness:
         check_books(self.service, running.account, CREDIT_NANOS, rule, usage)
 
     def _count_prompt(self) -> int:
-        """Of the question, with all that stands before it, by our count."""
+        """Counts the question, with all before it, as we do."""
         self._upstream.replies.append(Reply(usage=None))
         api_key = self.service.new_key(self.service.new_account())
         answer = post_chat(self.service, api_key, {"model": "mezzo", "messages": QUESTION})

@@ -41,7 +41,7 @@ def metrics_of(service: Service, process: str) -> dict[str, Metric]:
 
 
 def families_in(text: str) -> list[Metric]:
-    """As Prometheus reads it."""
+    """Parses like Prometheus."""
     return list(text_string_to_metric_families(text))
 
 
@@ -55,7 +55,7 @@ def value_of(service: Service, process: str, name: str, /, **labels: str) -> flo
 
 
 def lines_of(service: Service, process: str) -> list[dict[str, Any]]:
-    """What it has logged."""
+    """Reads its logs."""
     lines = []
     for path in sorted((service.data / "logs").glob("*")):
         # The last may be half written, and a kill or a full disk may have cut another. None runs into the next.

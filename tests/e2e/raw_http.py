@@ -85,7 +85,7 @@ def post_chat(
 
 
 def send_bytes(service: Served, sent: bytes) -> Answer:
-    """On a connection of its own; the answer is read as HTTP."""
+    """Sends on a new connection; reads the answer as HTTP."""
     with socket.create_connection(service.address, timeout=PATIENCE_S) as connection:
         connection.sendall(sent)
         response = http.client.HTTPResponse(connection)

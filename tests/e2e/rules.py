@@ -21,7 +21,7 @@ class Charged(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a request that ends like this is told to the client, and booked."""
+    """A rule for how such an end is told to the client, and booked."""
 
     seen: str
     # None: nothing is written about the request at all.
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 def read_rules(first_column: str) -> dict[str, Rule]:
-    """By what happened: the table whose first column has this heading."""
+    """Reads the table with this first heading, by what happened."""
     lines = PAGE.read_text().splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith(f"| {first_column} |"))
     rules = {}
@@ -48,7 +48,7 @@ def _code(cell: str) -> str | None:
 
 
 def usage_to_charge(rule: Rule, told: Mapping[str, int], prompt_tokens: int, delivered: str) -> Charged | None:
-    """By the rule: of what the provider told, of the prompt by our count, and of the text that was delivered."""
+    """Applies the rule to the provider's count, to our count of the prompt, and to the text delivered."""
     match rule.charged:
         case "nothing" | "nothing, and the piece is our loss":
             return None

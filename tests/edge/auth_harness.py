@@ -125,7 +125,7 @@ class AuthHarness:
         await self._keys.UpdateKey(request)
 
     async def key(self, key: pb.Key) -> pb.Key:
-        """As it is listed now."""
+        """The key as listed."""
         await self.auth.key_uses.written()
         listed = (await self._keys.ListKeys(pb.ListKeysRequest(account_id=key.account_id))).keys
         [found] = [one for one in listed if one.key_id == key.key_id]
@@ -143,7 +143,7 @@ class AuthHarness:
                 await asyncio.sleep(0.01)
 
     async def served(self, headers: list[tuple[bytes, bytes]]) -> Principal:
-        """Who that is, as soon as a replica answers."""
+        """Authenticates once a replica answers."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:

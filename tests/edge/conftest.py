@@ -27,6 +27,6 @@ async def chat_harness(socket_folder: Path, metering_harness: MeteringHarness, l
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    """Of a server that says hello."""
+    """The port of a hello server."""
     async with served() as port:
         yield port

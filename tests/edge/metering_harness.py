@@ -41,7 +41,7 @@ LIMITS = RateLimits(Rate(1, 3), token_rate(1_000))
 
 class MeteringHarness:
     def __init__(self, socket_folder: Path, tmp_path: Path, log: Log, prices: dict[str, Price] | None = None) -> None:
-        """Without `prices` they are those of the service."""
+        """Uses the service's prices unless given some."""
         self._address = f"unix:{socket_folder}/metering.sock"
         self._log = log
         self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
@@ -88,7 +88,7 @@ class MeteringHarness:
         return account.balance_nanos, account.held_nanos
 
     async def read_hold(self, number: int) -> Row[Any]:
-        """What metering has written about a request."""
+        """Reads metering's row about a request."""
         query = select(holds).where(holds.c.request_id == f"{number:032x}")
         return await self._database.read(lambda connection: connection.execute(query).one())
 

@@ -1,4 +1,4 @@
-"""What metering has written about the requests of an account, read from its database as it is."""
+"""Metering's rows about the requests of an account, read from its database as it is."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def read_holds(data: Path, account_id: str, database_url: str = "") -> list[Hold
 
 
 def read_entries(data: Path, account_id: str, database_url: str = "") -> list[Entry]:
-    """Of its requests, so without grants and adjustments; the oldest first."""
+    """Reads those of requests, so no grants and adjustments; oldest first."""
     query = (
         sa.select(*[column for column in ledger.c if column is not ledger.c.entry_id])
         .where(ledger.c.account_id == account_id, ledger.c.kind.in_(("charge", "late_charge", "loss")))

@@ -17,12 +17,12 @@ class Authority:
         make_authority(folder, DAYS)
 
     def issue(self, name: str, now: datetime | None = None) -> None:
-        """In place of the certificate that was there."""
+        """Issues one in place of any that was there."""
         self._names.add(name)
         issue(self.folder, name, [], DAYS, now)
 
     def replace(self) -> None:
-        """By another, with new certificates for all; at last those of the old one are worth nothing."""
+        """Makes another, with new certificates for all; at last those of the old are worth nothing."""
         believed = make_authority(self.folder, DAYS)
         for name in self._names:
             self.issue(name)
@@ -37,7 +37,7 @@ class Authority:
         return Certificates((believed or self).folder / "ca.pem", certificate, key, log)
 
     def files(self, name: str) -> tuple[Path, Path]:
-        """Of the certificate, which is issued unless there is one, and of its key."""
+        """Paths of the certificate, issued unless there is one, and its key."""
         certificate = self.folder / f"{name.replace('/', '-')}.pem"
         if not certificate.exists():
             self.issue(name)

@@ -140,7 +140,7 @@ class FaultProxy:
         self.address = ""
 
     def set(self, fault: Fault, *directions: Direction) -> None:
-        """In both directions, unless some are named."""
+        """Sets it both ways unless some are named."""
         for direction in directions or DIRECTIONS:
             self._faults[direction] = fault
         for connection in self.connections.copy():

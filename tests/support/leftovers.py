@@ -1,4 +1,4 @@
-"""What is left of a call when it is over."""
+"""Remains of a call when it is over."""
 
 import asyncio
 import gc
@@ -13,11 +13,11 @@ PATIENCE_S = 60.0
 
 @asynccontextmanager
 async def nothing_is_left(*kinds: type) -> AsyncIterator[None]:
-    """Without asking the collector of garbage. What goes round in a circle waits for it, and it counts objects and not
+    """Checks without the garbage collector. What goes round in a circle waits for it, and it counts objects and not
     bytes: some thousand of them that hold prompts of megabytes are more memory than there is. It also is memory that
     the next chat cannot use, which cost a tenth of the processor time of each.
 
-    Of these kinds, or of all that are ours and of the messages that hold what was said."""
+    Counts these kinds, or all that are ours and the messages that hold what was said."""
     gc.collect()
     gc.disable()
     before = _count(kinds)
@@ -32,7 +32,7 @@ async def nothing_is_left(*kinds: type) -> AsyncIterator[None]:
 
 
 def _count(kinds: tuple[type, ...]) -> "Counter[str]":
-    """By their types, since those of one call make room for those of others."""
+    """Counts by type, since those of one call make room for those of others."""
     found = [type(each) for each in gc.get_objects()]
     return Counter(
         kind.__qualname__ for kind in found if (kind in kinds if kinds else str(kind.__module__).startswith(OURS))

@@ -1,4 +1,4 @@
-"""How long work holds an event loop: what others on the same loop would wait for."""
+"""Times how long work holds an event loop: what others on it would wait for."""
 
 import asyncio
 import gc

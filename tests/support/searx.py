@@ -61,7 +61,7 @@ def page(number: int, **fields: str) -> dict[str, Any]:
 
 
 class SearxThread:
-    """On an event loop of its own, for tests of any kind."""
+    """Searx on its own event loop, for tests of any kind."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

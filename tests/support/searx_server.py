@@ -90,7 +90,7 @@ class _Engine(http.server.ThreadingHTTPServer):
 
 
 class _Answer(http.server.BaseHTTPRequestHandler):
-    """With the results that the engine was told, whatever is asked."""
+    """Gives the results the engine was told, whatever is asked."""
 
     server: _Engine
 
@@ -116,7 +116,7 @@ class SearxServer:
 
     @property
     def results(self) -> list[dict[str, str]]:
-        """What the engine finds: url, title and content."""
+        """The engine's finds: url, title and content."""
         return self._engine.results
 
     @property

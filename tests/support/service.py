@@ -78,7 +78,7 @@ models = ["wide"]
 
 
 def wait_until(condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
-    """What `condition` gives, once that is something."""
+    """Returns what `condition` gives, once truthy."""
     give_up_at_s = time.monotonic() + patience_s
     while not (found := condition()):
         if time.monotonic() > give_up_at_s:
@@ -228,7 +228,7 @@ class Service:
         return self.balance(account_id).balance_nanos
 
     def usage(self, account_id: str, group: Sequence[str] = ()) -> list[UsageRow]:
-        """Of the last day and the next hour, so that no test fails at midnight."""
+        """Lists the last day and next hour, so that no test fails at midnight."""
         hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         start, end = hour - timedelta(hours=24), hour + timedelta(hours=2)
         return list_usage(self.services, account_id, start, end, "hour", list(group))
@@ -238,28 +238,28 @@ class Service:
         return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
 
     def holds(self, account_id: str) -> list[Hold]:
-        """What became of the account's requests, the oldest first."""
+        """Reads the holds of an account's requests, oldest first."""
         return read_holds(self.data, account_id, self._database_url)
 
     def entries(self, account_id: str) -> list[Entry]:
-        """What was booked for the account's requests, the oldest first."""
+        """Reads the bookings of the account's requests, oldest first."""
         return read_entries(self.data, account_id, self._database_url)
 
     def read_routes(self) -> str:
         return self._routes.read_text()
 
     def write_routes(self, routes: str) -> None:
-        """For the router to find when it is asked to read them again."""
+        """Writes what the router finds when asked to read them again."""
         self._routes.write_text(routes)
 
     def follow_routes(self, routes: str) -> None:
-        """At once: every router has read them when this returns."""
+        """Has every router read them by the time it returns."""
         self.write_routes(routes)
         for router in self.services.routers.values():
             call_service(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
-        """What a command prints as JSON."""
+        """Returns a command's JSON."""
         command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
@@ -279,7 +279,7 @@ class Service:
 
     @contextmanager
     def restart_of(self, process: str) -> Iterator[None]:
-        """What is done inside ends the process; waits until the supervisor has it serving again."""
+        """Waits until the supervisor has a process serving again that was ended inside."""
         before = self._state_of(process)
         yield
 
@@ -293,7 +293,7 @@ class Service:
         return self.states()[process]
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """What the supervisor says about each process."""
+        """The supervisor's word about each process."""
         return {state["name"]: state for state in read_processes(self.data)["processes"]}
 
     def files(self) -> list[Path]:
@@ -301,7 +301,7 @@ class Service:
         return [path for path in self._folder.rglob("*") if path.is_file()]
 
     def output_text(self) -> str:
-        """What `legato up` itself has said."""
+        """Reads `legato up`'s own output."""
         return self._output.read_text()
 
     def log_text(self) -> str:

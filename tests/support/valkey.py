@@ -38,7 +38,7 @@ class Valkey:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """It answers nobody, and breaks no connection."""
+        """Keeps it from answering; connections stay."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield

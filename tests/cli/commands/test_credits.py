@@ -92,7 +92,7 @@ def test_booking_that_is_interrupted_tells_how_to_repeat_it(monkeypatch: pytest.
 
 
 def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by `timeout`, who has nobody at a terminal to interrupt it."""
+    """`timeout` does so, with nobody at a terminal to interrupt it."""
 
     def end(*_: Any, **__: Any) -> None:
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "this would end the test"
@@ -129,7 +129,7 @@ def test_id_of_a_booking_can_be_given(method: str, arguments: list[str], id_fiel
 
 
 def test_empty_id_is_no_wish_for_a_new_one() -> None:
-    """As of a variable that is not set: a new one each time would book twice what was meant to be booked once."""
+    """A variable may not be set: a new id each time would book twice what was meant to be booked once."""
     refusal = LegatoError(Reason.REQUEST_INVALID, "This is not an id.")
     far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", refusal))
     assert far_end.run("credits", "grant", "acct_1", "5.00", "--id", "").stderr == "legato: This is not an id.\n"

@@ -1,4 +1,4 @@
-"""What a data folder has lost is told, and nothing is made in its place."""
+"""A data folder's losses are told, and nothing is made in their place."""
 
 import sqlite3
 from contextlib import closing

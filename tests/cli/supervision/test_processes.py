@@ -130,7 +130,7 @@ def test_every_process_does_without_grpcs_event_engine_unless_an_operator_says_o
 
 
 def test_grpc_knows_what_it_is_told_to_do_without() -> None:
-    """It complains of names that it does not know, as it may after an update."""
+    """gRPC complains of names it does not know, as it may after an update."""
     command = [sys.executable, "-c", "import grpc; grpc.insecure_channel('unix:/nowhere')"]
     environ = {**os.environ, **GRPC_WITHOUT_EVENT_ENGINE}
     assert subprocess.run(command, env=environ, capture_output=True, check=True, text=True).stderr == ""

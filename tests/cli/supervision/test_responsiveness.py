@@ -47,7 +47,7 @@ def test_one_answer_begins_the_count_again() -> None:
 
 @pytest.mark.parametrize("lateness_s", [LATE_S * 1.5, 30.0, 3600.0])
 def test_a_machine_that_is_late_itself_says_nothing_of_its_processes(lateness_s: float) -> None:
-    """It was suspended, or has no processor to give: nobody is restarted for that."""
+    """A machine that was suspended or has no processor to give restarts nobody."""
     process = answering()
     for tick, _ in zip(ticks(103.0, lateness_s=lateness_s), range(50), strict=False):
         assert not process.note_miss(*tick)

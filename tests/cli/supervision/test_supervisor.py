@@ -122,7 +122,7 @@ def lives(pid: int) -> bool:
 
 
 def modes_of_pipes(pid: int | None) -> list[int]:
-    """How each pipe that a process has was opened, as the kernel tells."""
+    """Asks the kernel how each pipe of a process was opened."""
     descriptors = [link for link in Path(f"/proc/{pid}/fd").iterdir() if str(link.readlink()).startswith("pipe:")]
     flags = [Path(f"/proc/{pid}/fdinfo/{link.name}").read_text().split()[3] for link in descriptors]
     return [int(octal, 8) & os.O_ACCMODE for octal in flags]

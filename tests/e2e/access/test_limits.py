@@ -80,12 +80,12 @@ class Crowd:
             chat.leave()
 
     def ask(self, count: int) -> Counter[str]:
-        """What they were answered first; who was let in stays."""
+        """Counts the first answers; who was let in stays."""
         with ThreadPoolExecutor(count) as threads:
             return Counter(threads.map(self._ask_until_told, range(count)))
 
     def _ask_until_told(self, number: int) -> str:
-        """On a busy machine keys may not be verified in time, which takes nothing: then it is asked again."""
+        """Asks again where keys are not verified in time on a busy machine, which takes nothing."""
         edge = self._fleet.edges[number % len(self._fleet.edges)]
         return wait_until(lambda: (code := self._ask_one(edge)) != "service_unavailable" and code) or ""
 
@@ -191,7 +191,7 @@ def test_tokens_are_corrected_by_what_was_used(fleet: Fleet, upstream: Upstream)
 
 
 def test_body_without_a_length_counts_by_what_has_come(fleet: Fleet, upstream: Upstream) -> None:
-    """In chunks, fifty thousand tokens passed for one."""
+    """Fifty thousand tokens in chunks passed for one."""
     key = fleet.new_key(tokens_per_minute=10_000)
     # A guess of nine thousand: it takes nearly a minute until nothing of that is missing, and only then is more given
     # than there is in a minute.

@@ -249,7 +249,7 @@ def test_key_that_comes_after_the_body_is_no_key(service: Service, upstream: Ups
 def test_chat_that_offers_another_protocol_is_answered_in_this_one(
     service: Service, upstream: Upstream, api_key: str
 ) -> None:
-    """As `curl --http2` and Java's client do by themselves."""
+    """`curl --http2` and Java's client do so by themselves."""
     body = b'{"messages":[%b]}' % USER
     offer = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMA"]
     length = f"Content-Length: {len(body)}"

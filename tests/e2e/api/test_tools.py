@@ -114,7 +114,7 @@ def test_streamed_call_without_arguments_has_an_empty_object_before_the_end(
 def test_stream_helper_reads_the_arguments_of_each_call_before_the_next_begins(
     client: openai.OpenAI, upstream: Upstream
 ) -> None:
-    """It would raise an error if they were no JSON by then."""
+    """The helper raises an error if they are no JSON then."""
     calls = [
         {"index": 0, "id": "call_a", "function": {"name": "now", "arguments": ""}},
         {"index": 1, "id": "call_b", "function": {"name": "get_weather", "arguments": ""}},

@@ -166,7 +166,7 @@ def test_client_that_half_closes_and_then_leaves_is_noticed(
 def test_client_that_leaves_right_after_its_request_is_nobodys_failure(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
-    """It was told as one of ours, to those who are paged for it."""
+    """The leaving was told as our failure, to those on call."""
     failures_before = service.log_text().count("request.failed")
     big = [{"role": "user", "content": "x" * 400_000}]
     for number in range(30):

@@ -1,4 +1,4 @@
-"""What a chat costs, and what happens when the credit ends."""
+"""The cost of a chat, and what happens when credit ends."""
 
 import json
 from collections import Counter

@@ -37,7 +37,7 @@ class OnSqlite:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """As a full disk is to a process: no file grows."""
+        """Lets no file grow, as on a full disk."""
         process_id = self.service.process_id("metering")
         limits = resource.prlimit(process_id, resource.RLIMIT_FSIZE)
         resource.prlimit(process_id, resource.RLIMIT_FSIZE, (4096, limits[1]))

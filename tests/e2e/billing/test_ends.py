@@ -26,7 +26,7 @@ LITTLE = "0.0001"
 
 
 class Case(NamedTuple):
-    """How the upstream answers, and what else makes it end like this."""
+    """The upstream's answer, and what else makes it end like this."""
 
     reply: Reply
     # The client leaves when it has read this; None: it stays.
@@ -95,7 +95,7 @@ def short_lived_service(shared_upstream: Upstream) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def prompt_tokens(service: Service, shared_upstream: Upstream) -> int:
-    """Of the question, with all that stands before it, counted by us."""
+    """Tokens of the question and all before it, counted by us."""
     shared_upstream.replies.append(Reply(usage=None))
     answer = post_chat(service, service.new_key(service.new_account()), {"model": "mezzo", "messages": QUESTION})
     return int(answer.json["usage"]["prompt_tokens"])

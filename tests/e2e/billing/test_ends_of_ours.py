@@ -1,4 +1,4 @@
-"""How chats end when a process of ours is killed or its machine is lost, as the page about billing lists it."""
+"""Ends of chats when a process of ours is killed or its machine is lost, as the billing page lists them."""
 
 import signal
 import sqlite3

@@ -1,4 +1,4 @@
-"""What has cost others their money, or their customers': each test brings about what happened there, and is named after
+"""Repeats what cost others their money, or their customers': each test brings about what happened, and is named after
 the report of it. Incidents that another test repeats already are named there.
 """
 
@@ -104,7 +104,7 @@ def test_error_text_is_not_billed_as_output_new_api_5288(
 def test_cached_tokens_are_not_counted_twice_litellm_15740(
     service: Service, upstream: Upstream, account: str, api_key: str, stream: bool
 ) -> None:
-    """Of a cached image, the tokens are in three of the provider's counts."""
+    """A cached image's tokens are in three of the provider's counts."""
     details = {"cached_tokens": 2_432, "image_tokens": 1_142, "text_tokens": 1_319}
     upstream.replies.append(
         Reply(usage={"prompt_tokens": 2_461, "completion_tokens": 303, "prompt_tokens_details": details})

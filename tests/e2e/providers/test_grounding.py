@@ -69,7 +69,7 @@ class GroundedServiceHarness:
 
 @pytest.fixture(scope="module")
 def harness() -> Iterator[GroundedServiceHarness]:
-    """At debug level, so that whatever a log could ever hold is written."""
+    """Runs at debug level, so that all a log could hold is written."""
     with UpstreamThread(ReadingUpstream()) as upstream, SearxThread() as searx:
         settings = {
             "LEGATO_DEBUG": "1",
@@ -82,7 +82,7 @@ def harness() -> Iterator[GroundedServiceHarness]:
 
 
 def chat(harness: GroundedServiceHarness, api_key: str, question: str, *, stream: bool) -> ChatCompletionMessage:
-    """As a program does that uses OpenAI's client; a stream is put together by that client."""
+    """Chats through OpenAI's client, which puts a stream together by itself."""
     with openai.OpenAI(base_url=harness.service.base_url, api_key=api_key, max_retries=0) as client:
         messages: Any = [{"role": "user", "content": question}]
         if not stream:

@@ -1,4 +1,4 @@
-"""What people and models say to each other is written nowhere: not on success, not on failure, not at debug level."""
+"""Nothing that people and models say to each other is written: not on success, not on failure, not at debug level."""
 
 import json
 import secrets
@@ -145,7 +145,7 @@ def _send_nonsense(service: Service, api_key: str, canary: Canaries) -> None:
 
 
 def _send_oddities(service: Service, upstream: Upstream, api_key: str, canary: Canaries) -> None:
-    """What stands beside a body, and a model's own word for the end of its answer."""
+    """Sends what stands beside a body, and a model's own word for an answer's end."""
     names = (
         "X-Request-Id",
         "User-Agent",

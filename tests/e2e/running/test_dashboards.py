@@ -107,7 +107,7 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 
 def _told_where_configured(folder: Path) -> list[Any]:
-    """By processes that have certificates, and limits in Valkey."""
+    """Metrics of processes with certificates and Valkey limits."""
     registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)

@@ -1,4 +1,4 @@
-"""What those see who look after the service: one trace a chat, logs that can be told apart, figures, and readiness."""
+"""Signals for the service's operators: one trace a chat, logs that can be told apart, figures, and readiness."""
 
 import secrets
 import signal
@@ -25,7 +25,7 @@ def trace_id() -> str:
 
 @pytest.fixture
 def traceparent(trace_id: str) -> dict[str, str]:
-    """As a client sends it whose own trace the chat is part of."""
+    """The header of a client whose trace the chat joins."""
     return {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
 
 

@@ -48,7 +48,7 @@ async def test_account_is_let_pass_as_soon_as_it_could_pay_by_the_lowest_price(h
 
 
 async def test_credit_that_other_requests_hold_counts_all_the_same(harness: MeteringHarness) -> None:
-    """It is there, so to say that it is spent would be wrong."""
+    """Held credit is there: to call it spent would be wrong."""
     await harness.give(LEAST_NANOS)
     hold = harness.hold()
     await hold.reserve(10, 1000)

@@ -1,4 +1,4 @@
-"""What the watch does on a line that fails; what it makes of heartbeats is in test_principals.py and test_auth.py."""
+"""The watch on a line that fails; what it makes of heartbeats is in test_principals.py and test_auth.py."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is changed at auth holds at the edge when the call returns, also for answers that run."""
+"""A change at auth holds at the edge when the call returns, also for answers that run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
 
 @pytest.fixture
 async def real_time_harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHarness]:
-    """Where the lease really runs out, as it must for a change to hold in time on a slow machine too."""
+    """A harness in real time: its lease must run out for a change to hold in time on a slow machine."""
     async with AuthHarness(socket_folder, tmp_path, SystemClock(), log).opened() as harness:
         yield harness
 

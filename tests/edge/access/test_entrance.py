@@ -1,4 +1,4 @@
-"""Who is sent away before anything has begun for them."""
+"""Clients sent away before anything began for them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,7 +28,7 @@ async def harness(socket_folder: Path, tmp_path: Path, clock: FakeClock, log: Lo
 
 
 class KnownRates:
-    """Of a metering that has been asked about every key, or about none."""
+    """The rates of a metering that was asked about every key or none."""
 
     headers: Headers | None = RATES
     was_asked = False

@@ -1,4 +1,4 @@
-"""How an edge learns of maintenance, and whom it refuses."""
+"""Edges that learn of maintenance, and whom they refuse."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -60,7 +60,7 @@ def test_auth_of_an_older_version_ends_no_maintenance() -> None:
 
 @pytest.fixture
 async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHarness]:
-    """In real time: the lease really runs out, as it must for a change to hold in time on a slow machine too."""
+    """Runs in real time: the lease runs out, as it must for a change to hold in time on a slow machine too."""
     async with AuthHarness(socket_folder, tmp_path, SystemClock(), log, replicas=2).opened() as harness:
         yield harness
 

@@ -1,4 +1,4 @@
-"""What an edge may believe, on a clock that the test moves: the rules of docs/revocation.md."""
+"""Rules of docs/revocation.md: what an edge may believe, on a clock that the test moves."""
 
 import hashlib
 

@@ -86,7 +86,7 @@ async def test_every_bad_key_is_refused_in_the_same_words(harness: AuthHarness, 
 
 
 class SkewedClock:
-    """Of a machine whose time of day is wrong."""
+    """A clock whose time of day is wrong."""
 
     def __init__(self, right: FakeClock, skew_s: float) -> None:
         self._right, self._skew = right, timedelta(seconds=skew_s)

@@ -89,7 +89,7 @@ A_SECOND_OR_TWO_S = 2.0
 
 
 def is_refused_after(saturation: EdgeSaturation, clock: FakeClock, seconds: float) -> bool:
-    """Of a machine that is in time again, and holds credit quickly."""
+    """Tells if chats are refused after the machine is fast again."""
     for _ in range(round(seconds * STEPS_PER_S)):
         clock.advance(SAMPLE_EACH_S)
         saturation.note_lateness(0.001)

@@ -74,7 +74,7 @@ def test_zero_sets_no_limit() -> None:
 
 
 def test_many_addresses_take_little_room() -> None:
-    """Whoever has many addresses must not fill our memory with them."""
+    """A client of many addresses must not fill our memory with them."""
     clock = FakeClock()
     counted = wrong_key_limiter(clock)
     for number in range(100_000):

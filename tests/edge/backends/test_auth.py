@@ -24,7 +24,7 @@ async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterato
 
 
 async def watched(harness: AuthHarness, count: int) -> None:
-    """So many replicas have answered pings lately."""
+    """Waits until so many replicas answer pings."""
     await until(lambda: sum(replica.usable for replica in harness.replicas.in_order()) == count, PATIENCE_S)
 
 

@@ -15,7 +15,7 @@ BIG = b'"' + b"x" * SHARED_STREAM_BYTES + b'"'
 
 @pytest.fixture
 async def replica(socket_folder: Path, log: Log) -> AsyncIterator[RouterReplica]:
-    """Of a router that is away: so who shares the stream is told at once that it is broken."""
+    """A router that is away: who shares its stream is told at once that it is broken."""
     replica = RouterReplica(f"unix:{socket_folder}/router.sock", log)
     yield replica
     await replica.close()

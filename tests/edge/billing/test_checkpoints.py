@@ -1,4 +1,4 @@
-"""What metering knows of running answers, in case their machine is lost."""
+"""Metering's knowledge of running answers, in case a machine is lost."""
 
 import asyncio
 from pathlib import Path

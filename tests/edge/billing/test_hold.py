@@ -141,7 +141,7 @@ async def test_growth_that_other_requests_are_in_the_way_of_is_worth_a_retry(met
 async def priced(
     socket_folder: Path, tmp_path: Path, log: Log, input_nanos: int, output_nanos: int
 ) -> AsyncIterator[MeteringHarness]:
-    """What a million tokens cost."""
+    """Prices a million tokens."""
     price = Price(input_nanos, input_nanos, output_nanos)
     harness = MeteringHarness(socket_folder, tmp_path, log, dict.fromkeys(CLASSES, price))
     await harness.start()
@@ -155,7 +155,7 @@ async def priced(
 async def test_grant_is_what_was_asked_for_where_a_token_costs_a_fraction(
     prompt_tokens: int, socket_folder: Path, tmp_path: Path, log: Log
 ) -> None:
-    """Of a grant that is one token short, the router would ask for that token for ever."""
+    """A grant one token short would have the router ask for that token for ever."""
     async with priced(socket_folder, tmp_path, log, input_nanos=37_500_000, output_nanos=112_500_000) as harness:
         await harness.give(10**9)
         hold = harness.hold()

@@ -1,4 +1,4 @@
-"""What a process leaves behind in its journal, wherever it dies."""
+"""Entries a process leaves in its journal, wherever it dies."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_full_journal_refuses_the_next_request_until_one_is_freed(path: Path) ->
 
 
 def test_journal_of_another_boot_is_lost(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a reboot the pages on the disk may be older than what was told to metering."""
+    """Pages on the disk may be older after a reboot than what was told to metering."""
     journal = Journal(path, SLOTS)
     journal.claim(request_id(1), ANN)
     journal.close()

@@ -28,7 +28,7 @@ def write_journal(path: Path) -> None:
 
 
 def slots_of(path: Path) -> bytes:
-    """What the next process finds behind the header."""
+    """Slots as the next process finds them."""
     file = JournalFile(path, SLOTS)
     found = os.pread(file.number, WHOLE_BYTES, HEADER_BYTES)
     file.close()
@@ -49,7 +49,7 @@ def test_file_of_a_living_process_is_taken(path: Path) -> None:
 
 
 def test_file_of_another_boot_is_lost(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a reboot the pages on the disk may be older than what was told to metering."""
+    """Pages on the disk may be older after a reboot than what was told to metering."""
     write_journal(path)
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("00000000-0000-0000-0000-000000000000\n")

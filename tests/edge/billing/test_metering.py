@@ -139,7 +139,7 @@ async def test_request_that_turns_out_longer_takes_as_many_tokens_as_it_has(mete
 
 
 async def test_request_that_turns_out_too_long_is_refused_and_takes_nothing(metering_harness: MeteringHarness) -> None:
-    """Whoever sends a body in chunks announces no size."""
+    """A client that sends in chunks announces no size."""
     metering = metering_harness.metering
     await metering.admit(ANN, 500)
     admission = await metering.admit(ANN, 1)

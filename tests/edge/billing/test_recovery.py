@@ -139,7 +139,7 @@ async def test_recovery_that_dies_is_done_again_by_the_next_edge(
 async def test_journal_that_nobody_owns_is_settled_by_whoever_starts_next(
     metering_harness: MeteringHarness, folder: Path, log: Log
 ) -> None:
-    """As when an installation is started again with fewer workers."""
+    """Happens when an installation restarts with fewer workers."""
     await metering_harness.give(CREDIT_NANOS)
     living, second, third = Journals(folder, log), Journals(folder, log), Journals(folder, log)
     living.own.claim(f"{7:032x}", ANN.account_id)
@@ -200,7 +200,7 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_keeps_nobody_
 async def test_journal_that_cannot_be_read_is_set_aside_with_a_word_and_keeps_nobody_from_serving(
     metering_harness: MeteringHarness, folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
-    """As after an upgrade, while its edges had not settled everything."""
+    """Happens after an upgrade if edges had not settled everything."""
     await metering_harness.give(CREDIT_NANOS)
     own, other = Journals(folder, log), Journals(folder, log)
     await come_to(metering_harness, own.own, in_mid_stream, number=1)

@@ -55,7 +55,7 @@ async def test_pieces_that_come_at_once_are_each_counted_before_they_are_relayed
 
 
 async def test_whole_answer_is_sealed_only_after_it_was_relayed(chat_harness: ChatHarness) -> None:
-    """It is its own first piece: an edge that dies before it has left must not charge it."""
+    """The answer is the first piece: an edge that dies before sending must not charge it."""
     await chat_harness.add_routers(saying(piece("Hel", 1), piece("lo", 2), end(2)))
     await chat_harness.chat(stream=False).run()
     assert chat_harness.journaled == [(OPEN, False, 2)]
@@ -128,7 +128,7 @@ async def test_router_that_sends_more_than_the_credit_covers_is_cut_with_length(
 async def test_answer_that_is_not_streamed_is_held_whole_before_it_is_asked_for(
     chat_harness: ChatHarness, stream: bool, tokens: int
 ) -> None:
-    """What is asked for in one piece cannot be stopped where the credit ends."""
+    """An answer in one piece cannot be stopped where the credit ends."""
     await chat_harness.metering.give(WHOLE_ANSWERS_FREE * cost(200, LONGEST_OUTPUT_TOKENS), "more")
     [router] = await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
     await chat_harness.chat(stream=stream).run()
@@ -136,7 +136,7 @@ async def test_answer_that_is_not_streamed_is_held_whole_before_it_is_asked_for(
 
 
 async def test_first_piece_that_other_requests_are_in_the_way_of_is_worth_a_retry(chat_harness: ChatHarness) -> None:
-    """It is more than the hold, and the credit for it is there, but held."""
+    """The piece exceeds the hold; the credit for it is there, but held."""
     tokens_of_the_balance = 10**9 * 1_000_000 // OUTPUT_NANOS - PROMPT_TOKENS
     other = chat_harness.metering.hold(1)
     await other.reserve(100, None)
@@ -239,7 +239,7 @@ async def test_need_of_the_router_is_answered_with_a_larger_grant(chat_harness: 
 
 
 async def test_need_that_metering_does_not_answer_is_answered_with_what_is_held(chat_harness: ChatHarness) -> None:
-    """So the router need not guess how long to wait: the need may have stood behind what a slow client had to take."""
+    """The router need not guess how long to wait: the need may have stood behind what a slow client had to take."""
     grants: list[pb.Grant] = []
 
     async def ask(conversation: Conversing) -> None:

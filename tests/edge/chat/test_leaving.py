@@ -24,7 +24,7 @@ async def accept_and_pause(conversation: Conversing) -> None:
 
 
 async def leave(chat_harness: ChatHarness, number: int, messages_json: bytes = LONG, *, stream: bool = True) -> int:
-    """What it costs to leave once a provider has the prompt."""
+    """Leaves once the prompt is accepted; returns the cost."""
     before_nanos = await charged(chat_harness)
     leaving: list[Callable[[], None]] = []
     chat = chat_harness.chat(number, stream=stream, messages_json=messages_json)

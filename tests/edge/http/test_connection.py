@@ -1,4 +1,4 @@
-"""What the HTTP server does before there is a request to speak of."""
+"""The HTTP server before there is a request to speak of."""
 
 import asyncio
 import socket
@@ -80,7 +80,7 @@ def refuse_those_in_a_hurry(scope: dict[str, Any]) -> Answer | None:
 
 @pytest.fixture
 async def full_port() -> AsyncIterator[int]:
-    """Of a server that has no room for some."""
+    """Port of a server too full for some."""
     async with served(refuse_at_once=refuse_those_in_a_hurry) as port:
         yield port
 
@@ -106,7 +106,7 @@ async def test_who_is_refused_at_once_may_ask_again_on_the_same_connection(full_
 async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits in the process is lost if it is killed, and was counted as delivered."""
+    """Pieces that wait in a killed process are lost, and were counted as delivered."""
     transports: list[asyncio.Transport] = []
     made = EdgeProtocol.connection_made
 

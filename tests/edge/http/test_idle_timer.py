@@ -1,4 +1,4 @@
-"""What a connection waits for, without a timer for each thing."""
+"""A connection's waits, without a timer for each thing."""
 
 import asyncio
 from collections.abc import Callable

@@ -17,7 +17,7 @@ LAST = b"0\r\n\r\n"
 
 
 def begun(owing: set[BodyPacer] | None = None) -> BodyPacer:
-    """After what is free."""
+    """Spends free pieces."""
     pace = BodyPacer(set() if owing is None else owing)
     pace.begin()
     assert pace.charge(1 + FREE_PIECES, 0) == 0
@@ -105,7 +105,7 @@ async def write_on(writer: asyncio.StreamWriter) -> None:
 async def test_tiny_pieces_of_who_was_refused_are_not_taken_without_end(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By anybody, without a key: four connections kept the edge busy."""
+    """Four connections of anybody, without a key, kept an edge busy."""
     readings = Readings(monkeypatch)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(CHUNKED % b"/")

@@ -73,7 +73,7 @@ async def port(app: App) -> AsyncIterator[int]:
 
 
 async def exchange(port: int, *pieces: bytes) -> bytes:
-    """What comes back for a request that is sent in pieces, a little apart."""
+    """Sends a request in pieces, a little apart, and returns what comes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     async with asyncio.timeout(60):
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""What is read of a request before its body."""
+"""The head of a request, before its body."""
 
 import asyncio
 

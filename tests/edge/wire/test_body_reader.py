@@ -21,7 +21,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def arriving(*pieces: bytes, then: str = "the end") -> Callable[[], Awaitable[dict[str, Any]]]:
-    """What a server says as the pieces come; afterwards the client leaves, or nothing more happens."""
+    """Plays a server as the pieces come; afterwards the client leaves, or nothing more happens."""
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": piece, "more_body": then != "the end" or number < len(pieces)}
         for number, piece in enumerate(pieces, start=1)
@@ -147,7 +147,7 @@ async def test_upload_that_stands_still_is_given_up_before_its_time() -> None:
 
 
 def test_upload_that_is_slow_but_moves_is_waited_for() -> None:
-    """As from a telephone in the country."""
+    """A telephone in the country is slow."""
     progress = Progress(now_s=100, timeout_s=60, within_s=20)
     assert progress.due_s == 120
     progress.note(LEAST_PROGRESS_BYTES // 2, now_s=110)

@@ -1,4 +1,4 @@
-"""What a browser is told about pages of other origins."""
+"""Answers to a browser about pages of other origins."""
 
 from typing import Any
 

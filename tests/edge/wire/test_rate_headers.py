@@ -16,7 +16,7 @@ def test_durations_are_written_as_openai_writes_them(milliseconds: int, text: by
 
 
 def headers_of(rate: pb.AdmitResponse) -> dict[str, str]:
-    """Without what all their names have in common."""
+    """Drops what all their names have in common."""
     return {name.decode().removeprefix("x-ratelimit-"): value.decode() for name, value in rate_headers(rate)}
 
 

@@ -43,7 +43,7 @@ class GeminiReply(Reply, kw_only=True):
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """In a stream, each in a response of its own."""
+        """Parts, each its own response in a stream."""
         parts: list[dict[str, Any]] = []
         if self.thinking:
             parts.append({"text": self.thinking, "thought": True})

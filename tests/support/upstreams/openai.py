@@ -30,7 +30,7 @@ TOO_LONG = (
 
 
 class Reply(msgspec.Struct, kw_only=True):
-    """How to answer one request. Counts of events start with the first one, which carries the role."""
+    """An answer to one request. Counts of events start with the first one, which carries the role."""
 
     status: int = 200
     # Sent as it is in place of a completion: an error's body, garbage, a completion in some dialect.
@@ -127,7 +127,7 @@ class Upstream:
             await self._runner.cleanup()
 
     async def kill(self) -> None:
-        """As a process ends that is killed: whoever is connected is cut off at once."""
+        """Ends like a killed process: whoever is connected is cut off at once."""
         if self._runner is not None and self._runner.server is not None:
             for site in list(self._runner.sites):
                 await site.stop()
@@ -154,10 +154,10 @@ class Upstream:
         return self.replies.popleft() if self.replies else self.default_reply
 
     async def before_write(self, recorded: Recorded) -> None:
-        """For those who inherit: of a stream, before each write."""
+        """A hook for subclasses before each write of a stream."""
 
     def refusal_of(self, recorded: Recorded) -> Reply | None:
-        """What the vendor says to a request that breaks its rules."""
+        """The vendor's answer to a request that breaks its rules."""
         return None
 
     def wants_stream(self, recorded: Recorded) -> bool:
