@@ -22,7 +22,7 @@ Legato serves on {address}. To make a key, and to use it:
 
 
 def answers(base_url: str) -> bool:
-    """Whoever asks without a key is refused, by an edge that knows its services."""
+    """Tells whether the edge answers; a call without a key is refused with 401."""
     try:
         urllib.request.urlopen(f"{base_url}/models", timeout=TIMEOUT_S)  # noqa: S310  (the address is the operator's)
     except urllib.error.HTTPError as refusal:

@@ -53,7 +53,7 @@ def make_secrets(home: Path) -> None:
 
 
 def hand_over(home: Path) -> None:
-    """To those whom the containers run as; only root can."""
+    """Lets the containers' user read them; only root can."""
     for folder in FOLDERS:
         for path in (home / folder, *(home / folder).iterdir()):
             if folder in READ_BY_OTHERS:

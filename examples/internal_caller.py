@@ -1,4 +1,4 @@
-"""How a program of your own uses Legato's services without HTTP: verify a key, hold credit, chat, settle.
+"""A program that uses Legato's services without HTTP: it verifies a key, holds credit, chats, settles.
 
 python examples/internal_caller.py .legato sk-legato-... "Say hello."
 """

@@ -91,7 +91,7 @@ class _Schemas:
 
 
 def _tidy(schema: Any) -> Any:
-    """Without titles that repeat a schema's name, and without saying that what is absent is null."""
+    """Drops titles that repeat a schema's name, and defaults of null for what is absent."""
     if isinstance(schema, list):
         return [_tidy(part) for part in schema]
     if not isinstance(schema, dict):

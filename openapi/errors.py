@@ -71,7 +71,7 @@ _OF_PATH: Final = {
 
 
 def reasons_of(route: Route) -> list[Reason]:
-    """In the order of the table of errors."""
+    """Keeps the order of the error table."""
     reasons = {*_ANYWHERE, *_OF_PATH.get(route.path, ())}
     if not route.is_public:
         reasons |= {*_WITH_A_KEY}

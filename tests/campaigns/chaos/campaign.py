@@ -113,7 +113,7 @@ async def _run(
 
 
 async def _until_served_by_the_first(tally: Tally) -> None:
-    """From now on, and some chats more."""
+    """Waits until it serves 20 chats."""
     served_before = tally.count(FIRST)
     async with asyncio.timeout(PATIENCE_S):
         while tally.count(FIRST) < served_before + 20:

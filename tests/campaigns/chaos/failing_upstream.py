@@ -28,7 +28,7 @@ def answer_of(name: str) -> Reply:
 
 
 class FailingUpstream:
-    """On an event loop of its own."""
+    """Has its own event loop."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()

@@ -29,7 +29,7 @@ COLUMNS = ("process", "running", "finished", "broken", "begun meanwhile", "broke
 
 @dataclass(frozen=True)
 class Pace:
-    """Of each answer."""
+    """Paces answers."""
 
     words: int = 12
     word_every_s: float = 0.25
@@ -189,7 +189,7 @@ async def _take(harness: DrainHarness, clients: Clients, step: Step) -> Restart:
 
 
 async def _settled_balance(services: ServiceStubs, account_id: str) -> tuple[int, int]:
-    """What is left and what is held, once nothing is held any more."""
+    """Returns balance and held nanos once nothing is held, or late."""
     give_up_at_s = time.monotonic() + SETTLED_WITHIN_S
     while True:
         balance = await asyncio.to_thread(balance_of, services, account_id)

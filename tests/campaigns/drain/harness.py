@@ -96,7 +96,7 @@ class DrainHarness:
 
     @contextmanager
     def services(self) -> Iterator[ServiceStubs]:
-        """As an admin reaches those that run now."""
+        """Connects to running ones as an admin."""
         services = running_services(self._folder, self._environ | self._tls("admin"))
         yield services
         services.close()

@@ -28,7 +28,7 @@ _AGAIN_AFTER_S: Final = 0.05
 
 
 class Change(NamedTuple):
-    """What the attribute `name` of `owner` becomes, made from what it was."""
+    """A change of `owner`'s attribute `name`, made from what it was."""
 
     owner: Any
     name: str
@@ -41,7 +41,7 @@ class Bug:
     changes: tuple[Change, ...]
 
     def apply(self) -> None:
-        """For good: in a process that was just forked."""
+        """Changes the process, just forked, for good."""
         for owner, name, make in self.changes:
             setattr(owner, name, make(getattr(owner, name)))
 
@@ -95,7 +95,7 @@ def _match_no_extend_reply(_: Any) -> Any:
 
 
 def _in_a_task(mistake: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """In place of `Settlements.begin`, which waits for nothing."""
+    """Replaces `Settlements.begin`, which waits for nothing."""
 
     def change(_: Any) -> Any:
         def begin(self: Any, slot: Slot, acknowledged: str) -> None:

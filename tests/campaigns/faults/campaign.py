@@ -100,7 +100,7 @@ class Campaign:
                 return
 
     async def _play(self, stage: Stage, kind: Kind, point: Point, kills: int) -> int | None:
-        """How many kills are left to do in another harness, if this one is stuck."""
+        """Returns how many kills another harness must do if this one is stuck."""
         tally = self.tallies[point.name]
         misses = 0
         while kills and misses <= MOST_MISSES * UNIT:

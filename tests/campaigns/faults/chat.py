@@ -19,7 +19,7 @@ class Tokens(NamedTuple):
 
 
 class Customer(NamedTuple):
-    """Whoever asks: one account with one key."""
+    """A client: one account with one key."""
 
     account_id: str
     api_key: str
@@ -53,7 +53,7 @@ class Received:
 
     @property
     def ending(self) -> str:
-        """How it looked to the client: done, told (of an error), refused, left, hung or broken."""
+        """The client's view: done, told (of an error), refused, left, hung or broken."""
         if self.status == 200 and b"data: [DONE]" in self.raw:
             return "done"
         if self.status == 200 and b'data: {"error"' in self.raw:
@@ -66,12 +66,12 @@ class Received:
 
     @property
     def ended_early(self) -> bool:
-        """Where the credit ended, or the time that any answer may take."""
+        """Tells if the credit or the time for an answer ran out."""
         return b'"finish_reason":"length"' in self.raw
 
     @property
     def usage(self) -> Tokens | None:
-        """What the client was told at the end."""
+        """Usage told to the client at the end."""
         if b'"usage":' not in self.raw:
             return None
         told, _ = json.JSONDecoder().raw_decode(bytes(self.raw).partition(b'"usage":')[2].decode())

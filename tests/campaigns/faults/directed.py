@@ -28,7 +28,7 @@ DELIVERED: Final = Usage(prompt_tokens=100, completion_tokens=10)
 
 class Scenario(Protocol):
     async def __call__(self, *, with_bug: bool) -> str:
-        """What went wrong; empty if nothing did."""
+        """Returns what went wrong, else empty."""
         ...
 
 

@@ -33,7 +33,7 @@ class ForkedHarness(FaultHarness):
         settings: Mapping[str, str] | None = None,
         changes: tuple[str, ...] = (),
     ) -> None:
-        """Without `database_url`, SQLite files, which only one metering can have. `changes` are made to the code of
+        """Takes SQLite files, for one metering only, without `database_url`. `changes` are made to the code of
         every process: see `bugs.py`."""
         super().__init__(provider, edges, meterings)
         self._forks = forks
@@ -90,7 +90,7 @@ class ForkedHarness(FaultHarness):
         return self.folder / f"{name}.log"
 
     async def _end(self, name: str) -> None:
-        """It stays down, until it is ordered again."""
+        """Keeps it down until it is ordered again."""
         self._kept_down.add(name)
         while name in self._pids and not self._forks.is_gone:
             self.send_signal(name, signal.SIGKILL)

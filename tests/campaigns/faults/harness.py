@@ -57,12 +57,12 @@ class FaultHarness(ABC):
 
     @abstractmethod
     def deaths(self) -> Counter[str]:
-        """How often each process has died so far."""
+        """Counts each process's deaths so far."""
         ...
 
     @abstractmethod
     def send_signal(self, name: str, number: signal.Signals) -> None:
-        """To a process that may be dead already."""
+        """Signals a process that may be dead."""
         ...
 
     @abstractmethod
@@ -75,7 +75,7 @@ class FaultHarness(ABC):
     def log_of(self, name: str) -> Path: ...
 
     def open_still(self) -> str:
-        """What keeps the harness from being at rest. An edge listens here only when it has recovered."""
+        """Says what keeps the harness from rest. An edge listens here only when it has recovered."""
         down = [name for name in self.names if not is_listening(self.data / "run" / f"{name}.sock")]
         if down:
             return f"{', '.join(down)} does not serve"
@@ -143,7 +143,7 @@ class FaultHarness(ABC):
 
 
 def _taken(path: Path) -> int:
-    """How many slots of a journal are not free; a copy is read, since the journal itself has an owner."""
+    """Counts a journal's taken slots; reads a copy, since the journal itself has an owner."""
     with tempfile.NamedTemporaryFile(dir=FOLDER) as copy:
         shutil.copyfile(path, copy.name)
         journal = Journal(Path(copy.name))

@@ -21,7 +21,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What happened in the round."""
+    """The events of a round."""
 
     # Some edge was killed: a connection may have ended without a word, with one piece counted and not delivered.
     edge_died: bool = False
@@ -75,7 +75,7 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
 
 
 def _judge_answer(chat: Chat) -> list[Violation]:
-    """Whoever sees the end has all of the answer, and is told what it cost."""
+    """Checks that a client who sees the end has all of it, and its usage."""
     received = chat.received
     if received.ending != "done" or received.ended_early:
         return []

@@ -19,7 +19,7 @@ _ENTRY_COLUMNS = [column for column in ledger.c if column is not ledger.c.entry_
 
 @dataclass
 class Account:
-    """What became of one account in a round."""
+    """One account's outcome in a round."""
 
     balance_nanos: int = 0
     held_nanos: int = 0
@@ -60,7 +60,7 @@ class LedgerReader:
         return cls(sa.URL.create("sqlite", database=str(data / "metering.db")))
 
     def accounts_since(self, request_id: str, account_ids: Sequence[str]) -> dict[str, Account]:
-        """With the holds and entries of requests from this id on: ids sort by time."""
+        """Reads accounts, holds and entries from this id on: ids sort by time."""
         found = {account_id: Account() for account_id in account_ids}
         with self._look() as connection:
             of_accounts = accounts.c.account_id.in_(account_ids)

@@ -1,4 +1,4 @@
-"""What one chat of a round does: how its provider answers, and how its client listens."""
+"""One chat's part in a round: how its provider answers, and how its client listens."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where something is killed: every step of the protocol, with the chats that lead there."""
+"""Kill points: every step of the protocol, with the chats that lead there."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,4 +1,4 @@
-"""How far a campaign has come: a bar on a terminal, a line now and then elsewhere."""
+"""Shows a campaign's progress: a bar on a terminal, a line now and then elsewhere."""
 
 import sys
 import time

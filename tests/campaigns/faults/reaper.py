@@ -91,7 +91,7 @@ class Reaper:
         self._signal(signal.SIGCONT if self._point.how == "frozen" else signal.SIGKILL)
 
     async def _old_pages(self, patience_s: float) -> dict[Path, bytes]:
-        """From when nothing was delivered yet."""
+        """Takes them before any delivery."""
         async for _ in looks(patience_s):
             if all(chat.asked for chat in self._chats):
                 break
@@ -117,6 +117,6 @@ async def looks(patience_s: float) -> AsyncIterator[None]:
 
 
 def _checkpoint(account: Account) -> Tokens | None:
-    """What metering knows of a running request."""
+    """Metering's count for a running request."""
     told = [Tokens(hold.prompt_tokens, hold.completion_tokens) for hold in account.holds if hold.completion_tokens]
     return told[0] if told else None

@@ -110,7 +110,7 @@ class Stage:
         return outcome
 
     async def _repeat(self, outcome: Outcome) -> None:
-        """What was charged is not served again; what was not is free to be."""
+        """Checks that only what was not charged is served again."""
         charged = {name for name, account in outcome.accounts.items() if account.charges}
         since = first_request_id()
         repeats = [chat.again() for chat in outcome.chats]

@@ -1,4 +1,4 @@
-"""What a campaign has seen at each point, and how it is told."""
+"""Counts what a campaign saw at each point, and tells it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""For every seeded mistake, where it must be seen: rounds are played there until the books say so."""
+"""The point where each seeded mistake must show: rounds are played there until the books say so."""
 
 import random
 from collections.abc import Mapping

@@ -145,7 +145,7 @@ def _tell(told: Told) -> None:
 
 
 def warm_up() -> None:
-    """What every process does at its start, done once: it imports much."""
+    """Does once what every process does at its start: it imports much."""
     for name, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
         database = Database("sqlite://", name)
         database.migrate(migrations)

@@ -78,7 +78,7 @@ def _repeat_an_element(chance: Random, said: Any, largest_bytes: int) -> Any:
 
 
 def _count_up(chance: Random, said: Any, largest_bytes: int) -> Any:
-    """As many different elements: other indexes, ids and names."""
+    """Appends unlike elements: other indexes, ids and names."""
     lists = [place for place in _places(said) if isinstance(place, list) and any(isinstance(e, dict) for e in place)]
     if not lists:
         return said

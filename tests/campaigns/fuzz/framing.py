@@ -59,7 +59,7 @@ def random_frame(chance: Random, body: Body, largest_bytes: int) -> Framed:
 def _change_head(
     chance: Random, head: list[bytes], content_bytes: int, largest_bytes: int, changes: list[str]
 ) -> tuple[bytes, bool]:
-    """What comes before it, and whether the connection can be kept."""
+    """Returns what precedes it, and if the connection can be kept."""
     change = chance.choice(("", "", "", "", "headers", "interim", "version", "two lengths", "both", "upgrade"))
     if change:
         changes.append(change)

@@ -51,7 +51,7 @@ _ANSWER_WITHIN_S: Final = 120.0
 
 
 async def fuzz_provider_side(seconds: float, seed: int, largest_bytes: int = LARGEST_BYTES) -> list[str]:
-    """What was found to be wrong; each with the number by which the seed makes it again."""
+    """Returns what was wrong; each with the number by which the seed makes it again."""
     found: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(f"unhandled: {context}"))
     watch = LoopWatch()
@@ -174,7 +174,7 @@ class HostileServers:
         self._loop.close()
 
     def hold_victims(self) -> Any:
-        """From now on; returns what lets them go on."""
+        """Holds them; returns what lets them go on."""
         release = self._release = asyncio.Event()
         return lambda: self._loop.call_soon_threadsafe(release.set)
 
@@ -203,7 +203,7 @@ class HostileServers:
             writer.close()
 
     async def _answer(self, stream: bytes, request: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection is kept."""
+        """Says if the connection is kept."""
         hostile = _NUMBER.search(request)
         if hostile is not None:
             frame = self.frames[int(hostile[1])]

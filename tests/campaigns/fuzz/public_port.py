@@ -44,7 +44,7 @@ STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
 async def fuzz_public_port(seconds: float, seed: int, largest_bytes: int = LARGEST_BYTES) -> list[str]:
-    """What was found to be wrong; each with the number by which the seed makes it again."""
+    """Returns what was wrong; each with the number by which the seed makes it again."""
     with UpstreamThread() as upstream:
         upstream.default_reply = REPLY
         service = Service(upstream)
@@ -167,12 +167,12 @@ class EdgeProcess:
         self.process_id = process_id
 
     def processor_s(self) -> float:
-        """Of the thread that has the event loop."""
+        """Processor time of the loop's thread."""
         fields = Path(f"/proc/{self.process_id}/task/{self.process_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def begin_peak(self) -> int:
-        """How much it has now; from here on its peak is kept."""
+        """Returns its memory now; its peak counts from here."""
         with contextlib.suppress(OSError):
             Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
         return self._bytes_in("VmRSS")

@@ -48,7 +48,7 @@ ENDS: Final = ("waits", "waits", "half-closes", "leaves", "leaves early", "asks 
 
 @dataclass(frozen=True, slots=True)
 class HostileRequest:
-    """What is sent, piece by piece, and what its client does then."""
+    """A request sent in pieces, and what its client does then."""
 
     name: str
     pieces: list[bytes]
@@ -144,7 +144,7 @@ class RequestMaker:
         return b"".join(pieces) + b"0\r\n" + trailers + b"\r\n"
 
     def _split(self, sent: bytes) -> list[bytes]:
-        """As a network might bring it: in one go, or cut somewhere."""
+        """Cuts it as a network might: not at all, or somewhere."""
         cuts = sorted(self.random.randrange(len(sent)) for _ in range(self.random.choice([0, 0, 1, 5, 20])))
         return [sent[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
 

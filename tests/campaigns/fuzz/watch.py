@@ -1,4 +1,4 @@
-"""What an event loop and a process spend: processor time a turn, and memory at its highest.
+"""Watches an event loop and a process: processor time a turn, and memory at its highest.
 
 Processor time of the thread, not the time of day: so a busy machine changes nothing.
 """
@@ -49,7 +49,7 @@ class LoopWatch:
 
 
 class MemoryWatch:
-    """By how much the process was larger than at the beginning."""
+    """Measures how far the process grew since the beginning."""
 
     def __init__(self) -> None:
         # Where the kernel does not let the peak be forgotten, all that is known is what is taken in the end.

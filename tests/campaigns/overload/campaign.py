@@ -1,4 +1,4 @@
-"""What is refused, and what comes out, in two situations: a provider without any limit whose answers begin late, and
+"""Measures refusals and output in two situations: a provider without any limit whose answers begin late, and
 one with few places that is asked for three times as much as it can bear."""
 
 import asyncio
@@ -87,7 +87,7 @@ class Overloaded:
 
 @asynccontextmanager
 async def served(provider: Provider, extra: str = "") -> AsyncIterator[Clients]:
-    """By the whole service."""
+    """Runs the service."""
     service = Service(provider, SETTINGS, routes=ROUTES.replace("EXTRA", extra))
     await asyncio.to_thread(service.__enter__)
     try:

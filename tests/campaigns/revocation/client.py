@@ -77,7 +77,7 @@ class Stream:
 
     @property
     def was_refused(self) -> bool:
-        """Whether it ended with an error that speaks of the key, and with nothing after it."""
+        """Tells if it ended with an error that speaks of the key, and nothing after it."""
         last = bytes(self.raw).rstrip(b"\r\n0").rpartition(b"data: ")[2]
         return b'"invalid_api_key"' in last and b"[DONE]" not in self.raw
 

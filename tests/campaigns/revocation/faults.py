@@ -1,4 +1,4 @@
-"""What happens to the lines between an edge and the auths while keys are revoked."""
+"""Faults of the lines between an edge and the auths while keys are revoked."""
 
 import random
 from typing import Final

@@ -88,7 +88,7 @@ class RevocationHarness:
             yield self
 
     async def new_key(self) -> auth_pb.CreateKeyResponse:
-        """Of an account of its own, with credit."""
+        """A key of a new account with credit."""
         account = (await self._accounts[0].CreateAccount(auth_pb.CreateAccountRequest(name="someone"))).account
         grant = metering_pb.GrantCreditsRequest(
             operation_id=secrets.token_hex(16), account_id=account.account_id, amount_nanos=CREDIT_NANOS
@@ -108,7 +108,7 @@ class RevocationHarness:
         await self._change([(stub.ResumeAccount, request) for stub in self._accounts])
 
     def kill(self, name: str) -> None:
-        """It is started again at once."""
+        """Kills it; it is restarted."""
         pid = self._pids.get(name)
         if pid is not None:
             with suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ class RevocationHarness:
         return [line for line in lines if not line.startswith("{") or '"level":"error"' in line]
 
     async def _change(self, calls: "list[tuple[grpc.aio.UnaryUnaryMultiCallable[Any, Any], Any]]") -> None:
-        """At either auth, as an owner would who repeats what was not answered."""
+        """Calls either auth, as an owner who repeats what was not answered."""
         secrets.SystemRandom().shuffle(calls)
         while True:
             for call, request in calls:

@@ -1,4 +1,4 @@
-"""What a campaign has seen, by fault, and how it is told."""
+"""Counts what a campaign saw, by fault, and tells it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """How one edge came to refuse one key. Times are seconds."""
+    """One edge's refusal of one key. Times are seconds."""
 
     # From the call's return to the sending of the last request that was accepted: below 0 as long as all is well.
     latest_accepted_s: float

@@ -1,4 +1,4 @@
-"""How tests talk to auth: its real stubs, and the few sentences that most tests say."""
+"""Lets tests talk to auth: its real stubs, and the few calls that most tests make."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What operators do with accounts and keys, on a real server and on both databases."""
+"""Operators' work on accounts and keys, on a real server and on both databases."""
 
 import asyncio
 from collections.abc import Awaitable

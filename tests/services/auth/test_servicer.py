@@ -1,4 +1,4 @@
-"""What keys open and what is told of them, on a real server and on both databases."""
+"""Keys' rights and what is told of them, on a real server and on both databases."""
 
 from datetime import timedelta
 

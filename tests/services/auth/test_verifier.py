@@ -117,7 +117,7 @@ async def test_key_whose_pepper_was_taken_away_is_refused_and_the_operator_is_to
 async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to_be_remembered(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    """Whoever remembered it would go on accepting it when the last replica that has its pepper is gone."""
+    """A caller that remembered it would still accept it when the last replica with its pepper is gone."""
     key = await issue_key(database, peppers, clock, log, sleep)
     old = AuthService(database, peppers, clock, log, sleep)
     await old.note_peppers()
@@ -129,7 +129,7 @@ async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to
 async def test_another_pepper_under_a_known_version_is_refused_before_every_key_is(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    """It was lost and made anew: nobody would be told why no key works."""
+    """A lost pepper made anew: nobody would be told why no key works."""
     await AuthService(database, peppers, clock, log, sleep).note_peppers()
     # While there are no keys, there is nothing to lose.
     await AuthService(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()

@@ -45,7 +45,7 @@ class SlowDatabase:
 
 
 class Pings:
-    """What a caller sends, one after the other, when the test says so."""
+    """Sends a caller's pings one by one, when the test says so."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Ping | None] = asyncio.Queue()

@@ -53,7 +53,7 @@ class GateHarness:
             pytest.fail("nobody is refused")
 
     def shrink_to(self, limit: int) -> None:
-        """As one mild cut of what was running does it, with nobody left inside."""
+        """Makes one mild cut of what was running, with nobody left inside."""
         self.let_in(round(limit / 0.8))
         self.measure(QUEUEING)
         self.let_out(self.gate.running)

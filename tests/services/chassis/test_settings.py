@@ -28,7 +28,7 @@ def test_a_path_is_a_path() -> None:
 
 
 def test_an_empty_path_is_none(tmp_path: Path) -> None:
-    """As in a compose file, where a variable that nobody has set is empty."""
+    """A compose file leaves a variable that nobody has set empty."""
     file = tmp_path / "settings.toml"
     file.write_text('certificate = "/etc/certificate.pem"\n')
 

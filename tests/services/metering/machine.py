@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
         replica=strategies.replicas,
     )  # fmt: skip
     def extend_again(self, before: Reserve, extends: Sequence[Extend], replica: int) -> None:
-        """To more, or late to less; all of them are for one request."""
+        """Extends one request to more, or late to less."""
         self._ask_one(replica, [before])
         for each in extends:
             self._ask_one(replica, [replace(each, request_id="0", account_id="own")])
@@ -196,7 +196,7 @@ class Machine(RuleBasedStateMachine):
         raise Violation(violation)
 
     def _owned(self, batch: Sequence[Operation[Any]]) -> list[Operation[Any]]:
-        """With ids that no other example uses."""
+        """Sets ids that no other example uses."""
         owned = [self._own(operation) for operation in batch]
         self._history += owned
         return owned

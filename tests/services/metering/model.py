@@ -103,7 +103,7 @@ class Model:
         return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id))
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
-        """By account, key and class: requests, three kinds of tokens, what they were charged and what was lost."""
+        """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
         totals: dict[tuple[str, str, str], list[int]] = {}
         for request in self.requests.values():
             if request.counted:
@@ -115,7 +115,7 @@ class Model:
         return totals
 
     def answer(self, operation: Operation[Any], price_version: int, overdue: bool) -> Any:
-        """From a replica that reserves by `price_version`, and whose holds are `overdue` at once, or never."""
+        """Answers as a replica that reserves by `price_version`, its holds `overdue` at once, or never."""
         if isinstance(operation, Grant):
             return self._credit("grant", operation)
         if isinstance(operation, Adjust):

@@ -43,16 +43,16 @@ class Replica:
         self.restart()
 
     def restart(self) -> None:
-        """It knows the prices that it reserves by, and nothing of what went before."""
+        """Keeps the prices that it reserves by, and nothing of what went before."""
         prices = Prices(self.price_version, {self.price_version: VERSIONS[self.price_version]})
         self.writer = Writer(self.database, prices, self._life_s, self._log)
 
     def ask(self, operations: Sequence[Operation[Any]]) -> "list[asyncio.Future[Any]]":
-        """As one batch, if no other is under way."""
+        """Sends one batch, if none is under way."""
         return [self.writer.submit(operation, lambda answer: answer) for operation in operations]
 
     async def sweep(self) -> None:
-        """As `Sweeper.run`, once."""
+        """Runs `Sweeper` once."""
         sweeper = Sweeper(self.database, self.writer, 1.0, self._log)
         while await sweeper.sweep():
             pass
@@ -109,14 +109,14 @@ class Replicas:
         return [_told(answer) for answer in await asyncio.gather(*answers, return_exceptions=True)]
 
     def sweep(self, *numbers: int) -> None:
-        """At once, each with a list of its own."""
+        """Sweeps at once, each with its list."""
         self._loop.run_until_complete(self._sweep(numbers))
 
     async def _sweep(self, numbers: Sequence[int]) -> None:
         await asyncio.gather(*(self.both[number].sweep() for number in numbers))
 
     def let_a_day_pass(self, account_ids: Sequence[str]) -> None:
-        """For claims, which are the only ones to notice."""
+        """Ages claims; no other rows would notice."""
         with self.database.transaction(writes=True) as connection:
             a_day_ago = claims.c.claimed_at_us - CLAIM_LIFE_US - 1
             older = sa.update(claims).where(claims.c.account_id.in_(account_ids)).values(claimed_at_us=a_day_ago)

@@ -26,11 +26,11 @@ class Rows(NamedTuple):
     counters: list[dict[str, Any]]
 
     def requests(self) -> dict[str, Request]:
-        """What the model keeps of each request."""
+        """Each request as the model keeps it."""
         return {hold.request_id: self._request(hold) for hold in self.holds}
 
     def totals(self) -> dict[tuple[str, str, str], list[int]]:
-        """What the model counts. All hours together, for an hour may end while a test runs."""
+        """Sums as the model does, over all hours: one may end while a test runs."""
         totals: dict[tuple[str, str, str], list[int]] = {}
         for row in self.counters:
             key = (row["account_id"], row["key_id"], row["class_id"])
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
         )
 
     def _booked_nanos(self, kind: str, request_id: str) -> int:
-        """Of every such entry, also where there should be one at most."""
+        """Sums every such entry, also where one at most should be."""
         booked = (entry for entry in self.entries if (entry.kind, entry.request_id) == (kind, request_id))
         return -sum(entry.customer_nanos for entry in booked)
 
@@ -90,7 +90,7 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
 
 
 def broken_bounds(rows: Rows) -> Iterator[str]:
-    """What must hold whatever the model says."""
+    """Yields violations of general rules."""
     for account in rows.accounts:
         if not 0 <= account.held_nanos <= account.balance_nanos:
             yield f"{account}: not covered"

@@ -103,5 +103,5 @@ async def ask_each(writer: Writer, *operations: Operation[Any]) -> None:
 
 
 async def ask_all(writer: Writer, *operations: Operation[Any]) -> list[Any]:
-    """At once; refusals are among the answers."""
+    """Asks at once; answers include refusals."""
     return await asyncio.gather(*(ask(writer, operation) for operation in operations), return_exceptions=True)

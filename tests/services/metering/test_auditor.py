@@ -1,4 +1,4 @@
-"""What metering finds out about its books by itself."""
+"""Metering's audits of its own books."""
 
 import asyncio
 import contextlib

@@ -197,7 +197,7 @@ def random_operation(dice: random.Random) -> Operation[Any]:
 
 @pytest.fixture
 async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
-    """As if it would wait for ever."""
+    """A writer that waits an hour."""
     writer = Writer(database, prices, LIFE_S, log, patience_s=3600.0)
     yield writer
     await writer.close()

@@ -1,4 +1,4 @@
-"""What must hold whatever comes, however often, in whichever order."""
+"""Rules that hold whatever comes, however often, in any order."""
 
 import contextlib
 from typing import Any

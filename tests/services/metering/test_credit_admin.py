@@ -1,4 +1,4 @@
-"""What operators do with credits, at a real server on a socket."""
+"""Operators' work with credits, at a real server on a socket."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What changed an account's balance, from ledgers of several days."""
+"""Changes of an account's balance, from ledgers of several days."""
 
 import random
 from collections.abc import AsyncIterator

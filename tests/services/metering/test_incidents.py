@@ -1,4 +1,4 @@
-"""What has cost others their money in the database: each test brings about what happened there, and is named after the
+"""Incidents that cost others money in the database: each test brings about what happened there, and is named after the
 report of it. Those that take the whole service are in tests/e2e/billing/test_incidents.py.
 """
 
@@ -28,7 +28,7 @@ ROUNDS = 20
 
 @pytest.fixture
 async def other_writer(database_url: str, prices: Prices, log: Log) -> AsyncIterator[Writer]:
-    """Of another replica on the same database."""
+    """Another replica's writer, same database."""
     database = Database(database_url, "metering")
     writer = Writer(database, prices, LIFE_S, log)
     yield writer

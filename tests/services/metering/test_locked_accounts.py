@@ -42,7 +42,7 @@ def database_url(postgres_url: str) -> str:
 
 @pytest.fixture
 async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
-    """As if it would wait for a lock for ever."""
+    """A writer that waits an hour for a lock."""
     writer = Writer(database, prices, LIFE_S, log, lock_patience_s=3600.0)
     await fill(writer)
     yield writer
@@ -64,7 +64,7 @@ async def fill(writer: Writer) -> None:
 
 @contextmanager
 def locked(url: str, table: str = "accounts", account_id: str = STUCK) -> Iterator[None]:
-    """As by a person who has begun a transaction and gone to lunch."""
+    """Locks as a person who began a transaction and went to lunch."""
     with psycopg.connect(url) as stranger:
         stranger.execute(f"SELECT * FROM metering.{table} WHERE account_id = %s FOR UPDATE".encode(), [account_id])
         yield

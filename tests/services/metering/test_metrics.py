@@ -15,7 +15,7 @@ from tests.services.metering.samples import ask, ask_each, grant, reserve, settl
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
-    """What is counted is the same on any database."""
+    """The counts are the same on any database."""
     return f"sqlite:///{tmp_path}/test.db"
 
 

@@ -1,4 +1,4 @@
-"""What accounts are told of their usage, their balance and their requests, by a real server on a socket."""
+"""Reports to accounts of their usage, balance and requests, by a real server on a socket."""
 
 from typing import Any
 

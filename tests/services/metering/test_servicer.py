@@ -57,7 +57,7 @@ async def test_prompts_that_are_left_by_habit_are_charged_if_a_provider_had_them
     await grant(admin, 10_000)
 
     async def leave(number: int, accepted_tokens: int) -> tuple[bool, int]:
-        """Whether it was a habit before, and what it cost."""
+        """Tells if it was a habit before, and its cost."""
         [before] = (await admin.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]))).balances
         reserved = await ask("Reserve", reserve(number))
         for _ in range(2):

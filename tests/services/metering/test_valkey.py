@@ -163,7 +163,7 @@ async def test_time_gives_back(limiter: ValkeyLimiter) -> None:
 
 
 async def refused(limiter: ValkeyLimiter, limits: RateLimits) -> LegatoError:
-    """On a machine that stalls, time gives back between two calls, and more than the burst is let in."""
+    """Asks until refused: time gives back on a machine that stalls, so more than the burst gets in."""
     while True:
         try:
             await admit(limiter, limits)

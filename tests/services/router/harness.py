@@ -90,7 +90,7 @@ class Router:
 
 
 async def read(call: Call, *grants: Grant) -> Answer:
-    """To the end; each need gets the next of the grants."""
+    """Reads to the end; each need gets the next grant."""
     answer = Answer()
     waiting = list(grants)
     while (response := await call.receive()) is not None:

@@ -74,7 +74,7 @@ class Played:
 
 
 class Play:
-    """Whoever finds no slot waits until one is free; nobody gives up."""
+    """A chat without a slot waits until one is free; none gives up."""
 
     def __init__(
         self, tolerated_s: float = QUEUEING_TOLERATED_S, answer_s: float = ANSWER_S, *, are_whole: bool = False
@@ -171,7 +171,7 @@ def test_nobody_is_refused_below_the_capacity() -> None:
 
 
 def test_without_the_gate_waiting_has_no_bound() -> None:
-    """Which shows that the play can tell."""
+    """Shows that the play can tell."""
     assert Play(tolerated_s=0).run({"key": 3 * CAPACITY_PER_S}).wait_p99_s > 10
 
 

@@ -1,4 +1,4 @@
-"""What the router says about itself."""
+"""The router's account of itself."""
 
 from protos.router.v1.router_pb2 import ListModelsRequest
 from tests.services.router.harness import Router

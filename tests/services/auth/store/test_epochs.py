@@ -1,4 +1,4 @@
-"""Which keys changed since an epoch, and which of them are refused."""
+"""The keys that changed since an epoch, and those of them refused."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

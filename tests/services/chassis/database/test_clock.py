@@ -1,4 +1,4 @@
-"""On a machine whose time of day is wrong, beside a database whose time is right."""
+"""A machine whose time of day is wrong, beside a database whose time is right."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

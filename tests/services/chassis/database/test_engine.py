@@ -16,7 +16,7 @@ WELCOME = bytes.fromhex("5200000008000000005a0000000549")
 
 
 def test_server_that_vanished_is_given_up_also_while_its_answer_is_waited_for() -> None:
-    """Whoever only waits sends nothing, so it is the kernel that has to ask whether the server is still there."""
+    """A client that only waits sends nothing, so the kernel has to ask whether the server is still there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         greeting = threading.Thread(target=greet_once, args=[server])
         greeting.start()

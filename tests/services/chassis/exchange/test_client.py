@@ -98,7 +98,7 @@ async def test_process_that_ends_waits_until_its_last_words_were_heard(
 async def test_last_words_are_heard_also_by_one_who_speaks_into_the_end(
     socket_folder: Path, serve: Serve, talker: Talker, log: Log
 ) -> None:
-    """For whoever hears them too late to be waited for."""
+    """A client may hear them too late to be waited for."""
     may_read = asyncio.Event()
     async with asyncio.timeout(60), late_client(socket_folder, may_read, log) as client:
         call = await _answered_unheard(client, talker)

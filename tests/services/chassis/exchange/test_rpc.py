@@ -25,7 +25,7 @@ async def test_ordinary_call_serves_the_same_conversation(socket_folder: Path, c
 async def test_all_that_was_said_is_heard_also_by_one_who_speaks_when_the_other_has_ended(
     socket_folder: Path, serve: Serve, talker: Talker
 ) -> None:
-    """As where credit was asked for, and is given when the answer is already over."""
+    """Credit that was asked for may be given when the answer is already over."""
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(60):
         stub = router_pb2_grpc.RouterServiceStub(channel)
         call: RpcCall[router.ChatResponse] = RpcCall("router", stub.Chat(), opening("grants"))

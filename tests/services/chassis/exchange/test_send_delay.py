@@ -1,4 +1,4 @@
-"""What comes while an exchange rests leaves in one message."""
+"""Messages that come while an exchange rests leave as one."""
 
 import asyncio
 from pathlib import Path

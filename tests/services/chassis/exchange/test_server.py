@@ -69,7 +69,7 @@ async def test_server_that_goes_away_takes_no_new_calls_and_finishes_the_old(
 
 
 async def test_drain_waits_until_every_client_has_heard_of_it(client: ExchangeClient, talker: Talker) -> None:
-    """So whatever was opened before that is known, and nothing is opened after."""
+    """Every call opened before that is known, and none is opened after."""
     async with asyncio.timeout(60):
         await ask(client, "open")
         assert client.usable
@@ -94,7 +94,7 @@ async def test_all_that_was_said_arrives_before_an_exchange_is_closed(client: Ex
 async def test_process_that_ends_does_not_wait_for_clients_who_come_back(
     socket_folder: Path, serve: Serve, talker: Talker
 ) -> None:
-    """In turns, so that one of them is there at any time."""
+    """Clients take turns: one is there at any time."""
 
     async def come_again_and_again(stub: "router_pb2_grpc.RouterServiceAsyncStub", first_after_s: float) -> None:
         await asyncio.sleep(first_after_s)

@@ -1,4 +1,4 @@
-"""How the limit of a gate follows what is measured, on a clock that the tests move."""
+"""The limit of a gate follows what is measured, on a clock that the tests move."""
 
 import pytest
 

@@ -18,7 +18,7 @@ def buckets(clock: FakeClock) -> Buckets:
 
 
 def count_taken(buckets: Buckets, rate: Rate, units: int = 1) -> int:
-    """How often it can be taken before it has to wait."""
+    """Counts how often it is taken before a wait."""
     return next(number for number in count() if buckets.charge("a", rate, units))
 
 

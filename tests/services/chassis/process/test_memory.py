@@ -1,4 +1,4 @@
-"""What is given back once a process serves. In processes of their own: it concerns all that one has."""
+"""Objects made at the start are frozen. In a process of its own: it concerns all that one has."""
 
 import subprocess
 import sys

@@ -66,7 +66,7 @@ run("test", main)
 
 
 def test_process_takes_as_many_connections_as_it_may_wherever_it_was_started() -> None:
-    """In a container nobody has asked for more than systems give at first."""
+    """A container starts with the limit that systems give at first."""
     limited = ["/bin/sh", "-c", 'ulimit -Sn 128 && ulimit -Hn 512 && exec "$@"', "sh"]
     done = subprocess.run([*limited, sys.executable, "-c", TELLS_ITS_LIMIT], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["512", "512"]

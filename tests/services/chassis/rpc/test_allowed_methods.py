@@ -1,4 +1,4 @@
-"""Who may ask for what, tried out: each method of each service, by each identity, over TCP with certificates."""
+"""Tries out who may ask for what: each method of each service, by each identity, over TCP with certificates."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -143,7 +143,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 async def address(authority: Authority, log: Log) -> AsyncIterator[str]:
-    """Of a process that serves every service there is."""
+    """Serves every service there is, in one process."""
     registrations: list[Callable[[grpc.aio.Server], str]] = [Anything(service, log).register for service in OURS]
     server = RpcServer("127.0.0.1:0", registrations, log, authority.certificates("auth", log))
     await server.start()

@@ -8,7 +8,7 @@ from services.chassis.rpc.channel import errors_of
 
 
 class Failure(grpc.RpcError):
-    """What both kinds of gRPC client raise: a call that ended with a code."""
+    """An error as both gRPC clients raise it: a call ended with a code."""
 
     def __init__(self, code: grpc.StatusCode) -> None:
         super().__init__("what-somebody-said")

@@ -22,7 +22,7 @@ class Replica:
 
 
 class Replicated(Replicas[Replica]):
-    """Of three machines, each by its own name."""
+    """Three machines, each by its own name."""
 
     def __init__(self, log: Log) -> None:
         self.made: dict[str, Replica] = {}

@@ -19,7 +19,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 def missing() -> list[str]:
-    """What the process says that it lacks."""
+    """Things the process says it lacks."""
     return []
 
 

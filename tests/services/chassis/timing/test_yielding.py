@@ -6,7 +6,7 @@ from services.chassis.timing.yielding import Yielder
 
 
 async def others_after(work: list[int], slice_size: int) -> list[int]:
-    """After which parts of the work somebody else has run."""
+    """Finds after which parts of the work others ran."""
     seen: list[int] = []
     done = 0
 

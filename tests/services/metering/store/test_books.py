@@ -15,7 +15,7 @@ from tests.services.metering.samples import KEY, ask, ask_all, ask_each, claimed
 
 
 def lose_updates_of(database: Database, table: str) -> None:
-    """From now on, a change of this table's rows has no effect, as if somebody else had been there first."""
+    """Makes a change of this table's rows have no effect, as if somebody else had been there first."""
     with database.transaction(writes=True) as connection:
         if database.is_sqlite:
             connection.exec_driver_sql(f"CREATE TRIGGER lose BEFORE UPDATE ON {table} BEGIN SELECT RAISE(IGNORE); END")

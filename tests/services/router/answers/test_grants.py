@@ -1,4 +1,4 @@
-"""How far an answer may go on the credit that is held for it."""
+"""The length an answer may have on the credit held for it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which counts of a provider are believed: honest ones always, impossible ones never."""
+"""Trust in a provider's counts: honest ones always, impossible ones never."""
 
 import pytest
 

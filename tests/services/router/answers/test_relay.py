@@ -1,4 +1,4 @@
-"""What is told of an answer, and of its tokens when it ends."""
+"""The report of an answer, and of its tokens when it ends."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What accounts keep, on a real database; and a router whose model may search."""
+"""Notes and files, on a real database; and a router whose model may search."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is put into a prompt: that its parts take what was counted for them."""
+"""Blocks put into a prompt: their parts take what was counted for them."""
 
 import pytest
 

@@ -6,7 +6,7 @@ from services.router.grounding.citations import CITATIONS_MOST, Sources
 
 
 def places(text: str, *, from_search: bool = False) -> list[tuple[str, str]]:
-    """What is cited of three sources: the mark, and the title."""
+    """Lists what is cited of three sources: mark and title."""
     sources = Sources()
     for number in (1, 2, 3):
         sources.add(f"Source {number}", f"https://{number}.test/", is_from_search=from_search)

@@ -1,4 +1,4 @@
-"""What a document is, by its content, and the text in it."""
+"""A document's kind, by its content, and the text in it."""
 
 import pytest
 

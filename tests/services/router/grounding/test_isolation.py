@@ -1,4 +1,4 @@
-"""What a document that has taken over its reader can still do: what the kernel lets us take away is really gone."""
+"""Limits of a document that has taken over its reader: what the kernel lets us take away is really gone."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def listening() -> Any:
 
 
 def intrude(tmp_path: Path, port: int, *before: str) -> dict[str, Any]:
-    """What the intruder could do; `before` changes the program in the place of a kernel that can do less."""
+    """Runs the intruder; `before` changes the program in the place of a kernel that can do less."""
     secret = tmp_path / "key-peppers"
     secret.write_text("1:secret")
     python, *options, program, folders, pages = reader_command(10)

@@ -1,4 +1,4 @@
-"""What the settings switch on, and that nothing else is opened or loaded."""
+"""Parts that settings switch on; nothing else is opened or loaded."""
 
 import subprocess
 import sys

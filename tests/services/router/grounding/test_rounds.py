@@ -210,7 +210,7 @@ async def test_credit_that_does_not_reach_for_another_round_ends_the_answer(harn
 async def test_round_of_which_nothing_was_seen_is_paid_for_where_there_is_no_credit_for_another(
     harness: RouterGroundingHarness,
 ) -> None:
-    """Or whoever has credit for one round would have it for nothing, as often as they like."""
+    """A client with credit for one round could else have it free, as often as it likes."""
     harness.upstream.replies.append(searching("pump"))
     call = harness.router.open(QUESTION, grant=Grant(prompt_tokens=300, output_tokens=1000), **SWITCHES)
     answer = await read(call, Grant(prompt_tokens=310, output_tokens=0, last=True))

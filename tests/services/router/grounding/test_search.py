@@ -1,4 +1,4 @@
-"""What is asked of SearXNG, and what is made of its answers."""
+"""Queries to SearXNG, and what is made of its answers."""
 
 import socket
 from collections.abc import AsyncIterator

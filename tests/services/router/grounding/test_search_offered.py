@@ -1,4 +1,4 @@
-"""To whom search is offered, and models that take no such offer."""
+"""The offer of search, and models that take no such offer."""
 
 from collections.abc import Callable
 from contextlib import aclosing

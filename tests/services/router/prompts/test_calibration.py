@@ -1,4 +1,4 @@
-"""What is learned from how a model counts prompts."""
+"""Lessons from how a model counts prompts."""
 
 import pytest
 

@@ -161,7 +161,7 @@ class Asked:
 
     @property
     def least_tokens(self) -> int:
-        """What the model reads, but for the template around it."""
+        """Counts what the model reads, without the template."""
         return CHARACTER_TOKENS + count(self.text) + count(self.tools_json.decode())
 
 
@@ -172,7 +172,7 @@ class Fitted:
 
 
 async def fitted_upstream(asked: Asked, context_tokens: int, max_output_tokens: int) -> Fitted | LegatoError:
-    """What a model server gets to see, or why it sees nothing."""
+    """Returns what a server sees, or why it sees nothing."""
     fields: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder:
         async with Upstream() as upstream:

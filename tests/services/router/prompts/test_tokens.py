@@ -21,7 +21,7 @@ async def add_all(counted: tokens.PatientCount, pieces: Iterable[str]) -> None:
 
 
 async def turns_of_others(work: Awaitable[None]) -> int:
-    """How often somebody else got to run before the work was done."""
+    """Counts others' turns before the work was done."""
     turns = 0
 
     async def take_turns() -> None:
@@ -79,7 +79,7 @@ _texts = st.lists(
 
 
 def longest_word(text: str) -> int:
-    """In characters; a word begins with the space before it."""
+    """Returns its length; a word has the space before it."""
     return max(map(len, re.split(r"(?<=\S)(?= )", text)))
 
 

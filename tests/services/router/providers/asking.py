@@ -1,4 +1,4 @@
-"""What the tests of all providers share: a call, and what came of it."""
+"""A call and what came of it, for the tests of all providers."""
 
 import asyncio
 from contextlib import aclosing
@@ -47,7 +47,7 @@ async def failure_of(provider: Provider, call: ProviderCall = CALL) -> ProviderE
 
 
 async def broken_off(provider: Provider, call: ProviderCall = CALL) -> tuple[list[Piece], ProviderError]:
-    """What came of an answer that broke, and how it did."""
+    """Returns pieces of a broken answer, and its error."""
     seen: list[Piece] = []
 
     async def read() -> None:

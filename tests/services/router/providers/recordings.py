@@ -45,7 +45,7 @@ def in_halves(recording: Recording) -> Recording:
 
 
 def marked(recording: Recording) -> Recording:
-    """With a byte order mark."""
+    """Adds a byte order mark."""
     return replace(recording, stream=b"\xef\xbb\xbf" + recording.stream)
 
 

@@ -55,7 +55,7 @@ class Network:
         return self.segments.pop(0) if self.segments else b""
 
     def limit_silence(self, silence_s: float) -> None:
-        """It never is silent."""
+        """Is never silent."""
 
     def as_connection(self) -> HttpConnection:
         return cast(HttpConnection, self)
@@ -101,7 +101,7 @@ async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
 
 
 async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | type[WholeReply]) -> bytes:
-    """What the edge writes to its client."""
+    """Returns what the edge writes."""
     written: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def accumulated(stream: bytes) -> ChatCompletion:
 
 @dataclass(frozen=True)
 class Said:
-    """What a client sees of an answer."""
+    """An answer as a client sees it."""
 
     content: str | None
     calls: list[tuple[str, Any]]

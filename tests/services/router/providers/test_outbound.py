@@ -1,4 +1,4 @@
-"""Where providers' connections lead, and where they do not, whatever kind of provider it is."""
+"""Providers' connections: where they lead and where not, whatever kind of provider it is."""
 
 import asyncio
 import ssl

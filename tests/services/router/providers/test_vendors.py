@@ -1,4 +1,4 @@
-"""What every vendor's wire must do, over a real socket."""
+"""Duties of every vendor's wire, over a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -131,7 +131,7 @@ def text_block(index: int = 0, *texts: str) -> list[dict[str, Any]]:
 
 
 def tool_block(place: int, *pieces: str, arguments: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """After one block of text."""
+    """Follows a block of text."""
     begun = {"id": f"toolu_{place}", "name": CALLS[place][0], "input": arguments or {}}
     deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     return block(place + 1, "tool_use", begun, *deltas)

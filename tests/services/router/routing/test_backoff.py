@@ -1,4 +1,4 @@
-"""Who is sent to a server that asked to be left alone, on a clock that the tests move."""
+"""Requests to a server that asked to be left alone, on a clock that the tests move."""
 
 import pytest
 

@@ -74,7 +74,7 @@ async def test_chat_whose_first_model_failed_leaves_nothing_to_the_collector_of_
 async def test_request_that_only_the_model_that_fails_could_take_is_no_mistake_of_the_client(
     socket_folder: Path, log: Log
 ) -> None:
-    """Who would not ask again then, or would shorten what fits."""
+    """A client told so would give up, or shorten what fits."""
     long = as_json([{"role": "user", "content": "word " * 5000}])
     async with (
         Upstream(BROKEN) as large,

@@ -1,4 +1,4 @@
-"""What is known of a model from the routes alone."""
+"""Facts known of a model from the routes alone."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace

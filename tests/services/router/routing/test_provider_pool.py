@@ -38,7 +38,7 @@ def provider_of(pooled: PooledProvider) -> PlayedProvider:
 
 
 async def settled() -> None:
-    """What was begun beside has had its turns."""
+    """Lets other tasks have their turns."""
     for _ in range(5):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What is made of the queue that a server publishes."""
+"""The use of the queue that a server publishes."""
 
 import asyncio
 import math
@@ -116,7 +116,7 @@ async def test_queue_is_looked_at_while_chats_are_there_and_no_longer(gate: Gate
 
 
 class Crowded(Upstream):
-    """Where so many wait, by its own word."""
+    """A server that says how many wait."""
 
     waiting = 0
 

@@ -68,7 +68,7 @@ class RouterProcess:
         return list((await self.admin.ReloadRoutes(ReloadRoutesRequest())).targets)
 
     async def hang_up(self) -> str:
-        """What it says to that."""
+        """Returns its answer."""
         self.process.send_signal(signal.SIGHUP)
         while True:
             line = await self.said()

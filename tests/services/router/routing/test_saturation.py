@@ -1,4 +1,4 @@
-"""What is taken for a queue at a model, on a clock that the tests move."""
+"""Signs of a queue at a model, on a clock that the tests move."""
 
 import contextlib
 import random
@@ -37,7 +37,7 @@ class Model:
         return self.saturation.gate.limit
 
     def fill(self, count: int = MANY) -> None:
-        """With chats that say nothing about how long they waited."""
+        """Adds chats that do not tell how long they waited."""
         self.running += [self.saturation.enter("key", 100, is_whole=True) for _ in range(count)]
 
     def empty(self) -> None:
@@ -209,7 +209,7 @@ def test_model_that_is_slow_with_next_to_no_load_is_measured_anew(model: Model) 
 
 
 def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
-    """Whoever came later begins before them, late as it is."""
+    """Later chats begin before them, late as it is."""
     model.answer(NORMAL_S, times=LEAST_SAMPLES)
     dice = random.Random(1)
     running: list[tuple[float, ModelUse]] = []

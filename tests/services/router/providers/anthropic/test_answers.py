@@ -1,4 +1,4 @@
-"""What a server that keeps to Anthropic's rules answers, over a real socket."""
+"""Answers of a server that keeps to Anthropic's rules, over a real socket."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a server that keeps to Anthropic's rules is asked, over a real socket."""
+"""Requests to a server that keeps to Anthropic's rules, over a real socket."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from tests.support.upstreams.anthropic import AnthropicUpstream
 
 
 async def asked(upstream: AnthropicUpstream, call: ProviderCall, version: str = VERSION_2026, **extra: Any) -> Any:
-    """What such a call is upstream, where it was answered."""
+    """Returns the call as upstream got and answered it."""
     provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=version, extra=extra)
     try:
         assert text_of(await pieces_of(provider, call)) == "Hello, world!"

@@ -1,4 +1,4 @@
-"""What statuses and the words beside them mean."""
+"""Meanings of statuses and words beside them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a provider says about an error, in whatever form."""
+"""A provider's words about an error, in whatever form."""
 
 import msgspec
 import pytest

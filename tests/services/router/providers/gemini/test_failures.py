@@ -1,4 +1,4 @@
-"""What goes wrong with a server that keeps to Google's rules, over a real socket."""
+"""Failures of a server that keeps to Google's rules, over a real socket."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long a server is waited for, and what is made of a failure that does not come whole: over a real socket."""
+"""The wait for a server, and what is made of a failure that does not come whole: over a real socket."""
 
 import asyncio
 import json

@@ -20,7 +20,7 @@ HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
 class Visits:
-    """How often somebody came, and what he said."""
+    """Counts connections and keeps requests."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -276,7 +276,7 @@ async def test_silence_is_measured_from_the_last_byte() -> None:
 
 
 def let_rest(monkeypatch: pytest.MonkeyPatch, rest_s: float) -> None:
-    """As if there were many answers, and a reader noticed no less."""
+    """Makes one answer rest as long as many would."""
     monkeypatch.setattr(read_pacer, "REST_PER_ANSWER_S", rest_s)
     monkeypatch.setattr(read_pacer, "LONGEST_REST_S", rest_s)
 

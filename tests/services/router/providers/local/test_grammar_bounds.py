@@ -1,4 +1,4 @@
-"""What the bundled model is not asked to keep to."""
+"""Schemas too large for the bundled model."""
 
 from contextlib import aclosing
 from functools import reduce

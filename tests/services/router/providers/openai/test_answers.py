@@ -1,4 +1,4 @@
-"""What a server that speaks as OpenAI does answers, over a real socket."""
+"""Answers of a server that speaks as OpenAI does, over a real socket."""
 
 from typing import Any
 

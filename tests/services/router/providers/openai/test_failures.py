@@ -1,4 +1,4 @@
-"""What goes wrong with a server that speaks as OpenAI does, over a real socket."""
+"""Failures of a server that speaks as OpenAI does, over a real socket."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What providers are told about keeping, as it arrives there."""
+"""Requests that tell providers to store nothing."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a server that speaks as OpenAI does is asked, over a real socket."""
+"""Requests to a server that speaks as OpenAI does, over a real socket."""
 
 from dataclasses import replace
 

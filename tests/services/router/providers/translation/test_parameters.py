@@ -1,4 +1,4 @@
-"""How the client wants its answer, as it said it."""
+"""The client's wishes for its answer, as stated."""
 
 import msgspec
 import pytest

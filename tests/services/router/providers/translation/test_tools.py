@@ -1,4 +1,4 @@
-"""Which functions may be called, as the client said it."""
+"""Functions that may be called, as the client said."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is believed of the counts that providers tell."""
+"""Trust in the counts that providers tell."""
 
 import pytest
 
