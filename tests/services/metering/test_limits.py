@@ -60,7 +60,7 @@ def test_refusal_by_tokens_takes_no_request_either(limiter: LocalLimiter, clock:
         refusal_of(limiter, BOTH, 200)
     refusal = refusal_of(limiter, BOTH, 200)
     assert refusal.retry_after_s == 6.0
-    assert "tokens with this key: its limit is 1000 a minute" in refusal.message
+    assert "tokens with this key: its limit is 1000 per minute" in refusal.message
     assert refusal.figures == {
         "limit_requests": 3_000, "remaining_requests": 199, "reset_requests_ms": 20,
         "limit_tokens": 1_000, "remaining_tokens": 100, "reset_tokens_ms": 54_000,
