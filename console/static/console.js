@@ -1,0 +1,64 @@
+// On every page: copy buttons, times in the reader's zone, shortcuts, and forms that are sent once. The pages work without it.
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.copy);
+    const status = button.querySelector("[data-label]");
+    const before = status.textContent;
+    try {
+      await navigator.clipboard.writeText(source.textContent.trim());
+      status.textContent = button.dataset.done;
+    } catch {
+      getSelection().selectAllChildren(source);
+      status.textContent = button.dataset.failed;
+    }
+    setTimeout(() => { status.textContent = before; }, 2500);
+  });
+}
+
+const language = document.documentElement.lang || undefined;
+const formats = {
+  minute: new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }),
+  hour: new Intl.DateTimeFormat(language, { dateStyle: "medium", hour: "numeric", minute: "2-digit" }),
+  day: new Intl.DateTimeFormat(language, { dateStyle: "medium" }),
+};
+for (const time of document.querySelectorAll("time[data-to]")) {
+  const date = new Date(time.dateTime);
+  time.title = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  time.textContent = formats[time.dataset.to].format(date);
+}
+
+for (const select of document.querySelectorAll("select[data-submits]")) {
+  select.addEventListener("change", () => select.form.requestSubmit());
+}
+
+for (const form of document.querySelectorAll("form[method=post]")) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    // Back from the browser's cache, the page can be used again.
+    form.dataset.sent = "yes";
+    addEventListener("pageshow", () => { delete form.dataset.sent; }, { once: true });
+  });
+}
+
+document.querySelector("[data-focus]")?.focus();
+
+const help = document.getElementById("shortcuts");
+if (help) {
+  const places = Object.fromEntries(
+    [...document.querySelectorAll("[data-shortcut]")].map((link) => [link.dataset.shortcut, link.href]),
+  );
+  let pressedAt = -Infinity;
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, select, textarea, [contenteditable]");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "?") {
+      help.showModal();
+    } else if (event.key === "g") {
+      pressedAt = event.timeStamp;
+    } else if (event.timeStamp - pressedAt < 1500 && places[event.key]) {
+      location.assign(places[event.key]);
+    }
+  });
+}
