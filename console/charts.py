@@ -1,0 +1,104 @@
+"""Draws bar charts as SVG. Pure functions: figures in, markup out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from markupsafe import Markup
+
+from console.words import day, usd
+
+# Units of the drawing, which is stretched to the width of the page.
+BAR = 10
+GAP = 3
+HEIGHT = 200
+MOST_SERIES = 5
+# A figure too small to see is drawn this high: there was something.
+LEAST_HEIGHT = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    name: str
+    # Nano-dollars by day, as many as there are days.
+    values: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CostChart:
+    days: tuple[date, ...]
+    series: tuple[Series, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(series.total for series in self.series)
+
+    @property
+    def day_totals(self) -> list[int]:
+        return [sum(series.values[place] for series in self.series) for place in range(len(self.days))]
+
+    @property
+    def top(self) -> int:
+        return round_up(max(self.day_totals, default=0))
+
+    @property
+    def svg(self) -> Markup:
+        return bars(self)
+
+
+def cost_chart(days: Sequence[date], costs: dict[str, dict[date, int]]) -> CostChart:
+    """Orders series by their total, the largest first; those beyond the colours are drawn as one."""
+    names = sorted(costs, key=lambda name: (-sum(costs[name].values()), name))
+    shown = [Series(name, tuple(costs[name].get(each, 0) for each in days)) for name in names]
+    if len(shown) > MOST_SERIES:
+        rest = shown[MOST_SERIES - 1 :]
+        others = tuple(sum(series.values[place] for series in rest) for place in range(len(days)))
+        shown = [*shown[: MOST_SERIES - 1], Series("…", others)]
+    return CostChart(tuple(days), tuple(shown))
+
+
+def bars(chart: CostChart) -> Markup:
+    """Stacks the series of each day, the largest lowest. Each bar has its figures as a title."""
+    width = len(chart.days) * (BAR + GAP) - GAP
+    top = max(chart.top, 1)
+    parts = [
+        Markup('<line class="grid" x1="0" x2="{w}" y1="{y}" y2="{y}" vector-effect="non-scaling-stroke"/>').format(
+            w=width, y=y
+        )
+        for y in (0, HEIGHT // 2, HEIGHT)
+    ]
+    for place, when in enumerate(chart.days):
+        stacked, rects = float(HEIGHT), []
+        for number, series in enumerate(chart.series, start=1):
+            value = series.values[place]
+            if not value:
+                continue
+            height = max(LEAST_HEIGHT, value / top * HEIGHT)
+            stacked -= height
+            rects.append(
+                Markup('<rect class="s{n}" x="{x}" y="{y}" width="{w}" height="{h}"/>').format(
+                    n=number, x=place * (BAR + GAP), y=f"{stacked:.4g}", w=BAR, h=f"{height:.4g}"
+                )
+            )
+        if rects:
+            figures = ", ".join(
+                f"{series.name} {usd(series.values[place])}" for series in chart.series if series.values[place]
+            )
+            parts.append(
+                Markup('<g class="bar"><title>{}: {}</title>{}</g>').format(day(when), figures, Markup("").join(rects))
+            )
+    return Markup(
+        '<svg class="bars" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{}</svg>'
+    ).format(width, HEIGHT, Markup("").join(parts))
+
+
+def round_up(nanos: int) -> int:
+    """Returns the next 1, 2 or 5 times a power of ten: the end of an axis."""
+    if nanos <= 0:
+        return 0
+    power = 10 ** (len(str(nanos)) - 1)
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= nanos)

@@ -1,0 +1,42 @@
+"""What a page says after a form was answered with a redirect. A cookie carries its name and a number, never text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from console.words import TRANSLATIONS
+
+_ = TRANSLATIONS.gettext
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    kind: str
+    text: str
+
+
+# Texts with a number take `n`; times are in milliseconds.
+TEXTS: Final[Mapping[str, tuple[str, str]]] = {
+    "key-renamed": ("good", _("The key has a new name.")),
+    "key-revoked": ("good", _("Revoked. Every edge refuses the key since %(s).1f s after you clicked.")),
+    "key-limits": ("good", _("The key's limits are in effect everywhere, after %(s).1f s.")),
+    "signed-out": ("good", _("You are signed out, here and on the server.")),
+    "sessions-ended": ("good", _("Sessions ended: %(n)d.")),
+    "passkey-added": ("good", _("The passkey was added. Next time, sign in with it.")),
+    "passkey-renamed": ("good", _("The passkey has a new name.")),
+    "passkey-removed": ("good", _("The passkey was removed. It no longer signs anybody in.")),
+    "account-changed": ("good", _("In effect everywhere, after %(s).1f s.")),
+    "role-changed": ("good", _("The role was changed.")),
+    "member-removed": ("good", _("The member was removed. Their keys stay with the account: revoke them if needed.")),
+    "invitation-cancelled": ("good", _("The invitation was cancelled. Its link no longer works.")),
+    "joined": ("good", _("Welcome. You are a member of this account now.")),
+    "name-changed": ("good", _("Your name was changed.")),
+}
+
+
+def notice_in(given: str) -> Notice | None:
+    name, _dot, figure = given.partition(".")
+    if name not in TEXTS or not figure.isdecimal() or len(figure) > 9:
+        return None
+    kind, text = TEXTS[name]
+    return Notice(kind, text % {"n": int(figure), "s": int(figure) / 1000})

@@ -1,0 +1,87 @@
+"""Renders pages from templates."""
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import Response
+
+from console import words
+from console.assets import Assets
+from services.chassis.money import format_usd
+
+FOLDER: Final = Path(__file__).parent / "templates"
+# Smaller ones fit into a packet anyway.
+COMPRESSED_FROM_BYTES: Final = 1024
+HTML: Final = "text/html; charset=utf-8"
+
+
+class Pages:
+    def __init__(self, assets: Assets) -> None:
+        self.assets = assets
+        self._environment = _environment(assets)
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
+    def text(self, template: str, context: dict[str, Any]) -> str:
+        return self._environment.get_template(template).render(context)
+
+    def response(
+        self, template: str, context: dict[str, Any], status: int, *, takes_gzip: bool, has_secret: bool
+    ) -> Response:
+        """Renders a page. One with a secret is never compressed: its length would tell something of it."""
+        body = self.text(template, context).encode()
+        headers = {"vary": "accept-encoding"}
+        if takes_gzip and not has_secret and len(body) >= COMPRESSED_FROM_BYTES:
+            body = gzip.compress(body, 4, mtime=0)
+            headers["content-encoding"] = "gzip"
+        return Response(body, status, headers, HTML)
+
+
+def _environment(assets: Assets) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
+    )
+    environment.install_gettext_translations(words.TRANSLATIONS, newstyle=True)  # type: ignore[attr-defined]
+    environment.globals.update(
+        asset=assets.path_of,
+        language=words.LANGUAGE,
+        scopes_by_number=words.SCOPES,
+        key_states=words.KEY_STATES,
+        roles=words.ROLES,
+        sign_in_methods=words.SIGN_IN_METHODS,
+        listed=words.listed,
+        json=json.dumps,
+    )
+    environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd)
+    return environment
+
+
+def _money(nanos: int) -> Markup:
+    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.usd(nanos))
+
+
+def _credit(nanos: int) -> Markup:
+    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.credit(nanos))
+
+
+def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
+    """Marks up a time in UTC; a script shows it in the reader's zone."""
+    moment = words.time_of(when) if isinstance(when, Timestamp) else when.astimezone(UTC)
+    shown = words.day(moment.date())
+    if to != "day":
+        shown = f"{shown}, {moment:%H:%M} UTC"
+    # A day is the same everywhere only if it is not moved.
+    data = Markup("") if to == "day" and isinstance(when, datetime) else Markup(' data-to="{}"').format(to)
+    return Markup('<time datetime="{}"{}>{}</time>').format(moment.strftime("%Y-%m-%dT%H:%M:%SZ"), data, shown)

@@ -1,0 +1,203 @@
+"""Calls the services on behalf of whoever is signed in."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserServiceStub
+from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from protos.router.v1.router_pb2_grpc import RouterServiceStub
+from services.chassis.errors import unavailable
+from services.chassis.rpc.certificates import Certificates
+from services.chassis.rpc.channel import from_rpc_error, was_lost
+from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+
+if TYPE_CHECKING:
+    from protos.auth.v1.users_pb2_grpc import AccountServiceAsyncStub, SignInServiceAsyncStub, UserServiceAsyncStub
+    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
+    from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
+
+# A page is answered within about a second, whatever does not answer.
+READ_TIMEOUT_S: Final = 1.0
+# A change returns when every edge has it.
+CHANGE_TIMEOUT_S: Final = 10.0
+ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class AuthStubs:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.sign_in: SignInServiceAsyncStub = SignInServiceStub(channel)
+        self.users: UserServiceAsyncStub = UserServiceStub(channel)
+        self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
+
+
+class MeteringStubs:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
+
+
+class RouterStubs:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.router: RouterServiceAsyncStub = RouterServiceStub(channel)
+
+
+class _Stubs(Protocol):
+    @property
+    def channel(self) -> grpc.aio.Channel: ...
+
+
+StubsT = TypeVar("StubsT", bound=_Stubs)
+
+
+class ServiceReplica(Generic[StubsT]):
+    def __init__(
+        self,
+        address: str,
+        server_name: str,
+        make_stubs: Callable[[grpc.aio.Channel], StubsT],
+        certificates: Certificates | None,
+    ) -> None:
+        self._connection = ChannelHolder(address, server_name, make_stubs, certificates)
+        self.load = 0
+
+    @property
+    def stubs(self) -> StubsT:
+        return self._connection.stub
+
+    @property
+    def usable(self) -> bool:
+        return self.stubs.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+    @property
+    def is_leaving(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class ServiceClient(Generic[StubsT]):
+    """The replicas of one service."""
+
+    def __init__(
+        self,
+        name: str,
+        server_name: str,
+        addresses: str,
+        make_stubs: Callable[[grpc.aio.Channel], StubsT],
+        certificates: Certificates | None,
+        log: Log,
+    ) -> None:
+        self._name = name
+        self._replicas: Replicas[ServiceReplica[StubsT]] = Replicas(
+            name, addresses, lambda address: ServiceReplica(address, server_name, make_stubs, certificates), log
+        )
+
+    async def start(self) -> None:
+        await self._replicas.start()
+
+    async def close(self) -> None:
+        await self._replicas.close()
+
+    def count_usable(self) -> int:
+        return self._replicas.count_usable()
+
+    async def read(
+        self,
+        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
+        request: RequestT,
+        access_token: bytes = b"",
+    ) -> ResponseT:
+        """Makes a call that changes nothing; where one replica gives no answer, another is asked."""
+        replicas = self._replicas.in_order()[:2]
+        timeout_s = READ_TIMEOUT_S / max(1, len(replicas))
+        for replica in replicas[:-1]:
+            try:
+                return await _call(replica, method, request, access_token, timeout_s)
+            except grpc.RpcError as error:
+                if not was_lost(error):
+                    raise from_rpc_error(error, self._name) from None
+        return await self._ask_one(replicas[-1:], method, request, access_token, timeout_s)
+
+    async def change(
+        self,
+        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
+        request: RequestT,
+        access_token: bytes = b"",
+    ) -> ResponseT:
+        """Makes a call once: nobody knows whether one without an answer was carried out."""
+        return await self._ask_one(
+            self._replicas.in_order()[:1], method, request, access_token, CHANGE_TIMEOUT_S
+        )
+
+    async def _ask_one(
+        self,
+        replicas: list[ServiceReplica[StubsT]],
+        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
+        request: RequestT,
+        access_token: bytes,
+        timeout_s: float,
+    ) -> ResponseT:
+        for replica in replicas:
+            try:
+                return await _call(replica, method, request, access_token, timeout_s)
+            except grpc.RpcError as error:
+                raise from_rpc_error(error, self._name) from None
+        raise unavailable(self._name)
+
+
+async def _call(
+    replica: ServiceReplica[StubsT],
+    method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
+    request: RequestT,
+    access_token: bytes,
+    timeout_s: float,
+) -> ResponseT:
+    metadata: Any = ((ACCESS_TOKEN_METADATA, access_token),) if access_token else None
+    replica.load += 1
+    try:
+        # While a service restarts, a call waits for it rather than fail at once.
+        return await method(replica.stubs)(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+    finally:
+        replica.load -= 1
+
+
+class Services:
+    def __init__(
+        self,
+        addresses: Callable[[str], str],
+        certificates: Certificates | None,
+        log: Log,
+    ) -> None:
+        """Takes the `addresses` of a service by its name."""
+        self.auth = ServiceClient("Sign-in", "auth", addresses("auth"), AuthStubs, certificates, log)
+        self.metering = ServiceClient("Metering", "metering", addresses("metering"), MeteringStubs, certificates, log)
+        self.router = ServiceClient("The router", "router", addresses("router"), RouterStubs, certificates, log)
+
+    async def start(self) -> None:
+        await self.auth.start()
+        await self.metering.start()
+        await self.router.start()
+
+    async def close(self) -> None:
+        await self.auth.close()
+        await self.metering.close()
+        await self.router.close()
+
+    def usable(self) -> dict[str, int]:
+        """Returns the number of usable replicas by service."""
+        return {
+            "auth": self.auth.count_usable(),
+            "metering": self.metering.count_usable(),
+            "router": self.router.count_usable(),
+        }

@@ -1,0 +1,71 @@
+import ipaddress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+
+from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, SettingsError, check_all
+
+
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data: Path = Path(".legato")
+    # The origins that browsers use, comma-separated. Links have the first.
+    console_url: str = "http://localhost:8081"
+    # The base address of the API, for the examples.
+    console_api_url: HttpAddress = "http://127.0.0.1:8080/v1"
+    console_host: str = "127.0.0.1"
+    console_port: Port = 8081
+    # Descriptors of inherited listening sockets, comma-separated; then host and port are ignored.
+    console_fd: Annotated[str, msgspec.Meta(pattern=r"^$|^\d+(,\d+)*$", description="numbers of descriptors")] = ""
+    # Address of the gRPC health service.
+    console_health_listen: str = ""
+    # HOST:PORT of health and metrics over HTTP; empty disables them.
+    console_operations_listen: HostAndPort = ""
+    auth_address: str = ""
+    router_address: str = ""
+    metering_address: str = ""
+    # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
+    trusted_proxies: str = ""
+    # On shutdown, how long new requests are still accepted, until load balancers have noticed.
+    drain_delay_s: SecondsOrZero = 0.0
+    # How long running requests may go on after that.
+    console_drain_s: Seconds = 5.0
+    # Client certificate for services on TCP, and the authority that theirs must have.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    debug: bool = False
+
+    def check(self) -> None:
+        check_all(self._check_origins, partial(_check_networks, self.trusted_proxies))
+
+    def _check_origins(self) -> None:
+        if not self.origins:
+            raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
+        for origin in self.origins:
+            parts = urlsplit(origin)
+            if parts.scheme not in ("http", "https") or not parts.hostname or origin != f"{parts.scheme}://{parts.netloc}":
+                raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        given = (origin.strip().rstrip("/").lower() for origin in self.console_url.split(","))
+        return tuple(origin for origin in given if origin)
+
+    @property
+    def fds(self) -> list[int]:
+        return [int(fd) for fd in self.console_fd.split(",") if fd]
+
+    def address(self, service: str) -> str:
+        given: str = getattr(self, f"{service}_address")
+        return given or f"unix:{self.data.resolve()}/run/{service}-console.sock"
+
+
+def _check_networks(trusted_proxies: str) -> None:
+    for given in (given.strip() for given in trusted_proxies.split(",")):
+        try:
+            ipaddress.ip_network(given or "127.0.0.1")
+        except ValueError:
+            raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is not an IP address or network") from None

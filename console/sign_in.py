@@ -1,0 +1,134 @@
+"""Signs users in and out: by a one-time link, a passkey or a recovery code, or with an invitation."""
+
+import msgspec
+from starlette.responses import JSONResponse, Response
+
+from console.visit import Visit, own_path
+from protos.auth.v1 import users_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+# Refusals that the sign-in page itself shows.
+SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID)
+
+
+async def show(visit: Visit) -> Response:
+    if visit.known is not None:
+        return visit.redirect(_next(visit))
+    return _page(visit)
+
+
+async def with_link(visit: Visit) -> Response:
+    request = pb.SignInWithLinkRequest(code=visit.form.get("code"), client=visit.client)
+    try:
+        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithLink, request)
+    except LegatoError as error:
+        return _refused(visit, error, "code")
+    return _signed_in(visit, answer.signed_in)
+
+
+async def with_recovery_code(visit: Visit) -> Response:
+    request = pb.SignInWithRecoveryCodeRequest(code=visit.form.get("code"), client=visit.client)
+    try:
+        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithRecoveryCode, request)
+    except LegatoError as error:
+        return _refused(visit, error, "recovery")
+    return _signed_in(visit, answer.signed_in)
+
+
+async def start_passkey(visit: Visit) -> Response:
+    """Returns a challenge for the browser, at sign-in and at a step-up."""
+    request = pb.StartPasskeySignInRequest(origin=visit.origin, client=visit.client)
+    answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.StartPasskeySignIn, request)
+    return challenge(answer.challenge_id, answer.options_json)
+
+
+async def with_passkey(visit: Visit) -> Response:
+    request = pb.FinishPasskeySignInRequest(
+        challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential"), client=visit.client
+    )
+    try:
+        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.FinishPasskeySignIn, request)
+    except LegatoError as error:
+        return _refused(visit, error, "passkey")
+    return _signed_in(visit, answer.signed_in)
+
+
+async def sign_out(visit: Visit) -> Response:
+    request = pb.SignOutRequest(session_token=visit.session_token)
+    await visit.services.auth.change(lambda stubs: stubs.sign_in.SignOut, request)
+    visit.sign_out()
+    response = visit.redirect("/sign-in", "signed-out")
+    response.headers["clear-site-data"] = '"storage"'
+    return response
+
+
+async def choose_account(visit: Visit) -> Response:
+    account_id = visit.form.get("account_id")
+    if any(membership.account_id == account_id for membership in visit.who.resolved.memberships):
+        visit.choose_account(account_id)
+    return visit.redirect("/")
+
+
+async def show_invitation(visit: Visit) -> Response:
+    return visit.render("invitation.html", invitation=None, code="", problem=None, name="")
+
+
+async def view_invitation(visit: Visit) -> Response:
+    """Shows who invites to what. The code stays in the form: nothing is consumed yet."""
+    code = visit.form.get("code")
+    request = pb.GetInvitationRequest(code=code, client=visit.client)
+    try:
+        invitation = await visit.services.auth.read(lambda stubs: stubs.sign_in.GetInvitation, request)
+    except LegatoError as error:
+        if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
+            raise
+        return visit.render("invitation.html", error.wire.http_status, invitation=None, code="", problem=error, name="")
+    return visit.render("invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="")
+
+
+async def accept_invitation(visit: Visit) -> Response:
+    code, name = visit.form.get("code"), visit.form.get("name")
+    request = pb.AcceptInvitationRequest(code=code, name=name, client=visit.client)
+    if visit.known is not None:
+        request.session_token = visit.known.session_token
+    try:
+        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.AcceptInvitation, request)
+    except LegatoError as error:
+        if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
+            raise
+        return visit.render(
+            "invitation.html", error.wire.http_status, invitation=None, code="", problem=error, name=name
+        )
+    visit.choose_account(answer.account_id)
+    if not answer.HasField("signed_in"):
+        return visit.redirect("/", "joined")
+    visit.sign_in(answer.signed_in.session_token)
+    return visit.redirect("/security/passkeys/new")
+
+
+def challenge(challenge_id: str, options_json: str) -> Response:
+    options = msgspec.json.decode(options_json)
+    # Some libraries wrap the options as the browser's call has them.
+    return JSONResponse({"challenge": challenge_id, "options": options.get("publicKey", options)})
+
+
+def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
+    visit.sign_in(signed_in.session_token)
+    return visit.redirect(_next(visit))
+
+
+def _refused(visit: Visit, error: LegatoError, form: str) -> Response:
+    if error.reason not in SHOWN_HERE:
+        raise error
+    response = _page(visit, error, form, error.wire.http_status)
+    if error.retry_after_s is not None:
+        response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+def _page(visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200) -> Response:
+    return visit.render("sign_in.html", status, problem=problem, problem_form=form, next_path=_next(visit))
+
+
+def _next(visit: Visit) -> str:
+    return own_path(visit.form.get("next") or visit.request.query_params.get("next", ""))

@@ -1,0 +1,108 @@
+"""Reads what an account used and has, and estimates how long its credit lasts."""
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from console.charts import CostChart, cost_chart
+from console.visit import Visit
+from console.words import TRANSLATIONS, day, day_range, time_of
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError
+
+_ = TRANSLATIONS.gettext
+
+PERIOD_DAYS: Final = 30
+RECENT_DAYS: Final = 7
+LONGEST_ESTIMATE_DAYS: Final = 365
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUsage:
+    requests: int = 0
+    cost_nanos: int = 0
+
+
+def last_days(now: datetime) -> list[date]:
+    """Returns the days of the period, in UTC, ending with today."""
+    return [now.date() - timedelta(days=ago) for ago in reversed(range(PERIOD_DAYS))]
+
+
+async def balance(visit: Visit) -> pb.Balance | None:
+    """Returns the balance; None if metering does not answer."""
+    request = pb.GetBalanceRequest(account_id=visit.who.account_id)
+    try:
+        return (await visit.services.metering.read(lambda stubs: stubs.metering.GetBalance, request, visit.token)).balance
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="balance", reason=error.reason)
+        return None
+
+
+async def costs_by_class(visit: Visit) -> CostChart | None:
+    rows = await _rows(visit, by_class=True)
+    if rows is None:
+        return None
+    costs: defaultdict[str, dict[date, int]] = defaultdict(dict)
+    for row in rows:
+        when = time_of(row.start_time).date()
+        costs[row.class_id][when] = costs[row.class_id].get(when, 0) + row.cost_nanos
+    return cost_chart(last_days(visit.now), costs)
+
+
+async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
+    """Returns requests and cost of the period by key; None if metering does not answer."""
+    rows = await _rows(visit, by_key=True)
+    if rows is None:
+        return None
+    totals: dict[str, KeyUsage] = {}
+    for row in rows:
+        before = totals.get(row.key_id, KeyUsage())
+        totals[row.key_id] = KeyUsage(before.requests + row.requests, before.cost_nanos + row.cost_nanos)
+    return totals
+
+
+async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -> list[pb.UsageRow] | None:
+    days = last_days(visit.now)
+    request = pb.ListUsageRequest(
+        account_id=visit.who.account_id,
+        start_time=_midnight(days[0]),
+        end_time=_midnight(days[-1] + timedelta(days=1)),
+        bucket=pb.USAGE_BUCKET_DAY,
+        group_by_key=by_key,
+        group_by_class=by_class,
+    )
+    try:
+        return list((await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, visit.token)).rows)
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="usage", reason=error.reason)
+        return None
+
+
+def _midnight(when: date) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(datetime.combine(when, time(), UTC))
+    return stamp
+
+
+def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
+    """Estimates, from the last full days, when the credit is used up. A range, since days differ."""
+    if free_nanos <= 0:
+        return _("Used up")
+    recent = day_totals[-RECENT_DAYS - 1 : -1]
+    mean = statistics.fmean(recent) if recent else 0.0
+    if mean <= 0:
+        return _("No recent use")
+    spread = statistics.pstdev(recent) / math.sqrt(len(recent))
+    soonest = free_nanos / (mean + spread)
+    latest = free_nanos / max(mean - spread, mean / 4)
+    if soonest > LONGEST_ESTIMATE_DAYS:
+        return _("More than a year")
+    first = now.date() + timedelta(days=int(soonest))
+    if latest > LONGEST_ESTIMATE_DAYS:
+        return _("%(day)s or later") % {"day": day(first)}
+    return day_range(first, now.date() + timedelta(days=int(latest)))

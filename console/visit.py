@@ -1,0 +1,242 @@
+"""One request to the console: who makes it, what the form says, and how it is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from console.notices import Notice, notice_in
+from console.pages import Pages
+from console.protection import Protection
+from console.services import Services
+from console.words import browser_of, time_of
+from protos.auth.v1 import users_pb2 as pb
+from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.clock import Clock
+
+LARGEST_FORM_BYTES: Final = 64 * 1024
+MOST_FIELDS: Final = 200
+NOTICE_COOKIE: Final = "legato-notice"
+ACCOUNT_COOKIE: Final = "legato-account"
+# Longer than a redirect takes, and over before somebody comes back later.
+NOTICE_LIFE_S: Final = 60
+A_YEAR_S: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Everything that pages use."""
+
+    services: Services
+    pages: Pages
+    protection: Protection
+    api_url: str
+    clock: Clock
+    log: Log
+
+
+class Form:
+    """The fields of a form, in the order in which they were sent."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self.fields = fields
+
+    def get(self, name: str) -> str:
+        """Returns the field without outer spaces; empty if there is none."""
+        return next((value.strip() for field_name, value in self.fields if field_name == name), "")
+
+    def all(self, name: str) -> list[str]:
+        return [value.strip() for field_name, value in self.fields if field_name == name]
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A signed-in user, in one of the user's accounts."""
+
+    session_token: str = field(repr=False)
+    resolved: pb.ResolveSessionResponse = field(repr=False)
+
+    @property
+    def user(self) -> pb.User:
+        return self.resolved.user
+
+    @property
+    def account_id(self) -> str:
+        return self.resolved.account_id
+
+    @property
+    def membership(self) -> pb.Membership:
+        found = [each for each in self.resolved.memberships if each.account_id == self.account_id]
+        return found[0] if found else pb.Membership()
+
+    @property
+    def access_token(self) -> bytes:
+        return self.resolved.access_token
+
+    @property
+    def is_owner(self) -> bool:
+        return self.membership.role == ACCOUNT_ROLE_OWNER
+
+    @property
+    def may_have_keys(self) -> bool:
+        return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
+
+    def needs_step_up(self, now: datetime) -> bool:
+        return time_of(self.resolved.step_up_until_time) <= now
+
+
+@dataclass(slots=True)
+class Visit:
+    console: Console
+    request: Request
+    form: Form
+    # None on pages that need no sign-in.
+    _who: Who | None = None
+    # Cookies that the response sets, by name; None removes one.
+    cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
+
+    @property
+    def who(self) -> Who:
+        if self._who is None:
+            raise sign_in_first()
+        return self._who
+
+    @property
+    def known(self) -> Who | None:
+        return self._who
+
+    @property
+    def services(self) -> Services:
+        return self.console.services
+
+    @property
+    def token(self) -> bytes:
+        return self.who.access_token
+
+    @property
+    def now(self) -> datetime:
+        return self.console.clock.now()
+
+    @property
+    def origin(self) -> str:
+        return self.console.protection.origin_of(self.request.headers)
+
+    @property
+    def client(self) -> pb.Client:
+        address = self.request.client.host if self.request.client else ""
+        return pb.Client(address=address, browser=browser_of(self.request.headers.get("user-agent", ""))[:100])
+
+    @property
+    def session_cookie(self) -> str:
+        """The cookie's name. The prefix ties it to this host, but Safari takes it only over HTTPS."""
+        protection, agent = self.console.protection, self.request.headers.get("user-agent", "")
+        is_safari = "Safari/" in agent and "Chrome/" not in agent
+        has_prefix = protection.is_https or (protection.is_localhost and not is_safari)
+        return "__Host-legato" if has_prefix else "legato"
+
+    @property
+    def session_token(self) -> str:
+        return self.request.cookies.get(self.session_cookie, "")
+
+    def sign_in(self, token: str) -> None:
+        self.cookies[self.session_cookie] = (token, None)
+
+    def sign_out(self) -> None:
+        self.cookies[self.session_cookie] = None
+
+    async def resolve(self, token: str) -> Who:
+        """Finds out who a session belongs to; the cookie follows where its token was replaced."""
+        request = pb.ResolveSessionRequest(
+            session_token=token, account_id=self.request.cookies.get(ACCOUNT_COOKIE, "")
+        )
+        resolved = await self.services.auth.read(lambda stubs: stubs.sign_in.ResolveSession, request)
+        if resolved.new_session_token:
+            token = resolved.new_session_token
+            self.sign_in(token)
+        self._who = Who(token, resolved)
+        return self._who
+
+    def render(self, template: str, status: int = 200, *, has_secret: bool = False, **context: Any) -> Response:
+        notice = self._take_notice() if self._who is not None or template == "sign_in.html" else None
+        return self.console.pages.response(
+            template,
+            {
+                "who": self._who,
+                "path": self.request.url.path,
+                "api_url": self.console.api_url,
+                "origin": self.origin,
+                "now": self.now,
+                "notice": notice,
+                **context,
+            },
+            status,
+            takes_gzip="gzip" in self.request.headers.get("accept-encoding", ""),
+            has_secret=has_secret,
+        )
+
+    def redirect(self, path: str, notice: str = "", figure: int = 0) -> Response:
+        """Answers a form with another page, which says what was done."""
+        if notice:
+            self.cookies[NOTICE_COOKIE] = (f"{notice}.{figure}", NOTICE_LIFE_S)
+        return RedirectResponse(path, 303)
+
+    def choose_account(self, account_id: str) -> None:
+        self.cookies[ACCOUNT_COOKIE] = (account_id, A_YEAR_S)
+
+    def _take_notice(self) -> Notice | None:
+        given = self.request.cookies.get(NOTICE_COOKIE)
+        if given is None:
+            return None
+        self.cookies[NOTICE_COOKIE] = None
+        return notice_in(given)
+
+    def apply_cookies(self, response: Response) -> None:
+        for name, cookie in self.cookies.items():
+            value, life_s = cookie or ("", 0)
+            response.set_cookie(
+                name,
+                value,
+                max_age=life_s,
+                path="/",
+                secure=self.console.protection.is_https or name.startswith("__Host-"),
+                httponly=True,
+                samesite="lax",
+            )
+
+
+def sign_in_first() -> LegatoError:
+    return LegatoError(Reason.SESSION_ENDED, "Please sign in.")
+
+
+async def read_form(request: Request) -> Form:
+    """Reads the fields of a POST; any other request has none."""
+    if request.method != "POST":
+        return Form([])
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_FORM_BYTES:
+                raise LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
+    except ClientDisconnect:
+        raise LegatoError(Reason.REQUEST_INVALID, "The form was not sent completely.") from None
+    try:
+        return Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
+
+
+def own_path(given: str, otherwise: str = "/") -> str:
+    """Returns `given` if it is a path of this site: nobody is sent elsewhere after signing in."""
+    is_plain = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
+    return given if is_plain and "\\" not in given else otherwise
+
+
+def with_query(path: str, query: Mapping[str, str]) -> str:
+    return path + "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
