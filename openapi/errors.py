@@ -36,7 +36,17 @@ MESSAGES: Final = {
 }
 
 # The reason of errors between processes is never shown: to a client they are internal errors.
-NEVER_SHOWN: Final = frozenset({Reason.CALLER_NOT_ALLOWED})
+NEVER_SHOWN: Final = frozenset(
+    {
+        Reason.CALLER_NOT_ALLOWED,
+        Reason.ACCESS_TOKEN_INVALID,
+        Reason.ROLE_MISSING,
+        Reason.STEP_UP_REQUIRED,
+        Reason.SIGN_IN_FAILED,
+        Reason.SESSION_ENDED,
+        Reason.TOO_MANY_SIGN_INS,
+    }
+)
 
 # What the HTTP server answers before any route is known, and what can go wrong anywhere.
 _ANYWHERE: Final = (Reason.REQUEST_INVALID, Reason.METHOD_NOT_ALLOWED, Reason.BODY_TIMEOUT, Reason.INTERNAL)

@@ -47,6 +47,12 @@ class Reason(StrEnum):
     UNAVAILABLE = "UNAVAILABLE"
     MAINTENANCE = "MAINTENANCE"
     CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED"
+    ACCESS_TOKEN_INVALID = "ACCESS_TOKEN_INVALID"  # noqa: S105
+    ROLE_MISSING = "ROLE_MISSING"
+    STEP_UP_REQUIRED = "STEP_UP_REQUIRED"
+    SIGN_IN_FAILED = "SIGN_IN_FAILED"
+    SESSION_ENDED = "SESSION_ENDED"
+    TOO_MANY_SIGN_INS = "TOO_MANY_SIGN_INS"
     INTERNAL = "INTERNAL"
 
 
@@ -60,6 +66,8 @@ class Wire:
 
 
 _INVALID = "invalid_request_error"
+# Raised between processes, and shown by the console at most; a client of the API would see an internal error.
+_INSIDE = (500, "api_error", "internal_error")
 
 WIRE: dict[Reason, Wire] = {
     Reason.REQUEST_INVALID: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID),
@@ -94,8 +102,13 @@ WIRE: dict[Reason, Wire] = {
     Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),
     Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
     Reason.MAINTENANCE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "maintenance"),
-    # Raised between processes; a client sees it as an internal error.
-    Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, 500, "api_error", "internal_error"),
+    Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, *_INSIDE),
+    Reason.ACCESS_TOKEN_INVALID: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
+    Reason.ROLE_MISSING: Wire(grpc.StatusCode.PERMISSION_DENIED, *_INSIDE),
+    Reason.STEP_UP_REQUIRED: Wire(grpc.StatusCode.FAILED_PRECONDITION, *_INSIDE),
+    Reason.SIGN_IN_FAILED: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
+    Reason.SESSION_ENDED: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
+    Reason.TOO_MANY_SIGN_INS: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, *_INSIDE),
     Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),
 }
 

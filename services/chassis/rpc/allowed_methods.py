@@ -1,10 +1,11 @@
 """Defines which caller may call which RPC.
 
 On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
-socket, file permissions admit the owner alone, who may call everything.
+socket, file permissions admit the owner alone, who may call everything; sockets for a console have its list instead.
 """
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Final
 
@@ -19,10 +20,17 @@ class Role(Enum):
     # Internal programs that use the services without HTTP; each has its own name.
     CALLER = "caller"
     ADMIN = "admin"
+    # The web console, and the one for operators. Most calls also need a user's access token: see access_rules.py.
+    CONSOLE = "console"
+    OPERATOR_CONSOLE = "operator-console"
     # Servers only: they call nobody.
     AUTH = "auth"
     ROUTER = "router"
     METERING = "metering"
+
+
+# The role of the caller whose call the current task serves; None: the owner, on a unix socket.
+current_role: ContextVar[Role | None] = ContextVar("current_role", default=None)
 
 
 def _methods(service: str, names: str) -> set[str]:
@@ -41,29 +49,58 @@ _CHATTING: Final = {
 _HEALTH: Final = _methods("grpc.health.v1.Health", "Check List Watch")
 _REFLECTION: Final = _methods("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo")
 
+_SIGNING_IN: Final = _methods(
+    f"{_AUTH}.SignInService",
+    "StartPasskeySignIn FinishPasskeySignIn SignInWithLink SignInWithRecoveryCode GetInvitation AcceptInvitation "
+    "ResolveSession StepUp SignOut",
+)
+_OF_USERS: Final = {
+    *_methods(
+        f"{_AUTH}.UserService",
+        "UpdateUser StartPasskeyRegistration FinishPasskeyRegistration ListPasskeys RenamePasskey RemovePasskey "
+        "GenerateRecoveryCodes ListSessions EndSessions ListMyAuditEvents",
+    ),
+    *_methods(
+        f"{_AUTH}.AccountService",
+        "GetAccount UpdateAccount CreateKey RotateKey RenameKey UpdateKey RevokeKey ListKeys IdentifyKey ListMembers "
+        "InviteMember CancelInvitation ChangeMemberRole RemoveMember ListAuditEvents",
+    ),
+}
+_GROUNDING: Final = _methods(
+    f"{_ROUTER}.GroundingAdminService", "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment"
+)
+_LISTING_MODELS: Final = _methods(f"{_ROUTER}.RouterService", "ListModels")
+_OF_OPERATORS: Final = {
+    *_methods(
+        f"{_AUTH}.AccountAdminService",
+        "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
+    ),
+    *_methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper"),
+    *_methods(
+        f"{_AUTH}.UserAdminService",
+        "CreateUser ListUsers CreateSignInLink DisableUser SetOperator ListAuditEvents VerifyAuditEvents",
+    ),
+    *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
+    *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
+}
+_CONSOLE: Final = _SIGNING_IN | _OF_USERS | _READING | _GROUNDING | _LISTING_MODELS | _HEALTH
+
 # Methods by full name. A method has the same name as an item of an exchange.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
     # Only the edge charges rate limits.
     Role.EDGE: frozenset(_CHATTING | _methods(f"{_METERING}.MeteringService", "Admit Correct") | _HEALTH),
     Role.CALLER: frozenset(_CHATTING | _HEALTH | _REFLECTION),
     Role.ADMIN: frozenset(
-        _methods(
-            f"{_AUTH}.AccountAdminService",
-            "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
-        )
-        | _methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper")
+        _OF_OPERATORS
         | _methods(f"{_AUTH}.MaintenanceAdminService", "StartMaintenance EndMaintenance GetMaintenance")
-        | _methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit")
-        | _methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets")
-        | _methods(
-            f"{_ROUTER}.GroundingAdminService",
-            "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment",
-        )
-        | _methods(f"{_ROUTER}.RouterService", "ListModels")
+        | _GROUNDING
+        | _LISTING_MODELS
         | _READING
         | _HEALTH
         | _REFLECTION
     ),
+    Role.CONSOLE: frozenset(_CONSOLE),
+    Role.OPERATOR_CONSOLE: frozenset(_CONSOLE | _OF_OPERATORS),
     Role.AUTH: frozenset(),
     Role.ROUTER: frozenset(),
     Role.METERING: frozenset(),
@@ -87,10 +124,15 @@ def role_of(names: Iterable[str]) -> Role | None:
 
 def may_call(context: Any, method: str) -> bool:
     """Returns whether the caller of an RPC may call a method, which need not be that RPC. `context` is gRPC's."""
-    if context.auth_context().get("transport_security_type") != [b"ssl"]:
+    if not is_secured(context):
         return True
     role = role_of(names_of(context))
     return role is not None and method in ALLOWED[role]
+
+
+def is_secured(context: Any) -> bool:
+    """Returns whether the caller has a certificate."""
+    return bool(context.auth_context().get("transport_security_type") == [b"ssl"])
 
 
 def names_of(context: Any) -> list[str]:

@@ -9,16 +9,29 @@ import grpc
 import grpc.aio
 from grpc_status import rpc_status
 
+from services.chassis.access_tokens import Access, current_access
 from services.chassis.errors import LegatoError, forget_origin, internal_error, to_status
-from services.chassis.rpc.allowed_methods import may_call, names_of, not_allowed
+from services.chassis.rpc.access_rules import AccessCheck, check_account, no_access_check
+from services.chassis.rpc.allowed_methods import (
+    ALLOWED,
+    Role,
+    current_role,
+    is_secured,
+    names_of,
+    not_allowed,
+    role_of,
+)
 from services.chassis.telemetry.log import Log
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Rejects callers without permission, and turns every exception into a status with its reason."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, access: AccessCheck | None = None, socket_role: Role | None = None) -> None:
+        """Prepares it; `socket_role` is the role of callers without a certificate. None: they may do everything."""
         self._log = log
+        self._access = access or no_access_check()
+        self._socket_role = socket_role
 
     async def intercept_service(
         self,
@@ -38,7 +51,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def _guard_call(self, behaviour: Any, method: str) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
             try:
-                self._check(context, method)
+                access = self._check(context, method)
+                if access is not None:
+                    check_account(access, method, request)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
                 told = self._told(error)
@@ -51,7 +66,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
             response = None
             try:
-                self._check(context, method)
+                access = self._check(context, method)
+                if access is not None:
+                    requests = _of_account(requests, access, method)
                 async with contextlib.aclosing(behaviour(requests, context)) as responses:
                     async for response in responses:
                         yield response
@@ -63,10 +80,19 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    def _check(self, context: Any, method: str) -> None:
-        if not may_call(context, method):
-            self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
-            raise not_allowed()
+    def _check(self, context: Any, method: str) -> Access | None:
+        """Returns the access of a console's call, which becomes the current one; others need none."""
+        role = role_of(names_of(context)) if is_secured(context) else self._socket_role
+        if is_secured(context) or role is not None:
+            if role is None or method not in ALLOWED[role]:
+                self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
+                raise not_allowed()
+            current_role.set(role)
+        if role not in (Role.CONSOLE, Role.OPERATOR_CONSOLE):
+            return None
+        access = self._access.check(context, method)
+        current_access.set(access)
+        return access
 
     def _told(self, error: BaseException) -> tuple[grpc.StatusCode, str, Any]:
         """Returns what to abort a call with. The abort must follow outside of the handler and without references to the
@@ -82,3 +108,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
         status = rpc_status.to_status(to_status(error if isinstance(error, LegatoError) else internal_error()))
         return status.code, status.details, status.trailing_metadata
+
+
+async def _of_account(requests: AsyncIterator[Any], access: Access, method: str) -> AsyncIterator[Any]:
+    """Passes on the requests of a stream. The first says whose it is; a later one may only repeat it."""
+    is_first = True
+    async for request in requests:
+        if is_first or request.account_id:
+            check_account(access, method, request)
+        is_first = False
+        yield request

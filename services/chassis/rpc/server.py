@@ -12,6 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.allowed_methods import Role
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
 from services.chassis.rpc.interceptor import ErrorInterceptor
@@ -32,8 +34,13 @@ class RpcServer:
         *,
         health_listen: str = "",
         insecure_tcp: bool = False,
+        access: AccessCheck | None = None,
+        console_listen: str = "",
+        console_role: str = Role.CONSOLE.value,
     ) -> None:
-        """Prepares a server; with certificates, TCP clients must present one of the same authority."""
+        """Prepares a server; with certificates, TCP clients must present one of the same authority. `console_listen` is
+        a further unix socket, whose clients may do only what `console_role` may, with the tokens that `access`
+        checks."""
         if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
                 f"{listen} is reachable from the network without TLS: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
@@ -43,8 +50,18 @@ class RpcServer:
         self._certificates = certificates
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
-        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log)], options=_options())
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access)], options=_options())
         self._names = [register(self._server) for register in registrations]
+        self._console_listen = console_listen
+        self._console_server: grpc.aio.Server | None = None
+        if console_listen:
+            if not console_listen.startswith("unix:"):
+                raise SettingsError(f"{console_listen} must be unix:PATH: on TCP, consoles use the service's own port")
+            interceptor = ErrorInterceptor(log, access, Role(console_role))
+            self._console_server = grpc.aio.server(interceptors=[interceptor], options=_options())
+            for register in registrations:
+                register(self._console_server)
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._console_server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
@@ -53,6 +70,8 @@ class RpcServer:
 
     async def start(self) -> None:
         self.port = await _listen_on(self._server, self._listen, self._certificates)
+        if self._console_server is not None:
+            await _listen_on(self._console_server, self._console_listen, None)
         for name in self._names:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         if self._health_server is not None:
@@ -65,9 +84,12 @@ class RpcServer:
 
     async def stop(self, grace_s: float) -> None:
         await self.announce_shutdown()
-        await self._server.stop(grace_s)
+        await asyncio.gather(*(server.stop(grace_s) for server in self._serving()))
         if self._health_server is not None:
             await self._health_server.stop()
+
+    def _serving(self) -> list[grpc.aio.Server]:
+        return [self._server] if self._console_server is None else [self._server, self._console_server]
 
 
 class HealthServer:

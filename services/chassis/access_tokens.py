@@ -1,0 +1,158 @@
+"""Access tokens: the right to act for one user in one account, for a minute.
+
+Auth signs them with its private key (Ed25519); the other services have only public keys, so that none of them, and no
+console, can make one. A token travels as metadata of a gRPC call. See docs/decisions/0034-access-tokens.md.
+"""
+
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from protos.type.v1 import access_token_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.settings import SettingsError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+METADATA_KEY: Final = "legato-access-token-bin"
+LIFETIME_US: Final = 60_000_000
+# Tokens have some two hundred bytes.
+LARGEST_TOKEN_BYTES: Final = 2_000
+SIGNING_KEY_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_SIGNING_KEY"
+PUBLIC_KEYS_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS"
+
+_KEY: Final = re.compile("[0-9A-Fa-f]{64}")
+
+
+class AccountRole(IntEnum):
+    """A user's role in an account; a higher one may do all that a lower one may. The numbers are those of the proto."""
+
+    NONE = 0
+    VIEWER = 1
+    MEMBER = 2
+    OWNER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The claims of a token."""
+
+    user_id: str
+    session_id: str
+    # Empty: the user belongs to no account.
+    account_id: str
+    role: AccountRole
+    is_operator: bool
+    # When the user last proved who they are.
+    authenticated_at_us: int
+    expires_at_us: int
+
+
+# The access of the call that the current task serves; None where the caller needs none, such as the command line.
+current_access: ContextVar[Access | None] = ContextVar("current_access", default=None)
+
+
+def access_invalid() -> LegatoError:
+    return LegatoError(Reason.ACCESS_TOKEN_INVALID, "This call needs a valid access token.")
+
+
+class AccessTokenSigner:
+    def __init__(self, signing_key: str) -> None:
+        """Takes the private key as the setting gives it: 32 bytes in hex."""
+        check_signing_key(signing_key)
+        self._given = signing_key
+        self._key: Ed25519PrivateKey | None = None
+
+    def sign(self, access: Access) -> bytes:
+        claims = pb.AccessClaims(
+            user_id=access.user_id,
+            session_id=access.session_id,
+            account_id=access.account_id,
+            role=pb.AccountRole.ValueType(access.role),
+            is_operator=access.is_operator,
+        )
+        claims.authenticate_time.FromMicroseconds(access.authenticated_at_us)
+        claims.expire_time.FromMicroseconds(access.expires_at_us)
+        signed = claims.SerializeToString()
+        return pb.AccessToken(claims=signed, signature=self._private_key().sign(signed)).SerializeToString()
+
+    def public_key(self) -> str:
+        return self._private_key().public_key().public_bytes_raw().hex()
+
+    def _private_key(self) -> "Ed25519PrivateKey":
+        if self._key is None:
+            # A heavy import, needed only where there is a console.
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+            self._key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._given))
+        return self._key
+
+
+class AccessTokenVerifier:
+    def __init__(self, public_keys: str) -> None:
+        """Takes the public keys as the setting gives them: each in hex, comma-separated. Without one, every token is
+        refused."""
+        self._given = check_public_keys(public_keys)
+        self._keys: list[Ed25519PublicKey] | None = None
+
+    def verify(self, token: bytes, now_us: int) -> Access:
+        """Returns the claims of a token that auth signed and that is still valid."""
+        parsed, claims = pb.AccessToken(), pb.AccessClaims()
+        try:
+            if len(token) > LARGEST_TOKEN_BYTES:
+                raise access_invalid()
+            parsed.ParseFromString(token)
+            if not self._is_signed(parsed.claims, parsed.signature):
+                raise access_invalid()
+            claims.ParseFromString(parsed.claims)
+            role = AccountRole(claims.role)
+        except (DecodeError, ValueError):
+            raise access_invalid() from None
+        expires_at_us = claims.expire_time.ToMicroseconds()
+        if expires_at_us <= now_us or not claims.user_id:
+            raise access_invalid()
+        return Access(
+            user_id=claims.user_id,
+            session_id=claims.session_id,
+            account_id=claims.account_id,
+            role=role,
+            is_operator=claims.is_operator,
+            authenticated_at_us=claims.authenticate_time.ToMicroseconds(),
+            expires_at_us=expires_at_us,
+        )
+
+    def _is_signed(self, claims: bytes, signature: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+
+        for key in self._public_keys():
+            try:
+                key.verify(signature, claims)
+            except InvalidSignature:
+                continue
+            return True
+        return False
+
+    def _public_keys(self) -> "list[Ed25519PublicKey]":
+        if self._keys is None:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+            self._keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for key in self._given]
+        return self._keys
+
+
+def check_signing_key(given: str) -> None:
+    """Raises without quoting it: it is secret."""
+    if not _KEY.fullmatch(given):
+        raise SettingsError(f"{SIGNING_KEY_VARIABLE} must be 32 bytes in hex (openssl rand -hex 32)")
+
+
+def check_public_keys(given: str) -> list[str]:
+    keys = [key.strip() for key in given.split(",") if key.strip()]
+    if not all(_KEY.fullmatch(key) for key in keys):
+        raise SettingsError(f"{PUBLIC_KEYS_VARIABLE} must be public keys of 32 bytes in hex, comma-separated")
+    return keys

@@ -1,0 +1,141 @@
+"""Defines what a console's access token must contain for each method, and checks it.
+
+A console is trusted with nothing but the users who visit it: it may sign users in, and every other call needs the token
+that auth signed for one of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, AccountRole
+from services.chassis.errors import LegatoError, Reason
+
+# How long after a passkey or a code nobody is asked for another.
+STEP_UP_VALID_US: Final = 600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """The least that a token must have. NONE: any signed-in user, whatever the account."""
+
+    role: AccountRole = AccountRole.NONE
+    # Only for operators.
+    operator: bool = False
+    # Operators need no role in the account.
+    or_operator: bool = False
+    # The user must have proved who they are within the last ten minutes. Required by what grants access, never by what
+    # removes it.
+    recent: bool = False
+
+
+_VIEWER, _MEMBER, _OWNER = (AccessRule(role) for role in (AccountRole.VIEWER, AccountRole.MEMBER, AccountRole.OWNER))
+_USER, _OPERATOR = AccessRule(), AccessRule(operator=True)
+_READER = AccessRule(AccountRole.VIEWER, or_operator=True)
+
+
+def _rules(service: str, rules: dict[AccessRule, str]) -> dict[str, AccessRule]:
+    return {f"/legato.{service}/{name}": rule for rule, names in rules.items() for name in names.split()}
+
+
+def _recent(rule: AccessRule) -> AccessRule:
+    return replace(rule, recent=True)
+
+
+# Every method that a console may call, other than to sign users in and to check health.
+RULES: Final[dict[str, AccessRule]] = {
+    **_rules(
+        "auth.v1.UserService",
+        {
+            _USER: "UpdateUser ListPasskeys RenamePasskey RemovePasskey ListSessions EndSessions ListMyAuditEvents",
+            _recent(_USER): "StartPasskeyRegistration FinishPasskeyRegistration GenerateRecoveryCodes",
+        },
+    ),
+    **_rules(
+        "auth.v1.AccountService",
+        {
+            # Everybody may leave; the rest of RemoveMember is decided there.
+            _VIEWER: "GetAccount ListKeys ListMembers RemoveMember",
+            _MEMBER: "RenameKey UpdateKey RevokeKey IdentifyKey",
+            _recent(_MEMBER): "CreateKey RotateKey",
+            _OWNER: "UpdateAccount CancelInvitation ListAuditEvents",
+            _recent(_OWNER): "InviteMember ChangeMemberRole",
+        },
+    ),
+    **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
+    **_rules("router.v1.RouterService", {_USER: "ListModels"}),
+    **_rules(
+        "router.v1.GroundingAdminService",
+        {_MEMBER: "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment"},
+    ),
+    **_rules(
+        "auth.v1.AccountAdminService",
+        {
+            _OPERATOR: "GetAccount ListAccounts SuspendAccount",
+            _recent(_OPERATOR): "CreateAccount UpdateAccount ResumeAccount",
+        },
+    ),
+    **_rules(
+        "auth.v1.KeyAdminService",
+        {_OPERATOR: "ListKeys RevokeKey CountKeysByPepper", _recent(_OPERATOR): "CreateKey UpdateKey"},
+    ),
+    **_rules(
+        "auth.v1.UserAdminService",
+        {
+            # Enabling a user again is checked there.
+            _OPERATOR: "ListUsers DisableUser ListAuditEvents VerifyAuditEvents",
+            _recent(_OPERATOR): "CreateUser CreateSignInLink SetOperator",
+        },
+    ),
+    **_rules(
+        "metering.v1.CreditAdminService",
+        {_OPERATOR: "ListBalances ListCredits Audit", _recent(_OPERATOR): "GrantCredits AdjustCredits"},
+    ),
+    **_rules("router.v1.RouteAdminService", {_OPERATOR: "ListTargets", _recent(_OPERATOR): "ReloadRoutes"}),
+}
+
+
+class AccessCheck:
+    """Checks the tokens of a service's calls."""
+
+    def __init__(self, verifier: AccessTokenVerifier, now_us: Callable[[], int]) -> None:
+        self._verifier = verifier
+        self._now_us = now_us
+
+    def check(self, context: Any, method: str) -> Access | None:
+        """Returns the access that a call has; None where the method needs none. `context` is gRPC's."""
+        rule = RULES.get(method)
+        if rule is None:
+            return None
+        token = next((value for key, value in context.invocation_metadata() or () if key == METADATA_KEY), b"")
+        access = self._verifier.verify(token, self._now_us())
+        if rule.operator and not access.is_operator:
+            raise role_missing()
+        if access.role < rule.role and not (rule.or_operator and access.is_operator):
+            raise role_missing()
+        if rule.recent:
+            require_recent(access, self._now_us())
+        return access
+
+
+def require_recent(access: Access, now_us: int) -> None:
+    if access.authenticated_at_us + STEP_UP_VALID_US <= now_us:
+        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+
+def check_account(access: Access, method: str, request: Any) -> None:
+    """Raises unless the request is about the token's account, or about none."""
+    rule = RULES[method]
+    if rule.role is AccountRole.NONE or (rule.or_operator and access.is_operator):
+        return
+    if not access.account_id or request.account_id != access.account_id:
+        raise role_missing()
+
+
+def role_missing() -> LegatoError:
+    return LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+
+
+def no_access_check() -> AccessCheck:
+    """Returns a check that refuses every token, for a service without public keys."""
+    return AccessCheck(AccessTokenVerifier(""), lambda: 0)
