@@ -100,5 +100,5 @@ def round_up(nanos: int) -> int:
     """Returns the next 1, 2 or 5 times a power of ten: the end of an axis."""
     if nanos <= 0:
         return 0
-    power = 10 ** (len(str(nanos)) - 1)
+    power: int = 10 ** (len(str(nanos)) - 1)
     return next(step * power for step in (1, 2, 5, 10) if step * power >= nanos)

@@ -136,9 +136,7 @@ class ServiceClient(Generic[StubsT]):
         access_token: bytes = b"",
     ) -> ResponseT:
         """Makes a call once: nobody knows whether one without an answer was carried out."""
-        return await self._ask_one(
-            self._replicas.in_order()[:1], method, request, access_token, CHANGE_TIMEOUT_S
-        )
+        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, CHANGE_TIMEOUT_S)
 
     async def _ask_one(
         self,

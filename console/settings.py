@@ -46,7 +46,11 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
         for origin in self.origins:
             parts = urlsplit(origin)
-            if parts.scheme not in ("http", "https") or not parts.hostname or origin != f"{parts.scheme}://{parts.netloc}":
+            if (
+                parts.scheme not in ("http", "https")
+                or not parts.hostname
+                or origin != f"{parts.scheme}://{parts.netloc}"
+            ):
                 raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
 
     @property

@@ -3,7 +3,7 @@
 import msgspec
 from starlette.responses import JSONResponse, Response
 
-from console.visit import Visit, own_path
+from console.visit import Visit, own_path, status_of
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -82,7 +82,7 @@ async def view_invitation(visit: Visit) -> Response:
     except LegatoError as error:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
-        return visit.render("invitation.html", error.wire.http_status, invitation=None, code="", problem=error, name="")
+        return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name="")
     return visit.render("invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="")
 
 
@@ -96,9 +96,7 @@ async def accept_invitation(visit: Visit) -> Response:
     except LegatoError as error:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
-        return visit.render(
-            "invitation.html", error.wire.http_status, invitation=None, code="", problem=error, name=name
-        )
+        return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name=name)
     visit.choose_account(answer.account_id)
     if not answer.HasField("signed_in"):
         return visit.redirect("/", "joined")
@@ -120,7 +118,7 @@ def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
 def _refused(visit: Visit, error: LegatoError, form: str) -> Response:
     if error.reason not in SHOWN_HERE:
         raise error
-    response = _page(visit, error, form, error.wire.http_status)
+    response = _page(visit, error, form, status_of(error))
     if error.retry_after_s is not None:
         response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
     return response

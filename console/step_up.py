@@ -4,7 +4,7 @@ import json
 
 from starlette.responses import Response
 
-from console.visit import Form, Visit
+from console.visit import Form, Visit, status_of
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -51,5 +51,5 @@ def _parse(pending: str) -> tuple[str, str, Form]:
 
 def _page(visit: Visit, pending: str, problem: LegatoError | None) -> Response:
     return visit.render(
-        "confirm.html", 403 if problem is None else problem.wire.http_status, pending=pending, problem=problem
+        "confirm.html", 403 if problem is None else status_of(problem), pending=pending, problem=problem
     )

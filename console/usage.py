@@ -37,7 +37,9 @@ async def balance(visit: Visit) -> pb.Balance | None:
     """Returns the balance; None if metering does not answer."""
     request = pb.GetBalanceRequest(account_id=visit.who.account_id)
     try:
-        return (await visit.services.metering.read(lambda stubs: stubs.metering.GetBalance, request, visit.token)).balance
+        return (
+            await visit.services.metering.read(lambda stubs: stubs.metering.GetBalance, request, visit.token)
+        ).balance
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="balance", reason=error.reason)
         return None
@@ -77,7 +79,9 @@ async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -
         group_by_class=by_class,
     )
     try:
-        return list((await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, visit.token)).rows)
+        return list(
+            (await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, visit.token)).rows
+        )
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="usage", reason=error.reason)
         return None

@@ -26,6 +26,15 @@ NOTICE_COOKIE: Final = "legato-notice"
 ACCOUNT_COOKIE: Final = "legato-account"
 # Longer than a redirect takes, and over before somebody comes back later.
 NOTICE_LIFE_S: Final = 60
+# Refusals that the API does not have.
+STATUSES: Final = {
+    Reason.SESSION_ENDED: 401,
+    Reason.SIGN_IN_FAILED: 401,
+    Reason.ACCESS_TOKEN_INVALID: 503,
+    Reason.ROLE_MISSING: 403,
+    Reason.STEP_UP_REQUIRED: 403,
+    Reason.TOO_MANY_SIGN_INS: 429,
+}
 A_YEAR_S: Final = 365 * 24 * 3600
 
 
@@ -152,9 +161,7 @@ class Visit:
 
     async def resolve(self, token: str) -> Who:
         """Finds out who a session belongs to; the cookie follows where its token was replaced."""
-        request = pb.ResolveSessionRequest(
-            session_token=token, account_id=self.request.cookies.get(ACCOUNT_COOKIE, "")
-        )
+        request = pb.ResolveSessionRequest(session_token=token, account_id=self.request.cookies.get(ACCOUNT_COOKIE, ""))
         resolved = await self.services.auth.read(lambda stubs: stubs.sign_in.ResolveSession, request)
         if resolved.new_session_token:
             token = resolved.new_session_token
@@ -212,6 +219,10 @@ class Visit:
 
 def sign_in_first() -> LegatoError:
     return LegatoError(Reason.SESSION_ENDED, "Please sign in.")
+
+
+def status_of(error: LegatoError) -> int:
+    return STATUSES.get(error.reason, error.wire.http_status)
 
 
 async def read_form(request: Request) -> Form:

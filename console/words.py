@@ -97,7 +97,13 @@ def listed(items: Sequence[str]) -> str:
 
 def browser_of(user_agent: str) -> str:
     """Names a browser and its system, as far as its own words go."""
-    browsers = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+    browsers = (
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+    )
     systems = (
         ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
         ("CrOS", "ChromeOS"), ("Linux", "Linux"),

@@ -1,0 +1,83 @@
+"""Runs the console: settings -> services -> application -> serve."""
+
+import asyncio
+import contextlib
+import socket
+
+from console.app import ConsoleApp
+from console.assets import Assets
+from console.metrics import PageMetrics, show_replicas
+from console.pages import Pages
+from console.protection import Protection
+from console.server import ConsoleServer, inherited
+from console.services import Services
+from console.settings import ConsoleSettings
+from console.visit import Console
+from services.chassis.process import memory
+from services.chassis.process.run import run
+from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.server import HealthServer, private_listen, stop_asked
+from services.chassis.settings import SettingsError, load
+from services.chassis.telemetry.http_port import serve_operations
+from services.chassis.telemetry.log import open_log
+from services.chassis.telemetry.metrics import new_registry, show_certificate
+from services.chassis.timing.clock import SystemClock
+
+
+async def main() -> None:
+    settings = load(ConsoleSettings)
+    log = open_log("console", debug=settings.debug)
+    stop = stop_asked()
+    listeners = open_listeners(settings)
+    health = HealthServer(settings.console_health_listen or private_listen(settings.data, "console"))
+    registry = new_registry()
+    certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+    show_certificate(registry, certificates)
+    services = Services(settings.address, certificates, log)
+    show_replicas(registry, services.usable)
+    console = Console(
+        services,
+        Pages(Assets()),
+        Protection(settings.origins, settings.console_api_url),
+        settings.console_api_url.rstrip("/"),
+        SystemClock(),
+        log,
+    )
+    app = ConsoleApp(console, PageMetrics(registry))
+    async with contextlib.AsyncExitStack() as opened:
+        await services.start()
+        opened.push_async_callback(services.close)
+        # Ready whatever the services do: a page says which of them does not answer.
+        await opened.enter_async_context(
+            serve_operations(
+                settings.console_operations_listen, registry, log, lambda: ["leaving"] if stop.is_set() else []
+            )
+        )
+        server = ConsoleServer(app, settings.console_drain_s, settings.trusted_proxies)
+        serving = asyncio.create_task(server.serve(sockets=listeners))
+        await health.start()
+        host, port = listeners[0].getsockname()[:2]
+        log.info("console.serves", address=f"{host}:{port}")
+        memory.settle()
+        await stop.wait()
+        await health.announce_shutdown()
+        await asyncio.sleep(settings.drain_delay_s)
+        server.should_exit = True
+        await serving
+        await health.stop()
+
+
+def open_listeners(settings: ConsoleSettings) -> list[socket.socket]:
+    if settings.fds:
+        return inherited(settings.fds)
+    try:
+        family = socket.AF_INET6 if ":" in settings.console_host else socket.AF_INET
+        return [socket.create_server((settings.console_host, settings.console_port), family=family)]
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.console_host}:{settings.console_port}: {error.strerror}"
+        ) from error
+
+
+if __name__ == "__main__":
+    run("console", main)

@@ -1,0 +1,226 @@
+"""The application: all pages, and what happens before and after each of them."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from console import account_settings, keys, overview, security, sign_in, step_up
+from console.metrics import PageMetrics
+from console.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
+from services.chassis.errors import LegatoError, Reason, internal_error
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    method: str
+    path: str
+    handler: Handler
+    # Pages for everybody know who is signed in, if anybody is.
+    needs_sign_in: bool = True
+    # Called by a script.
+    is_json: bool = False
+
+
+PAGES: Final[Sequence[Page]] = (
+    Page("GET", "/", overview.show),
+    Page("POST", "/first-key", overview.create_key),
+    Page("GET", "/sign-in", sign_in.show, needs_sign_in=False),
+    Page("POST", "/sign-in", sign_in.with_link, needs_sign_in=False),
+    Page("POST", "/sign-in/recovery-code", sign_in.with_recovery_code, needs_sign_in=False),
+    Page("POST", "/sign-in/passkey/start", sign_in.start_passkey, needs_sign_in=False, is_json=True),
+    Page("POST", "/sign-in/passkey", sign_in.with_passkey, needs_sign_in=False),
+    Page("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
+    Page("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
+    Page("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
+    Page("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),
+    Page("POST", "/account", sign_in.choose_account),
+    Page("GET", "/keys", keys.show),
+    Page("POST", "/keys", keys.create),
+    Page("GET", "/keys/new", keys.show_new),
+    Page("GET", "/keys/identify", keys.show_identify),
+    Page("POST", "/keys/identify", keys.identify),
+    Page("GET", "/keys/{key_id}", keys.show_one),
+    Page("POST", "/keys/{key_id}/name", keys.rename),
+    Page("POST", "/keys/{key_id}/limits", keys.set_limits),
+    Page("POST", "/keys/{key_id}/rotate", keys.rotate),
+    Page("POST", "/keys/{key_id}/revoke", keys.revoke),
+    Page("GET", "/security", security.show),
+    Page("GET", "/security/passkeys/new", security.show_new_passkey),
+    Page("POST", "/security/passkeys/start", security.start_passkey, is_json=True),
+    Page("POST", "/security/passkeys", security.add_passkey),
+    Page("POST", "/security/passkeys/name", security.rename_passkey),
+    Page("POST", "/security/passkeys/remove", security.remove_passkey),
+    Page("POST", "/security/recovery-codes", security.make_recovery_codes),
+    Page("POST", "/security/sessions/end", security.end_sessions),
+    Page("POST", "/security/name", security.rename_user),
+    Page("GET", "/security/audit-log", security.show_events),
+    Page("GET", "/settings", account_settings.show),
+    Page("POST", "/settings/name", account_settings.rename),
+    Page("POST", "/settings/class", account_settings.set_class),
+    Page("POST", "/settings/grounding", account_settings.set_grounding),
+    Page("POST", "/settings/members/invite", account_settings.invite),
+    Page("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
+    Page("POST", "/settings/members/role", account_settings.change_role),
+    Page("POST", "/settings/members/remove", account_settings.remove_member),
+    Page("GET", "/settings/audit-log", account_settings.show_events),
+)
+CONFIRM_PATH: Final = "/confirm"
+A_YEAR: Final = "public, max-age=31536000, immutable"
+
+
+class ConsoleApp:
+    def __init__(self, console: Console, metrics: PageMetrics) -> None:
+        self._console = console
+        self._metrics = metrics
+        self._starlette = Starlette(
+            routes=[
+                *self._routes(),
+                Route(CONFIRM_PATH, self._confirm, methods=["POST"]),
+                Route("/static/{name}", self._static, methods=["GET"]),
+            ],
+            exception_handlers={HTTPException: self._strange_path},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._starlette(scope, receive, send)
+
+    def _routes(self) -> list[Route]:
+        """Gives each path one route, which finds the page by the method."""
+        by_path: dict[str, dict[str, Page]] = {}
+        for page in PAGES:
+            by_path.setdefault(page.path, {})[page.method] = page
+        return [Route(path, self._endpoint(pages), methods=list(pages)) for path, pages in by_path.items()]
+
+    def _endpoint(self, pages: dict[str, Page]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            page = pages["GET" if request.method == "HEAD" else request.method]
+            return await self._answer(request, page.path, page.handler, page)
+
+        return answer
+
+    async def _confirm(self, request: Request) -> Response:
+        page = Page("POST", CONFIRM_PATH, self._go_on)
+        return await self._answer(request, CONFIRM_PATH, self._go_on, page)
+
+    async def _answer(self, request: Request, name: str, handler: Handler, page: Page) -> Response:
+        began_s = self._console.clock.elapsed_s()
+        visit = Visit(self._console, request, Form([]))
+        response = self._refuse_strangers(visit) or await self._respond(visit, handler, page)
+        visit.apply_cookies(response)
+        self._protect(response)
+        self._metrics.answered(name, response.status_code, self._console.clock.elapsed_s() - began_s)
+        return response
+
+    def _refuse_strangers(self, visit: Visit) -> Response | None:
+        """Returns a response to a request that no page of ours made, or that came by a name that is not ours."""
+        protection, request = self._console.protection, visit.request
+        if not protection.is_our_host(request.headers):
+            if request.method == "GET" and protection.names_loopback(request.headers):
+                # Passkeys and cookies belong to the name.
+                query = f"?{request.url.query}" if request.url.query else ""
+                return RedirectResponse(protection.origins[0] + request.url.path + query, 307)
+            return visit.render("error.html", 421, title_of="host", error=None)
+        if not protection.is_from_us(request.method, request.headers):
+            return visit.render("error.html", 403, title_of="origin", error=None)
+        return None
+
+    async def _respond(self, visit: Visit, handler: Handler, page: Page) -> Response:
+        try:
+            visit.form = await read_form(visit.request)
+            await self._find_out_who(visit, page)
+            return await handler(visit)
+        except LegatoError as error:
+            return self._refused(visit, error, page)
+        except Exception as error:
+            self._console.log.failure("page.failed", error)
+            return self._refused(visit, internal_error(), page)
+
+    async def _find_out_who(self, visit: Visit, page: Page) -> None:
+        token = visit.session_token
+        if not token:
+            if page.needs_sign_in:
+                raise sign_in_first()
+            return
+        try:
+            await visit.resolve(token)
+        except LegatoError as error:
+            # Pages for everybody are there even if nobody can say who somebody is.
+            if page.needs_sign_in:
+                raise
+            if error.reason is Reason.SESSION_ENDED:
+                visit.sign_out()
+
+    def _refused(self, visit: Visit, error: LegatoError, page: Page) -> Response:
+        if page.is_json:
+            return JSONResponse({"message": error.message}, status_of(error))
+        if error.reason is Reason.SESSION_ENDED:
+            visit.sign_out()
+            path = visit.request.url.path if visit.request.method == "GET" else "/"
+            return RedirectResponse("/sign-in" if path == "/" else with_query("/sign-in", {"next": path}), 303)
+        if error.reason is Reason.STEP_UP_REQUIRED:
+            return step_up.ask(visit)
+        response = visit.render("error.html", status_of(error), title_of=error.reason.value, error=error)
+        if error.retry_after_s is not None:
+            response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+        return response
+
+    async def _go_on(self, visit: Visit) -> Response:
+        """Proves again who the user is, then answers the request that needed it."""
+        confirmed = await step_up.confirm(visit)
+        if isinstance(confirmed, Response):
+            return confirmed
+        method, path, form = confirmed
+        page, values = _find_page(method, path)
+        if method == "GET":
+            return RedirectResponse(path, 303)
+        visit.form = form
+        visit.request.scope["path_params"] = values
+        visit.request.scope["path"] = path
+        return await page.handler(visit)
+
+    async def _static(self, request: Request) -> Response:
+        asset = self._console.pages.assets.find(request.url.path)
+        if asset is None:
+            response = Response("Not found.", 404, media_type="text/plain")
+            self._protect(response)
+            return response
+        headers = {"vary": "accept-encoding"}
+        content = asset.content
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"], content = "gzip", asset.compressed
+        response = Response(content, 200, headers, asset.content_type)
+        self._protect(response)
+        response.headers["cache-control"] = A_YEAR
+        return response
+
+    async def _strange_path(self, request: Request, error: Exception) -> Response:
+        """Answers a path that is none of ours, or one with another method."""
+        status = error.status_code if isinstance(error, HTTPException) else 404
+
+        async def handler(visit: Visit) -> Response:
+            return visit.render("error.html", status, title_of="method" if status == 405 else "NOT_FOUND", error=None)
+
+        return await self._answer(request, "none", handler, Page("GET", "", handler, needs_sign_in=False))
+
+    def _protect(self, response: Response) -> None:
+        for name, value in self._console.protection.headers.items():
+            response.headers[name] = value
+
+
+def _find_page(method: str, path: str) -> tuple[Page, dict[str, Any]]:
+    for page in PAGES:
+        pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", page.path)
+        match = re.fullmatch(pattern, path)
+        if page.method == method and page.needs_sign_in and match:
+            return page, match.groupdict()
+    raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.")

@@ -1,0 +1,290 @@
+"""Keys: list, create, rename, limit, rotate, revoke, and identify a leaked one."""
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from console import usage
+from console.snippets import snippets
+from console.visit import Visit
+from console.words import TRANSLATIONS, in_words, time_of
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+_ = TRANSLATIONS.gettext
+
+PAGE_SIZE: Final = 200
+EXPIRIES: Final = ("30", "90", "365", "never")
+LIMITS: Final = {
+    "requests_per_minute": _("Requests per minute"),
+    "tokens_per_minute": _("Tokens per minute"),
+    "concurrent_requests": _("Requests at once"),
+}
+SCOPES: Final = {
+    "inference": auth_pb2.SCOPE_INFERENCE,
+    "models": auth_pb2.SCOPE_MODELS,
+    "usage": auth_pb2.SCOPE_USAGE,
+}
+LONGEST_NAME: Final = 100
+KEY_ID: Final = re.compile(r"key_[0-9A-Za-z]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit in effect, and who set it."""
+
+    name: str
+    title: str
+    # The key's own; None: it has none.
+    own: int | None
+    words: str
+    source: str
+
+
+async def show(visit: Visit) -> Response:
+    page_token = visit.request.query_params.get("page", "")
+    listed, costs = await asyncio.gather(_page_of_keys(visit, page_token), usage.usage_by_key(visit))
+    active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
+    past = [each for each in listed.keys if each.key.state != auth_pb2.KEY_STATE_ACTIVE]
+    return visit.render("keys.html", active=active, past=past, costs=costs, next_page=listed.next_page_token)
+
+
+async def show_new(visit: Visit) -> Response:
+    return _new(visit, {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}}, {})
+
+
+async def create(visit: Visit) -> Response:
+    form = visit.form
+    given: dict[str, Any] = {
+        "name": form.get("name"),
+        "scopes": form.all("scope"),
+        "expires": form.get("expires"),
+        "limits": {name: form.get(name) for name in LIMITS},
+    }
+    limits, problems = _limits_in(visit)
+    if len(given["name"]) > LONGEST_NAME:
+        problems["name"] = _("At most 100 characters.")
+    if not given["scopes"] or not set(given["scopes"]) <= SCOPES.keys():
+        problems["scope"] = _("Choose what the key may do.")
+    if given["expires"] not in EXPIRIES:
+        problems["expires"] = _("Choose when the key expires.")
+    if problems:
+        return _new(visit, given, problems, 400)
+    has_all = set(given["scopes"]) == SCOPES.keys()
+    request = pb.AccountServiceCreateKeyRequest(
+        account_id=visit.who.account_id,
+        name=given["name"],
+        scopes=[] if has_all else [SCOPES[scope] for scope in given["scopes"]],
+        expires_after_days=_days(given["expires"]),
+        form_id=form.get("form_id"),
+        **{name: value for name, value in limits.items() if value},
+    )
+    try:
+        made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
+    except LegatoError as error:
+        if error.reason is not Reason.REQUEST_INVALID:
+            raise
+        return _new(visit, given, {error.param or "name": error.message}, 400)
+    return visit.render(
+        "key_made.html",
+        has_secret=True,
+        made=made,
+        snippets=snippets(visit.console.api_url, made.api_key) if made.api_key else [],
+        old=None,
+    )
+
+
+async def show_one(visit: Visit) -> Response:
+    return await _one(visit)
+
+
+async def rename(visit: Visit) -> Response:
+    name = visit.form.get("name")
+    if not name or len(name) > LONGEST_NAME:
+        return await _one(visit, {"name": _("A name has 1 to 100 characters.")}, 400)
+    request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), name=name)
+    await visit.services.auth.change(lambda stubs: stubs.accounts.RenameKey, request, visit.token)
+    return visit.redirect(_path(visit), "key-renamed")
+
+
+async def set_limits(visit: Visit) -> Response:
+    limits, problems = _limits_in(visit)
+    if problems:
+        return await _one(visit, problems, 400)
+    began_s = visit.console.clock.elapsed_s()
+    request = pb.AccountServiceUpdateKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), **limits)
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateKey, request, visit.token)
+    except LegatoError as error:
+        if error.reason is not Reason.REQUEST_INVALID:
+            raise
+        return await _one(visit, {error.param or "requests_per_minute": error.message}, 400)
+    return visit.redirect(_path(visit), "key-limits", _milliseconds_since(visit, began_s))
+
+
+async def rotate(visit: Visit) -> Response:
+    expires = visit.form.get("expires")
+    request = pb.RotateKeyRequest(
+        account_id=visit.who.account_id,
+        key_id=_key_id(visit),
+        expires_after_days=_days(expires),
+        form_id=visit.form.get("form_id"),
+    )
+    made = await visit.services.auth.change(lambda stubs: stubs.accounts.RotateKey, request, visit.token)
+    old = await _find(visit, _key_id(visit))
+    return visit.render(
+        "key_made.html",
+        has_secret=True,
+        made=made,
+        snippets=snippets(visit.console.api_url, made.api_key) if made.api_key else [],
+        old=old,
+    )
+
+
+async def revoke(visit: Visit) -> Response:
+    began_s = visit.console.clock.elapsed_s()
+    request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit))
+    await visit.services.auth.change(lambda stubs: stubs.accounts.RevokeKey, request, visit.token)
+    return visit.redirect(_path(visit), "key-revoked", _milliseconds_since(visit, began_s))
+
+
+async def show_identify(visit: Visit) -> Response:
+    return visit.render("identify.html", problem="")
+
+
+async def identify(visit: Visit) -> Response:
+    key_id = visit.form.get("key_id")
+    if not KEY_ID.fullmatch(key_id):
+        return visit.render("identify.html", 400, problem=_("This is not the public part of a key."))
+    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    try:
+        await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
+    except LegatoError as error:
+        if error.reason is not Reason.NOT_FOUND:
+            raise
+        return visit.render(
+            "identify.html",
+            404,
+            problem=_(
+                "The key is well formed, but it is none of this account's. Whose it is, only an operator can tell."
+            ),
+        )
+    return visit.redirect(f"/keys/{key_id}")
+
+
+async def first_page(visit: Visit) -> list[pb.AccountKey] | None:
+    """Returns the keys for a summary; None if auth does not answer in time."""
+    try:
+        return list((await _page_of_keys(visit, "")).keys)
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return None
+
+
+def new_form_id() -> str:
+    return secrets.token_hex(16)
+
+
+async def _page_of_keys(visit: Visit, page_token: str) -> pb.AccountServiceListKeysResponse:
+    request = pb.AccountServiceListKeysRequest(
+        account_id=visit.who.account_id, page_size=PAGE_SIZE, page_token=page_token
+    )
+    return await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
+
+
+async def _find(visit: Visit, key_id: str) -> pb.AccountKey:
+    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    return (await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)).key
+
+
+async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
+    key_id = _key_id(visit)
+    account_request = pb.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
+    listed, costs, account = await asyncio.gather(
+        _page_of_keys(visit, ""),
+        usage.usage_by_key(visit),
+        visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, account_request, visit.token),
+    )
+    by_id = {each.key.key_id: each for each in listed.keys}
+    found = by_id.get(key_id) or await _find(visit, key_id)
+    successor = next((each for each in listed.keys if each.replaces_key_id == key_id), None)
+    predecessor = by_id.get(found.replaces_key_id)
+    pair = (found, successor) if successor else (predecessor, found) if predecessor else None
+    return visit.render(
+        "key.html",
+        status,
+        found=found,
+        usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
+        costs=costs,
+        limits=[_limit(name, found.key, account.account) for name in LIMITS],
+        pair=pair,
+        idle=_idle(visit, pair[0].key) if pair else "",
+        problems=problems or {},
+        form_id=new_form_id(),
+    )
+
+
+def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> Limit:
+    own = getattr(key, name) if key.HasField(name) else None  # type: ignore[arg-type]
+    if own is not None:
+        return Limit(name, LIMITS[name], own, f"{own:,}", _("Set on this key"))
+    if account.HasField(name):  # type: ignore[arg-type]
+        return Limit(name, LIMITS[name], None, f"{getattr(account, name):,}", _("The account's limit"))
+    return Limit(name, LIMITS[name], None, _("Default"), _("The service's default"))
+
+
+def _idle(visit: Visit, key: auth_pb2.Key) -> str:
+    """Says how long a key has not been used. Auth knows the hour, so the end of that hour counts."""
+    if not key.HasField("last_use_time"):
+        return _("never used")
+    idle = visit.now - time_of(key.last_use_time) - timedelta(hours=1)
+    if idle < timedelta(hours=1):
+        return _("used within the last two hours")
+    return _("not used for %(time)s") % {"time": in_words(idle)}
+
+
+def _new(visit: Visit, given: dict[str, Any], problems: dict[str, str], status: int = 200) -> Response:
+    return visit.render(
+        "key_new.html", status, given=given, problems=problems, limit_titles=LIMITS, form_id=new_form_id()
+    )
+
+
+def _limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:
+    """Returns the limits of a form, 0 for an empty field, and what is wrong with which."""
+    limits: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    for name in LIMITS:
+        given = visit.form.get(name).replace(",", "").replace(" ", "")
+        if given.isdecimal() and len(given) < 10:
+            limits[name] = int(given)
+        elif given:
+            problems[name] = _("A whole number, or nothing.")
+        else:
+            limits[name] = 0
+    return limits, problems
+
+
+def _days(expires: str) -> int | None:
+    return int(expires) if expires in EXPIRIES and expires.isdecimal() else None
+
+
+def _key_id(visit: Visit) -> str:
+    key_id: str = visit.request.path_params["key_id"]
+    if not KEY_ID.fullmatch(key_id):
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+    return key_id
+
+
+def _path(visit: Visit) -> str:
+    return f"/keys/{_key_id(visit)}"
+
+
+def _milliseconds_since(visit: Visit, began_s: float) -> int:
+    return round(1000 * (visit.console.clock.elapsed_s() - began_s))

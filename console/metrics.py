@@ -1,0 +1,35 @@
+"""The console's Prometheus metrics."""
+
+from collections.abc import Callable
+from typing import Final
+
+from services.chassis.telemetry.metrics import Registry, counts, gauges, histograms
+
+PAGE_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class PageMetrics:
+    def __init__(self, registry: Registry) -> None:
+        self._pages = counts(
+            registry,
+            "legato_console_pages",
+            "Answered requests of the console, by page and status.",
+            ["page", "status"],
+        )
+        self._durations_s = histograms(
+            registry, "legato_console_page_duration_seconds", "Time to answer a page.", ["page"], PAGE_BOUNDS_S
+        )
+
+    def answered(self, page: str, status: int, took_s: float) -> None:
+        self._pages[page, str(status)].value += 1
+        self._durations_s[page,].observe(took_s)
+
+
+def show_replicas(registry: Registry, usable: Callable[[], dict[str, int]]) -> None:
+    gauges(
+        registry,
+        "legato_console_replicas_usable",
+        "Usable replicas of each service, as the console sees them.",
+        ["peer"],
+        lambda: [([service], number) for service, number in usable().items()],
+    )
