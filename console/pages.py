@@ -1,7 +1,6 @@
 """Renders pages from templates."""
 
 import gzip
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -62,7 +61,9 @@ def _environment(assets: Assets) -> Environment:
         roles=words.ROLES,
         sign_in_methods=words.SIGN_IN_METHODS,
         listed=words.listed,
-        json=json.dumps,
+        long_day=words.day,
+        short_day=words.short_day,
+        action_words=words.action_words,
     )
     environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd)
     return environment

@@ -69,6 +69,15 @@ def day(when: date) -> str:
     return f"{when.day} {MONTHS[when.month - 1]} {when.year}"
 
 
+def short_day(when: date) -> str:
+    return f"{when.day} {MONTHS[when.month - 1][:3]}"
+
+
+def action_words(action: str) -> str:
+    """Names an audited action: `key.created` is "Key created"."""
+    return action.replace(".", " ").replace("_", " ").capitalize()
+
+
 def day_range(first: date, last: date) -> str:
     if first == last:
         return day(first)
