@@ -1,0 +1,428 @@
+"""Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import auth_pb2, users_pb2_grpc
+from protos.auth.v1 import users_pb2 as pb
+from protos.metering.v1 import metering_pb2, metering_pb2_grpc
+from protos.router.v1 import router_pb2, router_pb2_grpc
+from protos.type.v1 import access_token_pb2
+from services.chassis.errors import LegatoError, Reason, unavailable
+
+ACCOUNT_ID = "acct_0123456789abcdef"
+CODE = "K7Q2-M4XD-9PRT-W6HN"
+INVITATION = "J4RS-8WQX-2MKD-V7TN"
+ACCESS_TOKEN = b"signed by auth"
+SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+DOLLAR = 1_000_000_000
+
+
+def stamp(when: datetime) -> Timestamp:
+    made = Timestamp()
+    made.FromDatetime(when)
+    return made
+
+
+def ago(**span: float) -> Timestamp:
+    return stamp(datetime.now(UTC) - timedelta(**span))
+
+
+def hence(**span: float) -> Timestamp:
+    return stamp(datetime.now(UTC) + timedelta(**span))
+
+
+class Fakes:
+    """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.calls: list[str] = []
+        self.requests: list[Any] = []
+        self.sessions: set[str] = set()
+        self.session_count = 0
+        self.used_codes: set[str] = set()
+        self.fail: dict[str, LegatoError] = {}
+        self.is_fresh = True
+        self.is_suspended = False
+        self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
+        self.has_account = True
+        self.keys: list[pb.AccountKey] = []
+        self.passkeys: list[pb.Passkey] = []
+        self.recovery_codes = 0
+        self.rows: list[metering_pb2.UsageRow] = []
+        self.balance = metering_pb2.Balance(account_id=ACCOUNT_ID, balance_nanos=5 * DOLLAR)
+        self.events: list[pb.AuditEvent] = []
+        self.invitations: list[pb.Invitation] = []
+        self.forms: dict[str, pb.AccountKey] = {}
+
+    def sign_in(self) -> str:
+        """Makes a session, and returns its token."""
+        self.session_count += 1
+        token = f"session-token-{self.session_count:032d}"
+        self.sessions.add(token)
+        return token
+
+    def add_key(self, name: str, **values: Any) -> pb.AccountKey:
+        number = len(self.keys) + 1
+        key = auth_pb2.Key(
+            key_id=f"key_{number:016d}",
+            account_id=ACCOUNT_ID,
+            name=name,
+            create_time=values.pop("create_time", ago(days=3)),
+            state=values.pop("state", auth_pb2.KEY_STATE_ACTIVE),
+        )
+        made = pb.AccountKey(
+            key=key,
+            created_by_name="Ada Lovelace",
+            replaces_key_id=values.pop("replaces", ""),
+            may_change=self.role != access_token_pb2.ACCOUNT_ROLE_VIEWER,
+        )
+        for field, value in values.items():
+            if isinstance(value, Timestamp):
+                getattr(made.key, field).CopyFrom(value)
+            else:
+                setattr(made.key, field, value)
+        self.keys.append(made)
+        return made
+
+    def fill(self) -> None:
+        """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
+        self.balance.balance_nanos, self.balance.held_nanos = 42_187_654_321, 8_400_000
+        self.add_key("Nightly report", last_use_time=ago(hours=3), requests_per_minute=60)
+        self.add_key("Website chat", last_use_time=ago(hours=1), expire_time=hence(days=9))
+        self.add_key("Old laptop", create_time=ago(days=200), last_use_time=ago(days=120))
+        self.add_key("Contractor", state=auth_pb2.KEY_STATE_REVOKED, revoke_time=ago(days=2), last_use_time=ago(days=2))
+        self.add_key("Trial", state=auth_pb2.KEY_STATE_EXPIRED, expire_time=ago(days=20))
+        self.keys[1].key.scopes.append(auth_pb2.SCOPE_INFERENCE)
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for back in range(30):
+            for place, name in enumerate(("forte", "mezzo", "fortissimo")):
+                cost = (29 - back + 7 * place) * 13_579_000 % 180_000_000
+                if (back * 7 + place) % 5 == 4:
+                    continue
+                row = metering_pb2.UsageRow(
+                    start_time=stamp(midnight - timedelta(days=back)), requests=12 + back, cost_nanos=cost
+                )
+                row.class_id = name
+                row.key_id = self.keys[place].key.key_id
+                self.rows.append(row)
+        self.passkeys = [
+            pb.Passkey(
+                passkey_id="pk_1", name="Work laptop", create_time=ago(days=80), last_use_time=ago(hours=5), rp_id="localhost"
+            ),
+            pb.Passkey(passkey_id="pk_2", name="Phone", create_time=ago(days=12), is_backed_up=True, rp_id="localhost"),
+        ]
+        self.recovery_codes = 8
+        actions = ("session.started", "key.created", "key.revoked", "passkey.added", "member.invited")
+        self.events = [
+            pb.AuditEvent(
+                event_no=9 - number,
+                time=ago(hours=7 * number),
+                action=action,
+                user_id="user_1",
+                user_name="Ada Lovelace",
+                object_id="key_0000000000000001" if action.startswith("key") else "",
+                network="192.0.2.0/24",
+                outcome=pb.AUDIT_OUTCOME_REFUSED if number == 4 else pb.AUDIT_OUTCOME_DONE,
+            )
+            for number, action in enumerate(actions)
+        ]
+        self.invitations = [
+            pb.Invitation(
+                invitation_id="inv_1",
+                account_id=ACCOUNT_ID,
+                email="grace@example.ca",
+                role=access_token_pb2.ACCOUNT_ROLE_VIEWER,
+                expire_time=hence(days=6),
+            )
+        ]
+
+    def user(self) -> pb.User:
+        return pb.User(
+            user_id="user_1",
+            name="Ada Lovelace",
+            email="ada@example.ca",
+            create_time=ago(days=90),
+            passkeys=len(self.passkeys),
+            recovery_codes=self.recovery_codes,
+        )
+
+    def session(self, number: int = 1) -> pb.Session:
+        return pb.Session(
+            session_id=f"sess_{number}",
+            create_time=ago(hours=30 * number),
+            last_seen_time=ago(hours=20 * (number - 1)),
+            network="192.0.2.0/24" if number == 1 else "2001:db8::/48",
+            browser="Firefox on Linux" if number == 1 else "Safari on iPhone",
+            method=pb.SIGN_IN_METHOD_PASSKEY if number == 1 else pb.SIGN_IN_METHOD_LINK,
+        )
+
+    def signed_in(self) -> pb.SignedIn:
+        return pb.SignedIn(session_token=self.sign_in(), session=self.session(), user=self.user())
+
+    def find(self, key_id: str) -> pb.AccountKey:
+        for each in self.keys:
+            if each.key.key_id == key_id:
+                return each
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
+
+    # What every RPC does, by name.
+
+    def answer(self, name: str, request: Any, has_token: bool) -> Any:
+        self.calls.append(name)
+        self.requests.append(request)
+        if name in self.fail:
+            raise self.fail[name]
+        if not name.startswith("SignInService.") and not has_token:
+            raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
+        handler = getattr(self, name.partition(".")[2])
+        return handler(request)
+
+    def StartPasskeySignIn(self, request: Any) -> Any:
+        options = {"challenge": "AAAAAAAAAAAAAAAAAAAAAA", "rpId": "localhost", "userVerification": "required"}
+        return pb.StartPasskeySignInResponse(challenge_id="challenge-1", options_json=json.dumps(options))
+
+    def FinishPasskeySignIn(self, request: Any) -> Any:
+        if request.challenge_id != "challenge-1" or "signature" not in json.loads(request.credential_json)["response"]:
+            raise sign_in_failed()
+        return pb.FinishPasskeySignInResponse(signed_in=self.signed_in())
+
+    def SignInWithLink(self, request: Any) -> Any:
+        code = request.code.replace("-", "").upper()
+        if code != CODE.replace("-", "") or code in self.used_codes:
+            raise sign_in_failed()
+        self.used_codes.add(code)
+        return pb.SignInWithLinkResponse(signed_in=self.signed_in())
+
+    def SignInWithRecoveryCode(self, request: Any) -> Any:
+        if request.code != "recovery-1":
+            raise sign_in_failed()
+        return pb.SignInWithRecoveryCodeResponse(signed_in=self.signed_in())
+
+    def GetInvitation(self, request: Any) -> Any:
+        if request.code != INVITATION:
+            raise sign_in_failed()
+        return pb.GetInvitationResponse(
+            account_name="Analytical Engines",
+            invited_by="Charles Babbage",
+            role=access_token_pb2.ACCOUNT_ROLE_MEMBER,
+            expire_time=hence(days=7),
+        )
+
+    def AcceptInvitation(self, request: Any) -> Any:
+        if request.code != INVITATION:
+            raise sign_in_failed()
+        if request.session_token:
+            return pb.AcceptInvitationResponse(account_id=ACCOUNT_ID)
+        return pb.AcceptInvitationResponse(signed_in=self.signed_in(), account_id=ACCOUNT_ID)
+
+    def ResolveSession(self, request: Any) -> Any:
+        if request.session_token not in self.sessions:
+            raise LegatoError(Reason.SESSION_ENDED, "The session has ended.")
+        membership = pb.Membership(
+            account_id=ACCOUNT_ID,
+            account_name="Analytical Engines",
+            role=self.role,
+            is_suspended=self.is_suspended,
+        )
+        return pb.ResolveSessionResponse(
+            user=self.user(),
+            session=self.session(),
+            memberships=[membership] if self.has_account else [],
+            account_id=ACCOUNT_ID if self.has_account else "",
+            access_token=ACCESS_TOKEN,
+            step_up_until_time=hence(minutes=9) if self.is_fresh else ago(minutes=1),
+        )
+
+    def StepUp(self, request: Any) -> Any:
+        if request.recovery_code != "recovery-1" and not request.HasField("passkey"):
+            raise sign_in_failed()
+        self.sessions.discard(request.session_token)
+        self.is_fresh = True
+        return pb.StepUpResponse(signed_in=self.signed_in())
+
+    def SignOut(self, request: Any) -> Any:
+        self.sessions.discard(request.session_token)
+        return pb.SignOutResponse()
+
+    def _granting(self) -> None:
+        if not self.is_fresh:
+            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+    def UpdateUser(self, request: Any) -> Any:
+        return pb.UpdateUserResponse(user=self.user())
+
+    def StartPasskeyRegistration(self, request: Any) -> Any:
+        self._granting()
+        options = {
+            "challenge": "AAAAAAAAAAAAAAAAAAAAAA",
+            "rp": {"id": "localhost", "name": "Legato"},
+            "user": {"id": "dXNlcl8x", "name": "Ada", "displayName": "Ada Lovelace"},
+            "pubKeyCredParams": [{"type": "public-key", "alg": -7}],
+            "authenticatorSelection": {"residentKey": "required", "userVerification": "required"},
+        }
+        return pb.StartPasskeyRegistrationResponse(challenge_id="challenge-2", options_json=json.dumps(options))
+
+    def FinishPasskeyRegistration(self, request: Any) -> Any:
+        assert "attestationObject" in json.loads(request.credential_json)["response"]
+        made = pb.Passkey(passkey_id=f"pk_{len(self.passkeys) + 1}", name=request.name or "Passkey", create_time=ago())
+        self.passkeys.append(made)
+        return pb.FinishPasskeyRegistrationResponse(passkey=made)
+
+    def ListPasskeys(self, request: Any) -> Any:
+        return pb.ListPasskeysResponse(passkeys=self.passkeys)
+
+    def RenamePasskey(self, request: Any) -> Any:
+        return pb.RenamePasskeyResponse()
+
+    def RemovePasskey(self, request: Any) -> Any:
+        if len(self.passkeys) == 1:
+            raise LegatoError(Reason.REQUEST_INVALID, "The last way to sign in cannot be removed.")
+        self.passkeys = [each for each in self.passkeys if each.passkey_id != request.passkey_id]
+        return pb.RemovePasskeyResponse()
+
+    def GenerateRecoveryCodes(self, request: Any) -> Any:
+        self._granting()
+        self.recovery_codes = 10
+        return pb.GenerateRecoveryCodesResponse(codes=[f"RCVY-{number:04d}-ABCD-EFGH" for number in range(10)])
+
+    def ListSessions(self, request: Any) -> Any:
+        return pb.ListSessionsResponse(sessions=[self.session(1), self.session(2)], current_session_id="sess_1")
+
+    def EndSessions(self, request: Any) -> Any:
+        return pb.EndSessionsResponse(ended=len(request.session_ids) or 1)
+
+    def ListMyAuditEvents(self, request: Any) -> Any:
+        return pb.ListMyAuditEventsResponse(events=self.events)
+
+    def GetAccount(self, request: Any) -> Any:
+        account = auth_pb2.Account(
+            account_id=ACCOUNT_ID,
+            name="Analytical Engines",
+            preferred_class="forte",
+            tokens_per_minute=200_000,
+            search=True,
+            memory=True,
+        )
+        return pb.AccountServiceGetAccountResponse(account=account)
+
+    def UpdateAccount(self, request: Any) -> Any:
+        return pb.AccountServiceUpdateAccountResponse()
+
+    def CreateKey(self, request: Any) -> Any:
+        self._granting()
+        if request.form_id in self.forms:
+            return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
+        made = self.add_key(request.name)
+        self.forms[request.form_id] = made
+        return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
+
+    def RotateKey(self, request: Any) -> Any:
+        self._granting()
+        made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
+        return pb.RotateKeyResponse(key=made, api_key=SECRET)
+
+    def RenameKey(self, request: Any) -> Any:
+        self.find(request.key_id).key.name = request.name
+        return pb.RenameKeyResponse()
+
+    def UpdateKey(self, request: Any) -> Any:
+        return pb.AccountServiceUpdateKeyResponse()
+
+    def RevokeKey(self, request: Any) -> Any:
+        found = self.find(request.key_id)
+        found.key.state = auth_pb2.KEY_STATE_REVOKED
+        return pb.AccountServiceRevokeKeyResponse(key=found)
+
+    def ListKeys(self, request: Any) -> Any:
+        return pb.AccountServiceListKeysResponse(keys=self.keys)
+
+    def IdentifyKey(self, request: Any) -> Any:
+        return pb.IdentifyKeyResponse(key=self.find(request.key_id))
+
+    def ListMembers(self, request: Any) -> Any:
+        second = pb.User(user_id="user_2", name="Charles Babbage", email="charles@example.ca")
+        members = [
+            pb.Member(user=self.user(), role=self.role, join_time=ago(days=90)),
+            pb.Member(user=second, role=access_token_pb2.ACCOUNT_ROLE_MEMBER, join_time=ago(days=10)),
+        ]
+        return pb.ListMembersResponse(members=members, invitations=self.invitations)
+
+    def InviteMember(self, request: Any) -> Any:
+        self._granting()
+        invitation = pb.Invitation(invitation_id="inv_2", role=request.role, expire_time=hence(days=7))
+        return pb.InviteMemberResponse(invitation=invitation, code=INVITATION)
+
+    def CancelInvitation(self, request: Any) -> Any:
+        self.invitations = []
+        return pb.CancelInvitationResponse()
+
+    def ChangeMemberRole(self, request: Any) -> Any:
+        self._granting()
+        return pb.ChangeMemberRoleResponse()
+
+    def RemoveMember(self, request: Any) -> Any:
+        return pb.RemoveMemberResponse()
+
+    def ListAuditEvents(self, request: Any) -> Any:
+        return pb.AccountServiceListAuditEventsResponse(events=self.events)
+
+    def GetBalance(self, request: Any) -> Any:
+        return metering_pb2.GetBalanceResponse(balance=self.balance)
+
+    def ListUsage(self, request: Any) -> Any:
+        return metering_pb2.ListUsageResponse(rows=self.rows)
+
+    def ListModels(self, request: Any) -> Any:
+        names = ("auto", "mezzo", "forte", "fortissimo")
+        return router_pb2.ListModelsResponse(models=[router_pb2.Model(model_id=name) for name in names])
+
+
+def sign_in_failed() -> LegatoError:
+    return LegatoError(Reason.SIGN_IN_FAILED, "This did not sign you in. Ask for a new link, or try another way.")
+
+
+def not_answering() -> LegatoError:
+    return unavailable("The service")
+
+
+def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
+    """A servicer of the generated class `kind`, whose methods are those of `fakes`."""
+
+    def method_named(method: str) -> Any:
+        async def answer(self: Any, request: Any, context: Any) -> Any:
+            metadata = dict(context.invocation_metadata() or ())
+            return fakes.answer(f"{name}.{method}", request, metadata.get("legato-access-token-bin") == ACCESS_TOKEN)
+
+        return answer
+
+    methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(Fakes, method)]
+    return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
+
+
+def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
+    if service == "auth":
+        users_pb2_grpc.add_SignInServiceServicer_to_server(
+            servicer(users_pb2_grpc.SignInServiceServicer, "SignInService", fakes), server
+        )
+        users_pb2_grpc.add_UserServiceServicer_to_server(
+            servicer(users_pb2_grpc.UserServiceServicer, "UserService", fakes), server
+        )
+        users_pb2_grpc.add_AccountServiceServicer_to_server(
+            servicer(users_pb2_grpc.AccountServiceServicer, "AccountService", fakes), server
+        )
+    elif service == "metering":
+        metering_pb2_grpc.add_MeteringServiceServicer_to_server(
+            servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
+        )
+    else:
+        router_pb2_grpc.add_RouterServiceServicer_to_server(
+            servicer(router_pb2_grpc.RouterServiceServicer, "RouterService", fakes), server
+        )

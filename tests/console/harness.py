@@ -1,0 +1,119 @@
+"""The console, served on a free port by a thread of the test's own process, with fake services behind it."""
+
+import asyncio
+import gzip
+import http.client
+import io
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+import grpc.aio
+
+from console.app import ConsoleApp
+from console.assets import Assets
+from console.metrics import PageMetrics
+from console.pages import Pages
+from console.protection import Protection
+from console.server import ConsoleServer
+from console.services import Services
+from console.visit import Console
+from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import new_registry
+from services.chassis.timing.clock import SystemClock
+from tests.console.fake_services import Fakes, register
+
+API_URL = "http://127.0.0.1:8080/v1"
+COOKIE = "__Host-legato"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    cookies: tuple[str, ...]
+    text: str
+
+
+class ConsoleHarness:
+    def __init__(self, folder: Path) -> None:
+        self.fakes = Fakes()
+        self.log_stream = io.StringIO()
+        self._folder = folder
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.origin = f"http://localhost:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._started.wait(60)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(60)
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        log = Log("console", self.log_stream, debug=True)
+        servers = []
+        for service in ("auth", "metering", "router"):
+            server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
+            register(server, service, self.fakes)
+            server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
+            await server.start()
+            servers.append(server)
+        services = Services(lambda service: f"unix:{self._folder}/{service}.sock", None, log)
+        await services.start()
+        console = Console(
+            services, Pages(Assets()), Protection([self.origin], API_URL), API_URL, SystemClock(), log
+        )
+        http_server = ConsoleServer(ConsoleApp(console, PageMetrics(new_registry())), 1, "")
+        serving = asyncio.create_task(http_server.serve(sockets=[self._listener]))
+        self._started.set()
+        await self._stop.wait()
+        http_server.should_exit = True
+        await serving
+        await services.close()
+        for server in servers:
+            await server.stop(None)
+
+    def get(self, path: str, session: str = "", headers: Mapping[str, str] | None = None) -> Answer:
+        return self._ask("GET", path, session, headers, None)
+
+    def post(
+        self,
+        path: str,
+        fields: Mapping[str, str] | None = None,
+        session: str = "",
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_ours: bool = True,
+    ) -> Answer:
+        ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
+        return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}))
+
+    def _ask(
+        self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | None
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = {"Host": f"localhost:{self.port}", **(headers or {})}
+        if session:
+            sent["Cookie"] = f"{COOKIE}={session}"
+        if body is not None:
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        try:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        if response.headers.get("content-encoding") == "gzip":
+            content = gzip.decompress(content)
+        cookies = tuple(response.headers.get_all("set-cookie") or ())
+        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, cookies, content.decode())
