@@ -123,6 +123,26 @@ class Peppers:
         that it stays the same when a newer one is added."""
         return hmac.digest(self._by_version[self._oldest], b"legato digest key:" + account_id.encode(), "sha256")
 
+    def digest_code(self, kind: str, code: str) -> bytes:
+        """Returns the digest that is stored instead of a token or code. `kind` keeps those of one kind from passing for
+        another."""
+        return self._code_hmac(self._newest, kind, code)
+
+    def digests_of_code(self, kind: str, code: str) -> list[bytes]:
+        """Returns every digest that a token or code may be stored under."""
+        return [self._code_hmac(version, kind, code) for version in self._by_version]
+
+    @property
+    def newest(self) -> int:
+        return self._newest
+
+    def authenticate(self, version: int, kind: str, content: bytes) -> bytes:
+        """Returns a code that only who has the pepper can compute."""
+        return hmac.digest(self._by_version[version], f"legato {kind}:".encode() + content, "sha256")
+
+    def _code_hmac(self, version: int, kind: str, code: str) -> bytes:
+        return self.authenticate(version, f"{kind} digest", code.encode())
+
     def _entry(self, version: int) -> str:
         return f"{version}:{hmac.digest(self._by_version[version], b'legato pepper', 'sha256')[:8].hex()}"
 

@@ -86,6 +86,10 @@ class Key:
     limits: KeyLimits = NO_LIMITS
     # The start of the hour in which it was last accepted. None: never.
     last_used_hour_us: int | None = None
+    # A user. Empty: the command line.
+    created_by: str = ""
+    # The key that it was made to replace.
+    replaces_key_id: str | None = None
 
     def state_at(self, now_us: int) -> KeyState:
         if self.revoked_at_us is not None:

@@ -11,7 +11,7 @@ from services.auth.store.tables import accounts, keys
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
-    values = {"name": account.name, "created_at_us": account.created_at_us, **_to_values(account)}
+    values = {"created_at_us": account.created_at_us, **_to_values(account)}
     connection.execute(accounts.insert().values(account_id=account.account_id, **values))
 
 
@@ -62,6 +62,7 @@ def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position
 def _to_values(account: Account) -> dict[str, Any]:
     """Returns the columns that may change."""
     return {
+        "name": account.name,
         "preferred_class": account.preferred_class,
         "requests_per_minute": account.limits.requests_per_minute,
         "tokens_per_minute": account.limits.tokens_per_minute,

@@ -12,7 +12,7 @@ from services.auth.store.accounts import behind, find_account, lock_account
 from services.auth.store.tables import accounts, epoch, keys
 
 
-def add_key(connection: sa.Connection, key: Key, digest: StoredDigest) -> bool:
+def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
     """Adds a key; False if there is no such account. Nobody can have cached a new key: the epoch stays."""
     if lock_account(connection, key.account_id) is None:
         return False
@@ -20,12 +20,14 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest) -> bool:
         keys.insert().values(
             key_id=key.key_id,
             account_id=key.account_id,
-            name=key.name,
             scopes=",".join(key.scopes),
             digest=digest.digest,
             pepper_version=digest.pepper_version,
             created_at_us=key.created_at_us,
             expires_at_us=key.expires_at_us,
+            created_by=key.created_by,
+            replaces_key_id=key.replaces_key_id,
+            form_id=form_id,
             **_to_values(key),
         )
     )
@@ -45,6 +47,18 @@ def list_keys(connection: sa.Connection, account_id: str, after: Position | None
     if after is not None:
         query = query.where(behind(keys.c.created_at_us, keys.c.key_id, after))
     return [_to_key(row) for row in connection.execute(query)]
+
+
+def find_key(connection: sa.Connection, key_id: str) -> Key | None:
+    row = connection.execute(sa.select(keys).where(keys.c.key_id == key_id)).one_or_none()
+    return None if row is None else _to_key(row)
+
+
+def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -> Key | None:
+    """Returns the key that a form has created; call it with the account locked."""
+    query = sa.select(keys).where(keys.c.account_id == account_id, keys.c.form_id == form_id)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _to_key(row)
 
 
 def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], Key]) -> Key | None:
@@ -128,6 +142,7 @@ def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
 def _to_values(key: Key) -> dict[str, Any]:
     """Returns the columns that may change, except for the last use."""
     return {
+        "name": key.name,
         "revoked_at_us": key.revoked_at_us,
         "requests_per_minute": key.limits.requests_per_minute,
         "tokens_per_minute": key.limits.tokens_per_minute,
@@ -147,4 +162,6 @@ def _to_key(row: sa.Row[Any]) -> Key:
         pepper_version=row.pepper_version,
         limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
         last_used_hour_us=row.last_used_hour_us,
+        created_by=row.created_by,
+        replaces_key_id=row.replaces_key_id,
     )

@@ -38,7 +38,14 @@ keys = sa.Table(
     sa.Column("tokens_per_minute", sa.BigInteger),
     sa.Column("concurrent_requests", sa.BigInteger),
     sa.Column("last_used_hour_us", sa.BigInteger),
+    # A user; empty: the command line.
+    sa.Column("created_by", sa.Text, nullable=False, server_default=""),
+    # None: it replaces no other key.
+    sa.Column("replaces_key_id", sa.Text),
+    # The console's form that created it, which creates no second one.
+    sa.Column("form_id", sa.Text),
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
+    sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
 )
 
 # One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` has fingerprints of

@@ -1,0 +1,166 @@
+"""The records of users. Times are microseconds since 1970, in UTC."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from services.chassis.access_tokens import AccountRole
+
+HOUR_US: Final = 3_600_000_000
+DAY_US: Final = 24 * HOUR_US
+
+BROWSER_LENGTH_MOST: Final = 100
+
+
+class SignInMethod(StrEnum):
+    PASSKEY = "passkey"
+    LINK = "link"
+    RECOVERY_CODE = "recovery-code"
+    INVITATION = "invitation"
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a sign-in comes from, as far as the console knows."""
+
+    address: str = field(repr=False)
+    browser: str = ""
+
+    @property
+    def network(self) -> str:
+        """The /24 or /48 of the address, which is all that is stored; empty if it is none."""
+        return _network_of(self.address, 24, 48)
+
+    @property
+    def limited_as(self) -> str:
+        """The part of the address that rate limits apply to: whoever has one IPv6 address has 2^64 of them."""
+        return _network_of(self.address, 32, 64)
+
+    @property
+    def browser_name(self) -> str:
+        return "".join(filter(str.isprintable, self.browser))[:BROWSER_LENGTH_MOST]
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    user_id: str
+    name: str
+    # Empty: not known.
+    email: str = field(repr=False)
+    created_at_us: int
+    is_operator: bool = False
+    # None: not disabled.
+    disabled_at_us: int | None = None
+    # The start of the hour in which a session was last used.
+    last_seen_hour_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserSummary:
+    """A user, and how they can sign in."""
+
+    user: User
+    passkeys: int = 0
+    recovery_codes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    account_id: str
+    account_name: str
+    user_id: str
+    role: AccountRole
+    joined_at_us: int
+    is_suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    summary: UserSummary
+    role: AccountRole
+    joined_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    session_id: str
+    user_id: str
+    created_at_us: int
+    # When the user last proved who they are in it.
+    authenticated_at_us: int
+    # To the minute.
+    last_seen_us: int
+    network: str
+    browser: str
+    method: SignInMethod
+    # Its next use gets a new token.
+    replace_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passkey:
+    passkey_id: str
+    user_id: str
+    credential_id: bytes = field(repr=False)
+    # The attested credential data of WebAuthn: the public key, and what made it.
+    credential: bytes = field(repr=False)
+    sign_count: int
+    rp_id: str
+    name: str
+    is_backed_up: bool
+    created_at_us: int
+    last_used_hour_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a passkey is to sign."""
+
+    challenge_id: str
+    # None: whoever has a passkey.
+    user_id: str | None
+    challenge: bytes = field(repr=False)
+    origin: str
+    expires_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    invitation_id: str
+    account_id: str
+    email: str = field(repr=False)
+    role: AccountRole
+    invited_by: str
+    created_at_us: int
+    expires_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    event_no: int
+    occurred_at_us: int
+    action: str
+    # Empty: the command line.
+    user_id: str
+    account_id: str
+    object_id: str
+    session_id: str
+    network: str
+    outcome: Outcome
+
+
+def _network_of(address: str, ipv4_bits: int, ipv6_bits: int) -> str:
+    try:
+        parsed = ipaddress.ip_address(address.strip().strip("[]").partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    bits = ipv4_bits if parsed.version == 4 else ipv6_bits
+    return str(ipaddress.ip_network(f"{parsed}/{bits}", strict=False))

@@ -1,0 +1,91 @@
+"""Stores the audit log: a chain in which each event has the code of the one before it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.auth.users.records import AuditEvent, Outcome
+from services.auth.users.store.tables import audit_events, audit_head
+
+_BATCH: Final = 1_000
+
+
+def append_event(
+    connection: sa.Connection,
+    event_after: Callable[[int], AuditEvent],
+    code_of: Callable[[bytes, AuditEvent], bytes],
+    pepper_version: int,
+) -> AuditEvent:
+    """Appends an event. Call it last in a transaction: it locks the end of the chain until the commit."""
+    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code).with_for_update()).one()
+    event = event_after(head.event_no)
+    code = code_of(head.code, event)
+    connection.execute(
+        audit_events.insert().values(
+            event_no=event.event_no,
+            occurred_at_us=event.occurred_at_us,
+            action=event.action,
+            user_id=event.user_id,
+            account_id=event.account_id,
+            object_id=event.object_id,
+            session_id=event.session_id,
+            network=event.network,
+            outcome=event.outcome.value,
+            pepper_version=pepper_version,
+            previous_code=head.code,
+            code=code,
+        )
+    )
+    connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
+    return event
+
+
+def forget_before(connection: sa.Connection, time_us: int) -> None:
+    connection.execute(audit_events.delete().where(audit_events.c.occurred_at_us < time_us))
+
+
+def list_events(
+    connection: sa.Connection, before: int | None, limit: int, *, account_id: str = "", user_id: str = ""
+) -> list[AuditEvent]:
+    """Lists events, the newest first, before the one of a number: of an account, a user, or all."""
+    query = sa.select(audit_events).order_by(audit_events.c.event_no.desc()).limit(limit)
+    if before is not None:
+        query = query.where(audit_events.c.event_no < before)
+    if account_id:
+        query = query.where(audit_events.c.account_id == account_id)
+    if user_id:
+        query = query.where(audit_events.c.user_id == user_id)
+    return [_to_event(row) for row in connection.execute(query)]
+
+
+def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:
+    """Reads all events with the version of their pepper, the code before and their own, the oldest first."""
+    last_no = 0
+    while True:
+        query = sa.select(audit_events).where(audit_events.c.event_no > last_no)
+        rows = connection.execute(query.order_by(audit_events.c.event_no).limit(_BATCH)).all()
+        for row in rows:
+            yield _to_event(row), row.pepper_version, row.previous_code, row.code
+        if len(rows) < _BATCH:
+            return
+        last_no = rows[-1].event_no
+
+
+def read_head(connection: sa.Connection) -> tuple[int, bytes]:
+    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code)).one()
+    return head.event_no, head.code
+
+
+def _to_event(row: sa.Row[Any]) -> AuditEvent:
+    return AuditEvent(
+        event_no=row.event_no,
+        occurred_at_us=row.occurred_at_us,
+        action=row.action,
+        user_id=row.user_id,
+        account_id=row.account_id,
+        object_id=row.object_id,
+        session_id=row.session_id,
+        network=row.network,
+        outcome=Outcome(row.outcome),
+    )

@@ -1,0 +1,131 @@
+"""Stores what can be used once: sign-in links, recovery codes, invitations and challenges.
+
+Using one removes its row and returns it in one statement. Of two transactions that do so at the same time, the database
+lets one have it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.users.records import Challenge, Invitation
+from services.auth.users.store.tables import challenges, invitations, recovery_codes, sign_in_links
+from services.chassis.access_tokens import AccountRole
+
+
+def put_link(connection: sa.Connection, user_id: str, digest: bytes, expires_at_us: int) -> None:
+    """Adds a user's sign-in link; an earlier one no longer works. Call it with the user locked."""
+    connection.execute(sign_in_links.delete().where(sign_in_links.c.user_id == user_id))
+    connection.execute(sign_in_links.insert().values(user_id=user_id, digest=digest, expires_at_us=expires_at_us))
+
+
+def use_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
+    """Returns the user of a link that still works, for the first who asks."""
+    is_it = sa.and_(sign_in_links.c.digest.in_(digests), sign_in_links.c.expires_at_us > now_us)
+    return connection.execute(sign_in_links.delete().where(is_it).returning(sign_in_links.c.user_id)).scalar()
+
+
+def remove_link(connection: sa.Connection, user_id: str) -> None:
+    connection.execute(sign_in_links.delete().where(sign_in_links.c.user_id == user_id))
+
+
+def put_recovery_codes(connection: sa.Connection, user_id: str, digests: Sequence[bytes], now_us: int) -> None:
+    """Replaces a user's codes."""
+    connection.execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
+    rows = [{"digest": digest, "user_id": user_id, "created_at_us": now_us} for digest in digests]
+    connection.execute(recovery_codes.insert(), rows)
+
+
+def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
+    """Returns the user of a code, for the first who asks."""
+    used = recovery_codes.delete().where(recovery_codes.c.digest.in_(digests))
+    return connection.execute(used.returning(recovery_codes.c.user_id)).scalar()
+
+
+def add_invitation(connection: sa.Connection, invitation: Invitation, digest: bytes) -> None:
+    expired = sa.and_(
+        invitations.c.account_id == invitation.account_id, invitations.c.expires_at_us <= invitation.created_at_us
+    )
+    connection.execute(invitations.delete().where(expired))
+    connection.execute(
+        invitations.insert().values(
+            invitation_id=invitation.invitation_id,
+            digest=digest,
+            account_id=invitation.account_id,
+            email=invitation.email,
+            role=int(invitation.role),
+            invited_by=invitation.invited_by,
+            created_at_us=invitation.created_at_us,
+            expires_at_us=invitation.expires_at_us,
+        )
+    )
+
+
+def find_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
+    is_it = sa.and_(invitations.c.digest.in_(digests), invitations.c.expires_at_us > now_us)
+    row = connection.execute(sa.select(invitations).where(is_it)).one_or_none()
+    return None if row is None else _to_invitation(row)
+
+
+def use_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
+    """Returns an invitation that still works, for the first who asks."""
+    is_it = sa.and_(invitations.c.digest.in_(digests), invitations.c.expires_at_us > now_us)
+    row = connection.execute(invitations.delete().where(is_it).returning(*invitations.c)).one_or_none()
+    return None if row is None else _to_invitation(row)
+
+
+def list_invitations(connection: sa.Connection, account_id: str, now_us: int) -> list[Invitation]:
+    query = (
+        sa.select(invitations)
+        .where(invitations.c.account_id == account_id, invitations.c.expires_at_us > now_us)
+        .order_by(invitations.c.created_at_us, invitations.c.invitation_id)
+    )
+    return [_to_invitation(row) for row in connection.execute(query)]
+
+
+def cancel_invitations(connection: sa.Connection, account_id: str, *conditions: sa.ColumnElement[bool]) -> list[str]:
+    query = invitations.delete().where(invitations.c.account_id == account_id, *conditions)
+    return list(connection.execute(query.returning(invitations.c.invitation_id)).scalars())
+
+
+def cancel_invitation(connection: sa.Connection, account_id: str, invitation_id: str) -> bool:
+    return bool(cancel_invitations(connection, account_id, invitations.c.invitation_id == invitation_id))
+
+
+def cancel_invitations_by(connection: sa.Connection, account_id: str, user_id: str) -> list[str]:
+    """Cancels what a user has invited others with."""
+    return cancel_invitations(connection, account_id, invitations.c.invited_by == user_id)
+
+
+def add_challenge(connection: sa.Connection, challenge: Challenge, now_us: int) -> None:
+    connection.execute(challenges.delete().where(challenges.c.expires_at_us <= now_us))
+    connection.execute(
+        challenges.insert().values(
+            challenge_id=challenge.challenge_id,
+            user_id=challenge.user_id,
+            challenge=challenge.challenge,
+            origin=challenge.origin,
+            expires_at_us=challenge.expires_at_us,
+        )
+    )
+
+
+def use_challenge(connection: sa.Connection, challenge_id: str, now_us: int) -> Challenge | None:
+    is_it = sa.and_(challenges.c.challenge_id == challenge_id, challenges.c.expires_at_us > now_us)
+    row = connection.execute(challenges.delete().where(is_it).returning(*challenges.c)).one_or_none()
+    if row is None:
+        return None
+    return Challenge(row.challenge_id, row.user_id, row.challenge, row.origin, row.expires_at_us)
+
+
+def _to_invitation(row: sa.Row[Any]) -> Invitation:
+    return Invitation(
+        invitation_id=row.invitation_id,
+        account_id=row.account_id,
+        email=row.email,
+        role=AccountRole(row.role),
+        invited_by=row.invited_by,
+        created_at_us=row.created_at_us,
+        expires_at_us=row.expires_at_us,
+    )

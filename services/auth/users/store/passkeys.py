@@ -1,0 +1,45 @@
+"""Stores passkeys."""
+
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.users.records import Passkey
+from services.auth.users.store.tables import passkeys
+
+
+def add_passkey(connection: sa.Connection, passkey: Passkey) -> None:
+    connection.execute(passkeys.insert().values(**asdict(passkey)))
+
+
+def find_by_credential(connection: sa.Connection, credential_id: bytes) -> Passkey | None:
+    query = sa.select(passkeys).where(passkeys.c.credential_id == credential_id).with_for_update()
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _to_passkey(row)
+
+
+def list_passkeys(connection: sa.Connection, user_id: str) -> list[Passkey]:
+    query = sa.select(passkeys).where(passkeys.c.user_id == user_id)
+    query = query.order_by(passkeys.c.created_at_us, passkeys.c.passkey_id)
+    return [_to_passkey(row) for row in connection.execute(query)]
+
+
+def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool) -> None:
+    values = {"sign_count": sign_count, "last_used_hour_us": hour_us, "is_backed_up": is_backed_up}
+    connection.execute(passkeys.update().where(passkeys.c.passkey_id == passkey_id).values(**values))
+
+
+def rename_passkey(connection: sa.Connection, user_id: str, passkey_id: str, name: str) -> Passkey | None:
+    is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
+    row = connection.execute(passkeys.update().where(is_it).values(name=name).returning(*passkeys.c)).one_or_none()
+    return None if row is None else _to_passkey(row)
+
+
+def remove_passkey(connection: sa.Connection, user_id: str, passkey_id: str) -> None:
+    is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
+    connection.execute(passkeys.delete().where(is_it))
+
+
+def _to_passkey(row: sa.Row[Any]) -> Passkey:
+    return Passkey(**row._mapping)

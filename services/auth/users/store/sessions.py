@@ -1,0 +1,92 @@
+"""Stores sessions, by the digests of their tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.users.records import Session, SignInMethod
+from services.auth.users.store.tables import sessions
+
+
+def add_session(connection: sa.Connection, session: Session, digest: bytes, oldest_us: int) -> None:
+    """Adds a session, and removes those of before `oldest_us`, which have all ended."""
+    connection.execute(sessions.delete().where(sessions.c.created_at_us < oldest_us))
+    connection.execute(
+        sessions.insert().values(
+            session_id=session.session_id,
+            digest=digest,
+            replace_due=session.replace_due,
+            user_id=session.user_id,
+            created_at_us=session.created_at_us,
+            authenticated_at_us=session.authenticated_at_us,
+            last_seen_us=session.last_seen_us,
+            network=session.network,
+            browser=session.browser,
+            method=session.method.value,
+        )
+    )
+
+
+def find_session(
+    connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
+) -> Session | None:
+    """Finds a session by the digests of its token, or of the one that was just replaced."""
+    was_replaced = sa.and_(sessions.c.previous_digest.in_(digests), sessions.c.previous_until_us > now_us)
+    query = sa.select(sessions).where(sa.or_(sessions.c.digest.in_(digests), was_replaced))
+    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
+    return None if row is None else _to_session(row)
+
+
+def session_by_id(connection: sa.Connection, session_id: str) -> Session | None:
+    row = connection.execute(sa.select(sessions).where(sessions.c.session_id == session_id)).one_or_none()
+    return None if row is None else _to_session(row)
+
+
+def list_sessions(connection: sa.Connection, user_id: str) -> list[Session]:
+    query = sa.select(sessions).where(sessions.c.user_id == user_id).order_by(sessions.c.created_at_us.desc())
+    return [_to_session(row) for row in connection.execute(query)]
+
+
+def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:
+    connection.execute(sessions.update().where(sessions.c.session_id == session_id).values(**values))
+
+
+def replace_token(
+    connection: sa.Connection, session_id: str, before: Sequence[bytes], digest: bytes, previous_until_us: int
+) -> bool:
+    """Replaces a token whose replacement is due; False if another call has just done it."""
+    is_it = sa.and_(sessions.c.session_id == session_id, sessions.c.digest.in_(before), sessions.c.replace_due)
+    values = {"previous_digest": sessions.c.digest, "previous_until_us": previous_until_us}
+    changed = connection.execute(
+        sessions.update().where(is_it).values(digest=digest, replace_due=False, **values).returning(sessions.c.user_id)
+    )
+    return changed.first() is not None
+
+
+def request_new_tokens(connection: sa.Connection, user_id: str) -> None:
+    connection.execute(sessions.update().where(sessions.c.user_id == user_id).values(replace_due=True))
+
+
+def end_sessions(
+    connection: sa.Connection, user_id: str, session_ids: Sequence[str] | None = None, *, other_than: str = ""
+) -> list[str]:
+    """Ends sessions of a user; None: all of them."""
+    query = sessions.delete().where(sessions.c.user_id == user_id, sessions.c.session_id != other_than)
+    if session_ids is not None:
+        query = query.where(sessions.c.session_id.in_(session_ids))
+    return list(connection.execute(query.returning(sessions.c.session_id)).scalars())
+
+
+def _to_session(row: sa.Row[Any]) -> Session:
+    return Session(
+        session_id=row.session_id,
+        user_id=row.user_id,
+        created_at_us=row.created_at_us,
+        authenticated_at_us=row.authenticated_at_us,
+        last_seen_us=row.last_seen_us,
+        network=row.network,
+        browser=row.browser,
+        method=SignInMethod(row.method),
+        replace_due=row.replace_due,
+    )

@@ -1,0 +1,142 @@
+"""Stores users, and which accounts they belong to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.auth.records import Position
+from services.auth.store.accounts import behind
+from services.auth.store.tables import accounts
+from services.auth.users.records import Member, Membership, User, UserSummary
+from services.auth.users.store.tables import memberships, passkeys, recovery_codes, users
+from services.chassis.access_tokens import AccountRole
+
+
+def add_user(connection: sa.Connection, user: User) -> None:
+    connection.execute(
+        users.insert().values(
+            user_id=user.user_id,
+            name=user.name,
+            email=user.email,
+            created_at_us=user.created_at_us,
+            is_operator=user.is_operator,
+        )
+    )
+
+
+def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
+    query = sa.select(users).where(users.c.user_id == user_id)
+    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
+    return None if row is None else to_user(row)
+
+
+def has_email(connection: sa.Connection, email: str) -> bool:
+    return connection.execute(sa.select(users.c.user_id).where(users.c.email == email).limit(1)).first() is not None
+
+
+def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
+    connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
+
+
+def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
+    is_news = sa.or_(users.c.last_seen_hour_us.is_(None), users.c.last_seen_hour_us < hour_us)
+    connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
+
+
+def list_users(connection: sa.Connection, after: Position | None, limit: int) -> list[User]:
+    query = sa.select(users).order_by(users.c.created_at_us, users.c.user_id).limit(limit)
+    if after is not None:
+        query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
+    return [to_user(row) for row in connection.execute(query)]
+
+
+def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
+    """Counts how each of them can sign in."""
+    counts = []
+    for table in (passkeys, recovery_codes):
+        query = sa.select(table.c.user_id, sa.func.count()).group_by(table.c.user_id)
+        query = query.where(table.c.user_id.in_([user.user_id for user in found]))
+        counts.append({row[0]: row[1] for row in connection.execute(query)})
+    return [UserSummary(user, *(count.get(user.user_id, 0) for count in counts)) for user in found]
+
+
+def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
+    query = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(set(user_ids)))
+    return {row.user_id: row.name for row in connection.execute(query)}
+
+
+def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
+    """Lists the accounts of users, the oldest membership first."""
+    query = (
+        sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
+        .join(accounts, accounts.c.account_id == memberships.c.account_id)
+        .where(memberships.c.user_id.in_(user_ids))
+        .order_by(memberships.c.joined_at_us, memberships.c.account_id)
+    )
+    return [
+        Membership(
+            account_id=row.account_id,
+            account_name=row.name,
+            user_id=row.user_id,
+            role=AccountRole(row.role),
+            joined_at_us=row.joined_at_us,
+            is_suspended=row.suspended_at_us is not None,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
+    query = sa.select(memberships.c.role).where(
+        memberships.c.account_id == account_id, memberships.c.user_id == user_id
+    )
+    return AccountRole(connection.execute(query).scalar() or 0)
+
+
+def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
+    query = (
+        sa.select(users, memberships.c.role, memberships.c.joined_at_us)
+        .join(memberships, memberships.c.user_id == users.c.user_id)
+        .where(memberships.c.account_id == account_id)
+        .order_by(memberships.c.joined_at_us, users.c.user_id)
+        .limit(limit)
+    )
+    rows = connection.execute(query).all()
+    summaries = summarise(connection, [to_user(row) for row in rows])
+    return [
+        Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)
+    ]
+
+
+def count_members(connection: sa.Connection, account_id: str, role: AccountRole = AccountRole.NONE) -> int:
+    """Counts those with at least this role; call it with the account locked."""
+    query = sa.select(sa.func.count()).where(memberships.c.account_id == account_id, memberships.c.role >= role)
+    return int(connection.execute(query).scalar_one())
+
+
+def add_member(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole, now_us: int) -> None:
+    values = {"account_id": account_id, "user_id": user_id, "role": int(role), "joined_at_us": now_us}
+    connection.execute(memberships.insert().values(**values))
+
+
+def change_role(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole) -> None:
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.update().where(is_it).values(role=int(role)))
+
+
+def remove_member(connection: sa.Connection, account_id: str, user_id: str) -> None:
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.delete().where(is_it))
+
+
+def to_user(row: sa.Row[Any]) -> User:
+    return User(
+        user_id=row.user_id,
+        name=row.name,
+        email=row.email,
+        created_at_us=row.created_at_us,
+        is_operator=row.is_operator,
+        disabled_at_us=row.disabled_at_us,
+        last_seen_hour_us=row.last_seen_hour_us,
+    )
