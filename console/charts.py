@@ -42,6 +42,12 @@ class CostChart:
         return [sum(series.values[place] for series in self.series) for place in range(len(self.days))]
 
     @property
+    def rows(self) -> list[tuple[date, list[int]]]:
+        """The values of every day that has any, the newest first."""
+        days = [(when, [series.values[place] for series in self.series]) for place, when in enumerate(self.days)]
+        return [(when, values) for when, values in reversed(days) if any(values)]
+
+    @property
     def top(self) -> int:
         return round_up(max(self.day_totals, default=0))
 

@@ -80,7 +80,7 @@ def _credit(nanos: int) -> Markup:
 def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:
     """Marks up a time in UTC; a script shows it in the reader's zone."""
     moment = words.time_of(when) if isinstance(when, Timestamp) else when.astimezone(UTC)
-    shown = words.day(moment.date())
+    shown = words.short_day(moment.date(), year=True)
     if to != "day":
         shown = f"{shown}, {moment:%H:%M} UTC"
     # A day is the same everywhere only if it is not moved.

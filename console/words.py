@@ -69,8 +69,8 @@ def day(when: date) -> str:
     return f"{when.day} {MONTHS[when.month - 1]} {when.year}"
 
 
-def short_day(when: date) -> str:
-    return f"{when.day} {MONTHS[when.month - 1][:3]}"
+def short_day(when: date, *, year: bool = False) -> str:
+    return f"{when.day} {MONTHS[when.month - 1][:3]}{f' {when.year}' if year else ''}"
 
 
 def action_words(action: str) -> str:

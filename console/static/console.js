@@ -20,7 +20,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 const language = document.documentElement.lang || undefined;
 const formats = {
   minute: new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }),
-  hour: new Intl.DateTimeFormat(language, { dateStyle: "medium", hour: "numeric", minute: "2-digit" }),
+  hour: new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }),
   day: new Intl.DateTimeFormat(language, { dateStyle: "medium" }),
 };
 for (const time of document.querySelectorAll("time[data-to]")) {

@@ -12,6 +12,12 @@ from tests.support.debian import FOLDER, Program, is_unpacked
 PACKAGE = "chromium-headless-shell"
 # Without a font, text has no width.
 FONTS = "fonts-liberation"
+FAMILIES = {
+    "system-ui": "Liberation Sans",
+    "sans-serif": "Liberation Sans",
+    "monospace": "Liberation Mono",
+    "ui-monospace": "Liberation Mono",
+}
 # The program itself: the script in usr/bin names it by an absolute path.
 BINARY = Path("usr/lib/chromium/chromium-headless-shell")
 
@@ -56,9 +62,14 @@ def _font_settings(folder: Path) -> Path:
         '<?xml version="1.0"?>\n<!DOCTYPE fontconfig SYSTEM "fonts.dtd">\n<fontconfig>\n'
         f"  <dir>{folder}/usr/share/fonts</dir>\n  <dir>/usr/share/fonts</dir>\n"
         f"  <cachedir>{folder}/font-cache</cachedir>\n"
-        "</fontconfig>\n"
+        + "".join(
+            f'  <match target="pattern"><test name="family"><string>{family}</string></test>'
+            f'<edit name="family" mode="prepend" binding="strong"><string>{font}</string></edit></match>\n'
+            for family, font in FAMILIES.items()
+        )
+        + "</fontconfig>\n"
     )
-    if not file.exists():
+    if not file.exists() or file.read_text() != text:
         draft = file.with_suffix(f".{os.getpid()}")
         draft.write_text(text)
         draft.replace(file)
