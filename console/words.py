@@ -52,7 +52,7 @@ def usd(nanos: int) -> str:
     if dollars and abs(dollars) < Decimal("0.1"):
         places = min(9, 2 - dollars.adjusted())
     rounded = abs(dollars).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
-    return f"{'−' if nanos < 0 else ''}${rounded:,}"
+    return f"{'−' if nanos < 0 else ''}${rounded:,f}"
 
 
 def credit(nanos: int) -> str:

@@ -115,7 +115,11 @@ class Fakes:
                 self.rows.append(row)
         self.passkeys = [
             pb.Passkey(
-                passkey_id="pk_1", name="Work laptop", create_time=ago(days=80), last_use_time=ago(hours=5), rp_id="localhost"
+                passkey_id="pk_1",
+                name="Work laptop",
+                create_time=ago(days=80),
+                last_use_time=ago(hours=5),
+                rp_id="localhost",
             ),
             pb.Passkey(passkey_id="pk_2", name="Phone", create_time=ago(days=12), is_backed_up=True, rp_id="localhost"),
         ]

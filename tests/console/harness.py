@@ -70,9 +70,7 @@ class ConsoleHarness:
             servers.append(server)
         services = Services(lambda service: f"unix:{self._folder}/{service}.sock", None, log)
         await services.start()
-        console = Console(
-            services, Pages(Assets()), Protection([self.origin], API_URL), API_URL, SystemClock(), log
-        )
+        console = Console(services, Pages(Assets()), Protection([self.origin], API_URL), API_URL, SystemClock(), log)
         http_server = ConsoleServer(ConsoleApp(console, PageMetrics(new_registry())), 1, "")
         serving = asyncio.create_task(http_server.serve(sockets=[self._listener]))
         self._started.set()
@@ -98,9 +96,7 @@ class ConsoleHarness:
         ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
         return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}))
 
-    def _ask(
-        self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | None
-    ) -> Answer:
+    def _ask(self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | None) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"Host": f"localhost:{self.port}", **(headers or {})}
         if session:

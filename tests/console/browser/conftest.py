@@ -1,0 +1,77 @@
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.console.harness import COOKIE, ConsoleHarness
+from tests.support.chromium import find_chromium
+
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 860}
+# Everything a browser does here is over in a moment; a busy machine may take long.
+PATIENCE_MS = 60_000
+# What a page's policy forbade is kept for the end of the test.
+WATCH = """
+window.refusedByPolicy = [];
+document.addEventListener("securitypolicyviolation",
+  (event) => window.refusedByPolicy.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`));
+"""
+
+OpenPage = Callable[..., Page]
+
+
+def session_cookie(console: ConsoleHarness, token: str) -> Any:
+    return {
+        "name": COOKIE,
+        "value": token,
+        "url": console.origin.replace("http:", "https:"),
+        "secure": True,
+        "httpOnly": True,
+        "sameSite": "Lax",
+    }
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    shell = find_chromium()
+    with sync_playwright() as play:
+        # Its sandbox needs rights that containers seldom give; it opens no page but ours.
+        started = play.chromium.launch(
+            executable_path=shell.path, env={**os.environ, **shell.environ}, args=["--no-sandbox"], timeout=PATIENCE_MS
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, console: ConsoleHarness) -> Iterator[OpenPage]:
+    """Opens pages, signed in unless told otherwise; at the end none of them may have met its own policy or an error."""
+    contexts: list[BrowserContext] = []
+    pages: list[Page] = []
+    errors: list[str] = []
+
+    def open_one(path: str, *, signed_in: bool = True, phone: bool = False, dark: bool = False, **options: Any) -> Page:
+        context = browser.new_context(
+            base_url=console.origin,
+            viewport=PHONE if phone else DESKTOP,  # type: ignore[arg-type]
+            color_scheme="dark" if dark else "light",
+            **options,
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        if signed_in:
+            context.add_cookies([session_cookie(console, console.fakes.sign_in())])
+        context.add_init_script(WATCH)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        pages.append(page)
+        page.goto(path)
+        return page
+
+    yield open_one
+    refused = [text for page in pages if not page.is_closed() for text in page.evaluate("window.refusedByPolicy || []")]
+    for context in contexts:
+        context.close()
+    assert refused == []
+    assert errors == []
