@@ -83,7 +83,7 @@ class AccountAdmin:
     async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
         size, after = checks.page_size(page_size), checks.page_token(page_token)
         found = await self._database.read(lambda connection: stored_accounts.list_accounts(connection, after, size + 1))
-        return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
+        return to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
     async def update(
         self, account_id: str, preferred_class: str | None, limits: GivenLimits, grounding: Mapping[str, bool]
@@ -170,7 +170,7 @@ class KeyAdmin:
         )
         if found is None:
             raise checks.not_found("account")
-        return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
+        return to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
 
     async def update(self, key_id: str, limits: GivenLimits) -> Key:
         """Changes a key's limits; returns when that is in effect on every edge."""
@@ -202,7 +202,7 @@ class KeyAdmin:
         return key
 
 
-def _to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
+def to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
     """Builds a page; `found` has one item more if there is another page."""
     items = found[:size]
     return Page(items, checks.to_page_token(position_of(items[-1])) if len(found) > size else "")

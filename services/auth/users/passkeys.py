@@ -32,9 +32,7 @@ def parse_origins(setting: str) -> list[str]:
     for origin in origins:
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
-            raise SettingsError(
-                "LEGATO_CONSOLE_URL must be origins such as https://console.example.ca, comma-separated"
-            )
+            raise SettingsError("LEGATO_CONSOLE_URL must be origins like https://console.example.ca, comma-separated")
     return origins
 
 

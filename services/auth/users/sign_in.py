@@ -168,8 +168,8 @@ class SignIn:
             if proved is None or user is None:
                 return None
             if user.disabled_at_us is not None:
-                told = {"user_id": user.user_id, "network": client.network}
-                self._audit.append(connection, "user.signed_in", outcome=Outcome.REFUSED, **told)
+                network, refused = client.network, Outcome.REFUSED
+                self._audit.append(connection, "user.signed_in", user_id=user.user_id, network=network, outcome=refused)
                 return None
             if proved[1] is not SignInMethod.PASSKEY:
                 # Whoever needs a code may have lost a device that is still signed in.
