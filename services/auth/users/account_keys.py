@@ -114,9 +114,7 @@ class AccountKeys:
         form_id: str,
     ) -> tuple[ShownKey, str]:
         if not _FORM_ID.fullmatch(form_id):
-            raise LegatoError(
-                Reason.REQUEST_INVALID, "A form's id has at most 100 letters and digits.", param="form_id"
-            )
+            raise LegatoError(Reason.REQUEST_INVALID, "A form's id has up to 100 letters and digits.", param="form_id")
         now, secret = self._clock.now(), keys.mint()
         expires_at_us = checks.expires_at_us(now, days)
 

@@ -122,9 +122,9 @@ class Members:
         role = stored.role_in(connection, account_id, user_id)
         if not role:
             raise checks.not_found("member")
-        if role is AccountRole.OWNER and not stays:
-            if stored.count_members(connection, account_id, AccountRole.OWNER) < 2:
-                raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
+        owners = stored.count_members(connection, account_id, AccountRole.OWNER)
+        if role is AccountRole.OWNER and not stays and owners < 2:
+            raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
 
     def _append(self, connection: Connection, action: str, by: Access, object_id: str) -> None:
         self._audit.append(connection, action, by, account_id=by.account_id, object_id=object_id)
