@@ -35,7 +35,7 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         clock = DatabaseClock(database, SystemClock())
         await clock.set()
-        auth = AuthService(database, peppers, clock, log)
+        auth = AuthService(database, peppers, clock, log, console=settings.console)
         show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
@@ -47,6 +47,9 @@ async def main() -> None:
             certificates,
             health_listen=settings.auth_health_listen,
             insecure_tcp=settings.insecure_tcp,
+            access=auth.access,
+            console_listen=settings.auth_console_listen,
+            console_role=settings.console_role,
         )
         stop = stop_asked()
         keeping_right = asyncio.create_task(clock.keep_right())

@@ -10,6 +10,9 @@ from services.auth import checks, keys
 from services.auth.records import Account, Key, KeyLimits, PepperUse, Position, Scope, to_micros
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
+from services.auth.users.audit import AuditLog
+from services.auth.users.store import Connection
+from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
@@ -56,8 +59,11 @@ class GivenLimits:
 
 
 class AccountAdmin:
-    def __init__(self, database: Database, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, database: Database, audit: AuditLog, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._database = database
+        self._audit = audit
         self._clock = clock
         self._log = log
         self._sleep = sleep
@@ -69,7 +75,13 @@ class AccountAdmin:
             created_at_us=to_micros(self._clock.now()),
             preferred_class=checks.DEFAULT_CLASS,
         )
-        await self._database.write(lambda connection: stored_accounts.add_account(connection, account))
+        by = current_access.get()
+
+        def add(connection: Connection) -> None:
+            stored_accounts.add_account(connection, account)
+            self._audit.append(connection, "account.created", by, account_id=account.account_id)
+
+        await self._database.write(add)
         self._log.info("account.created", account_id=account.account_id)
         return account
 
@@ -83,20 +95,27 @@ class AccountAdmin:
     async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
         size, after = checks.page_size(page_size), checks.page_token(page_token)
         found = await self._database.read(lambda connection: stored_accounts.list_accounts(connection, after, size + 1))
-        return _to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
+        return to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
     async def update(
-        self, account_id: str, preferred_class: str | None, limits: GivenLimits, grounding: Mapping[str, bool]
+        self,
+        account_id: str,
+        preferred_class: str | None,
+        limits: GivenLimits,
+        grounding: Mapping[str, bool],
+        name: str | None = None,
     ) -> Account:
         """Updates an account; None keeps a field, as does a switch missing in `grounding`. Returns when the change is
         in effect on every edge."""
         if preferred_class is not None:
             checks.preferred_class(preferred_class)
         change_limits = limits.checked()
+        checked_name = None if name is None else checks.name(name)
 
         def change(account: Account) -> Account:
             return replace(
                 account,
+                name=account.name if checked_name is None else checked_name,
                 preferred_class=account.preferred_class if preferred_class is None else preferred_class,
                 limits=change_limits(account.limits),
                 grounding=replace(account.grounding, **grounding),
@@ -120,9 +139,15 @@ class AccountAdmin:
 
     async def _change(self, event: str, account_id: str, change: Callable[[Account], Account]) -> Account:
         checks.id_of("account", account_id)
-        account = await self._database.write(
-            lambda connection: stored_accounts.change_account(connection, account_id, change)
-        )
+        by = current_access.get()
+
+        def apply(connection: Connection) -> Account | None:
+            account = stored_accounts.change_account(connection, account_id, change)
+            if account is not None:
+                self._audit.append(connection, event, by, account_id=account_id, object_id=account_id)
+            return account
+
+        account = await self._database.write(apply)
         if account is None:
             raise checks.not_found("account")
         self._log.info(event, account_id=account_id)
@@ -133,9 +158,16 @@ class AccountAdmin:
 
 class KeyAdmin:
     def __init__(
-        self, database: Database, peppers: keys.Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
+        self,
+        database: Database,
+        peppers: keys.Peppers,
+        audit: AuditLog,
+        clock: Clock,
+        log: Log,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._database = database
+        self._audit = audit
         self._peppers = peppers
         self._clock = clock
         self._log = log
@@ -144,7 +176,7 @@ class KeyAdmin:
     async def create(
         self, account_id: str, name: str, scopes: Iterable[Scope | None] = (), expires_after_days: int | None = None
     ) -> IssuedKey:
-        now = self._clock.now()
+        now, by = self._clock.now(), current_access.get()
         secret = keys.mint()
         digest = self._peppers.digest(secret)
         key = Key(
@@ -156,8 +188,16 @@ class KeyAdmin:
             expires_at_us=checks.expires_at_us(now, expires_after_days),
             revoked_at_us=None,
             pepper_version=digest.pepper_version,
+            created_by=by.user_id if by else "",
         )
-        if not await self._database.write(lambda connection: stored_keys.add_key(connection, key, digest)):
+
+        def add(connection: Connection) -> bool:
+            is_added = stored_keys.add_key(connection, key, digest)
+            if is_added:
+                self._audit.append(connection, "key.created", by, account_id=account_id, object_id=key.key_id)
+            return is_added
+
+        if not await self._database.write(add):
             raise checks.not_found("account")
         self._log.info("key.created", account_id=account_id, key_id=key.key_id)
         return IssuedKey(key, secret)
@@ -170,7 +210,7 @@ class KeyAdmin:
         )
         if found is None:
             raise checks.not_found("account")
-        return _to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
+        return to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
 
     async def update(self, key_id: str, limits: GivenLimits) -> Key:
         """Changes a key's limits; returns when that is in effect on every edge."""
@@ -193,7 +233,15 @@ class KeyAdmin:
 
     async def _change(self, event: str, key_id: str, change: Callable[[Key], Key]) -> Key:
         checks.id_of("key", key_id)
-        key = await self._database.write(lambda connection: stored_keys.change_key(connection, key_id, change))
+        by = current_access.get()
+
+        def apply(connection: Connection) -> Key | None:
+            key = stored_keys.change_key(connection, key_id, change)
+            if key is not None:
+                self._audit.append(connection, event, by, account_id=key.account_id, object_id=key_id)
+            return key
+
+        key = await self._database.write(apply)
         if key is None:
             raise checks.not_found("key")
         self._log.info(event, account_id=key.account_id, key_id=key_id)
@@ -202,7 +250,7 @@ class KeyAdmin:
         return key
 
 
-def _to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
+def to_page(found: list[ItemT], size: int, position_of: Callable[[ItemT], Position]) -> Page[ItemT]:
     """Builds a page; `found` has one item more if there is another page."""
     items = found[:size]
     return Page(items, checks.to_page_token(position_of(items[-1])) if len(found) > size else "")

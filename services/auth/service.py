@@ -1,19 +1,32 @@
 """Assembles auth on one database, for the process and for tests."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.maintenance_servicer import register_maintenance_admin
-from services.auth.records import Changes
+from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
 from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
+from services.auth.users.account_keys import AccountKeys
+from services.auth.users.account_servicer import register_account
+from services.auth.users.audit import AuditLog
+from services.auth.users.members import Members
+from services.auth.users.own_user import OwnUser
+from services.auth.users.passkeys import Passkeys, parse_origins
+from services.auth.users.servicer import register_users
+from services.auth.users.sessions import Sessions
+from services.auth.users.sign_in import SignIn
+from services.auth.users.user_admin import UserAdmin
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
 from services.auth.watch import Watches
+from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
+from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
@@ -21,9 +34,27 @@ from services.chassis.timing.clock import Clock
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What consoles need, as settings give it; with none of it, nobody can sign in."""
+
+    signing_key: str = ""
+    # Further public keys, while the signing key is replaced.
+    public_keys: str = ""
+    origins: str = ""
+    # What keys have without limits of their own.
+    service_limits: KeyLimits = NO_LIMITS
+
+
 class AuthService:
     def __init__(
-        self, database: Database, peppers: Peppers, clock: Clock, log: Log, sleep: Sleep = asyncio.sleep
+        self,
+        database: Database,
+        peppers: Peppers,
+        clock: Clock,
+        log: Log,
+        sleep: Sleep = asyncio.sleep,
+        console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
     ) -> None:
         async def read_changes(since_epoch: int) -> Changes:
             return await database.read(lambda connection: changes_since(connection, since_epoch))
@@ -34,12 +65,28 @@ class AuthService:
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, clock, log)
+        audit = AuditLog(peppers, clock)
+        accounts = AccountAdmin(database, audit, clock, log, sleep)
+        signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
+        sessions = Sessions(database, peppers, clock, audit, signer)
+        passkeys = Passkeys(parse_origins(console.origins))
+        users = UserAdmin(database, peppers, clock, audit)
+        keys = AccountKeys(database, peppers, clock, audit, console.service_limits, sleep)
         self.registrations = [
             register_auth(self.verifier, self.watches),
-            register_account_admin(AccountAdmin(database, clock, log, sleep)),
-            register_key_admin(KeyAdmin(database, peppers, clock, log, sleep), clock),
+            register_account_admin(accounts),
+            register_key_admin(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
             register_maintenance_admin(MaintenanceAdmin(database, clock, log, sleep)),
+            *register_users(
+                SignIn(database, peppers, sessions, passkeys, audit, log),
+                sessions,
+                OwnUser(database, peppers, sessions, passkeys, audit),
+                users,
+            ),
+            register_account(accounts, keys, Members(database, peppers, clock, audit), users, clock),
         ]
+        public_keys = ",".join(filter(None, (signer.public_key() if signer else "", console.public_keys)))
+        self.access = AccessCheck(AccessTokenVerifier(public_keys), lambda: to_micros(clock.now()), sessions.confirm)
 
     async def note_peppers(self) -> None:
         """Records the peppers, before anything is served. If they differ from those of the replica that started last,

@@ -1,6 +1,6 @@
 """Implements the RPCs of auth.proto: converts messages to calls of the domain, and back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from protos.auth.v1 import users_pb2
 from services.auth.admin import AccountAdmin, GivenLimits, KeyAdmin
 from services.auth.maintenance_servicer import to_maintenance
 from services.auth.records import Account, Key, KeyState, Scope, to_micros
@@ -63,15 +64,15 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
         self._accounts = accounts
 
     async def CreateAccount(self, request: pb.CreateAccountRequest, context: Context) -> pb.CreateAccountResponse:
-        return pb.CreateAccountResponse(account=_to_account(await self._accounts.create(request.name)))
+        return pb.CreateAccountResponse(account=to_account(await self._accounts.create(request.name)))
 
     async def GetAccount(self, request: pb.GetAccountRequest, context: Context) -> pb.GetAccountResponse:
-        return pb.GetAccountResponse(account=_to_account(await self._accounts.get(request.account_id)))
+        return pb.GetAccountResponse(account=to_account(await self._accounts.get(request.account_id)))
 
     async def ListAccounts(self, request: pb.ListAccountsRequest, context: Context) -> pb.ListAccountsResponse:
         page = await self._accounts.list_page(request.page_size, request.page_token)
         return pb.ListAccountsResponse(
-            accounts=[_to_account(account) for account in page.items], next_page_token=page.next_token
+            accounts=[to_account(account) for account in page.items], next_page_token=page.next_token
         )
 
     async def UpdateAccount(self, request: pb.UpdateAccountRequest, context: Context) -> pb.UpdateAccountResponse:
@@ -79,15 +80,15 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
             request.account_id,
             request.preferred_class if request.HasField("preferred_class") else None,
             _given_limits(request),
-            _given_switches(request),
+            given_switches(request),
         )
-        return pb.UpdateAccountResponse(account=_to_account(account))
+        return pb.UpdateAccountResponse(account=to_account(account))
 
     async def SuspendAccount(self, request: pb.SuspendAccountRequest, context: Context) -> pb.SuspendAccountResponse:
-        return pb.SuspendAccountResponse(account=_to_account(await self._accounts.suspend(request.account_id)))
+        return pb.SuspendAccountResponse(account=to_account(await self._accounts.suspend(request.account_id)))
 
     async def ResumeAccount(self, request: pb.ResumeAccountRequest, context: Context) -> pb.ResumeAccountResponse:
-        return pb.ResumeAccountResponse(account=_to_account(await self._accounts.resume(request.account_id)))
+        return pb.ResumeAccountResponse(account=to_account(await self._accounts.resume(request.account_id)))
 
 
 class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
@@ -99,20 +100,24 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         issued = await self._keys.create(
             request.account_id,
             request.name,
-            [_SCOPE_FROM_PROTO.get(scope) for scope in request.scopes],
+            scopes_from_proto(request.scopes),
             request.expires_after_days if request.HasField("expires_after_days") else None,
         )
-        return pb.CreateKeyResponse(key=self._to_key(issued.key), api_key=issued.secret.reveal())
+        return pb.CreateKeyResponse(key=to_key(issued.key, self._clock), api_key=issued.secret.reveal())
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
         page = await self._keys.list_page(request.account_id, request.page_size, request.page_token)
-        return pb.ListKeysResponse(keys=[self._to_key(key) for key in page.items], next_page_token=page.next_token)
+        return pb.ListKeysResponse(
+            keys=[to_key(key, self._clock) for key in page.items], next_page_token=page.next_token
+        )
 
     async def UpdateKey(self, request: pb.UpdateKeyRequest, context: Context) -> pb.UpdateKeyResponse:
-        return pb.UpdateKeyResponse(key=self._to_key(await self._keys.update(request.key_id, _given_limits(request))))
+        return pb.UpdateKeyResponse(
+            key=to_key(await self._keys.update(request.key_id, _given_limits(request)), self._clock)
+        )
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
-        return pb.RevokeKeyResponse(key=self._to_key(await self._keys.revoke(request.key_id)))
+        return pb.RevokeKeyResponse(key=to_key(await self._keys.revoke(request.key_id), self._clock))
 
     async def CountKeysByPepper(
         self, request: pb.CountKeysByPepperRequest, context: Context
@@ -124,23 +129,6 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             for use in await self._keys.count_by_pepper()
         ]
         return pb.CountKeysByPepperResponse(counts=counts)
-
-    def _to_key(self, key: Key) -> pb.Key:
-        return pb.Key(
-            key_id=key.key_id,
-            account_id=key.account_id,
-            name=key.name,
-            scopes=[_SCOPE_TO_PROTO[scope] for scope in key.scopes],
-            create_time=_to_timestamp(key.created_at_us),
-            expire_time=_to_timestamp(key.expires_at_us),
-            revoke_time=_to_timestamp(key.revoked_at_us),
-            state=_STATE_TO_PROTO[key.state_at(to_micros(self._clock.now()))],
-            requests_per_minute=key.limits.requests_per_minute,
-            tokens_per_minute=key.limits.tokens_per_minute,
-            concurrent_requests=key.limits.concurrent_requests,
-            last_use_time=_to_timestamp(key.last_used_hour_us),
-            pepper_version=key.pepper_version,
-        )
 
 
 def register_auth(verifier: Verifier, watches: Watches) -> Registration:
@@ -203,7 +191,7 @@ def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:
     )
 
 
-def _to_account(account: Account) -> pb.Account:
+def to_account(account: Account) -> pb.Account:
     return pb.Account(
         account_id=account.account_id,
         name=account.name,
@@ -219,6 +207,29 @@ def _to_account(account: Account) -> pb.Account:
     )
 
 
+def to_key(key: Key, clock: Clock) -> pb.Key:
+    return pb.Key(
+        key_id=key.key_id,
+        account_id=key.account_id,
+        name=key.name,
+        scopes=[_SCOPE_TO_PROTO[scope] for scope in key.scopes],
+        create_time=_to_timestamp(key.created_at_us),
+        expire_time=_to_timestamp(key.expires_at_us),
+        revoke_time=_to_timestamp(key.revoked_at_us),
+        state=_STATE_TO_PROTO[key.state_at(to_micros(clock.now()))],
+        requests_per_minute=key.limits.requests_per_minute,
+        tokens_per_minute=key.limits.tokens_per_minute,
+        concurrent_requests=key.limits.concurrent_requests,
+        last_use_time=_to_timestamp(key.last_used_hour_us),
+        pepper_version=key.pepper_version,
+    )
+
+
+def scopes_from_proto(scopes: Iterable[pb.Scope.ValueType]) -> list[Scope | None]:
+    """Converts scopes; None stands for an unknown one."""
+    return [_SCOPE_FROM_PROTO.get(scope) for scope in scopes]
+
+
 def _given_limits(request: pb.UpdateAccountRequest | pb.UpdateKeyRequest) -> GivenLimits:
     return GivenLimits(
         request.requests_per_minute if request.HasField("requests_per_minute") else None,
@@ -227,7 +238,7 @@ def _given_limits(request: pb.UpdateAccountRequest | pb.UpdateKeyRequest) -> Giv
     )
 
 
-def _given_switches(request: pb.UpdateAccountRequest) -> dict[str, bool]:
+def given_switches(request: pb.UpdateAccountRequest | users_pb2.AccountServiceUpdateAccountRequest) -> dict[str, bool]:
     given = {"search": request.search, "memory": request.memory, "attachments": request.attachments}
     present = {field.name for field, _ in request.ListFields()}
     return {name: is_on for name, is_on in given.items() if name in present}

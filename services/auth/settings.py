@@ -6,8 +6,12 @@ from pathlib import Path
 import msgspec
 
 from services.auth.keys import parse_peppers
+from services.auth.records import KeyLimits
+from services.auth.service import ConsoleOptions
+from services.auth.users.passkeys import parse_origins
+from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.residency import DataStore, keep_in_canada
-from services.chassis.settings import HostAndPort, PostgresAddress, SecondsOrZero, check_all
+from services.chassis.settings import ConsoleRole, HostAndPort, PostgresAddress, SecondsOrZero, check_all
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +35,39 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # How long a process still accepts calls during shutdown, until clients send it no more.
     drain_delay_s: SecondsOrZero = 0.0
     debug: bool = False
+    # Signs the access tokens of users; empty: nobody can sign in.
+    access_token_signing_key: str = ""
+    # Accepted beside the signing key's own, while that is replaced.
+    access_token_public_keys: str = ""
+    # The consoles' origins, comma-separated.
+    console_url: str = ""
+    # A unix socket for a console, and whether it is the operators'.
+    auth_console_listen: str = ""
+    console_role: ConsoleRole = "console"
+    # Metering's defaults: no member can give a key more. 0: unlimited.
+    requests_per_minute: int = 3_000
+    tokens_per_minute: int = 0
+    concurrent_requests: int = 0
 
     @property
     def stores(self) -> list[DataStore]:
         return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
 
     def check(self) -> None:
-        check_all(partial(keep_in_canada, self.stores), partial(parse_peppers, self.key_peppers))
+        check_all(
+            partial(keep_in_canada, self.stores),
+            partial(parse_peppers, self.key_peppers),
+            lambda: check_signing_key(self.access_token_signing_key) if self.access_token_signing_key else None,
+            partial(check_public_keys, self.access_token_public_keys),
+            partial(parse_origins, self.console_url),
+        )
+
+    @property
+    def console(self) -> ConsoleOptions:
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.concurrent_requests)
+        return ConsoleOptions(
+            signing_key=self.access_token_signing_key,
+            public_keys=self.access_token_public_keys,
+            origins=self.console_url,
+            service_limits=KeyLimits(*(limit or None for limit in limits)),
+        )

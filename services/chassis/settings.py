@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -42,6 +42,9 @@ PostgresAddress = Annotated[
     str,
     msgspec.Meta(pattern=r"^$|^postgres", description="a PostgreSQL address: SQLite files are kept in LEGATO_DATA"),
 ]
+
+# The role of the console on a service's socket for one.
+ConsoleRole = Literal["console", "operator-console"]
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import time
 from functools import partial
 from pathlib import Path
 
+from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.database.database import open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
+from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
@@ -85,6 +88,9 @@ async def main() -> None:
             certificates,
             health_listen=settings.metering_health_listen,
             insecure_tcp=settings.insecure_tcp,
+            access=AccessCheck(AccessTokenVerifier(settings.access_token_public_keys), lambda: time.time_ns() // 1000),
+            console_listen=settings.metering_console_listen,
+            console_role=settings.console_role,
         )
         stop = stop_asked()
         await server.start()

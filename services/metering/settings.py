@@ -1,14 +1,24 @@
 """Metering's settings, each read from `LEGATO_` and its name in capitals."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.gcra import Rate
 from services.chassis.load.limits import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
-from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
+from services.chassis.settings import (
+    ConsoleRole,
+    HostAndPort,
+    HttpAddress,
+    PostgresAddress,
+    Seconds,
+    SecondsOrZero,
+    check_all,
+)
 from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
 from services.metering.unpaid import UnpaidLimit
 
@@ -50,6 +60,11 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # The collector of traces, http://HOST:PORT; empty: no tracing.
     otlp_endpoint: HttpAddress = ""
     debug: bool = False
+    # Verify users' access tokens; empty: no console can do anything here.
+    access_token_public_keys: str = ""
+    # A unix socket for a console, and whether it is the operators'.
+    metering_console_listen: str = ""
+    console_role: ConsoleRole = "console"
     # The file in the checkout, whatever the working directory.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
     # Shared limits; empty: each replica keeps its own.
@@ -85,7 +100,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def check(self) -> None:
-        keep_in_canada(self.stores)
+        check_all(partial(keep_in_canada, self.stores), partial(check_public_keys, self.access_token_public_keys))
 
     @property
     def unpaid_limit(self) -> UnpaidLimit:

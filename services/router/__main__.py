@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import signal
+import time
 
+from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.process import memory
 from services.chassis.process.run import run
+from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load
@@ -73,6 +76,9 @@ async def main() -> None:
             certificates,
             health_listen=settings.router_health_listen,
             insecure_tcp=settings.insecure_tcp,
+            access=AccessCheck(AccessTokenVerifier(settings.access_token_public_keys), lambda: time.time_ns() // 1000),
+            console_listen=settings.router_console_listen,
+            console_role=settings.console_role,
         )
         stop = stop_asked()
         await server.start()

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from services.chassis.settings import HostAndPort, HttpAddress, Seconds, SecondsOrZero
+from services.chassis.access_tokens import check_public_keys
+from services.chassis.settings import ConsoleRole, HostAndPort, HttpAddress, Seconds, SecondsOrZero
 from services.router.local_model import LOCAL_MODEL_PARALLEL
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH
@@ -48,6 +49,14 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a trace header is sent to providers.
     trace_upstream: bool = False
     debug: bool = False
+    # Verify users' access tokens; empty: no console can do anything here.
+    access_token_public_keys: str = ""
+    # A unix socket for a console, and whether it is the operators'.
+    router_console_listen: str = ""
+    console_role: ConsoleRole = "console"
+
+    def check(self) -> None:
+        check_public_keys(self.access_token_public_keys)
 
     @property
     def timeouts(self) -> Timeouts:

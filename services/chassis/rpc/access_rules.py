@@ -4,7 +4,7 @@ A console is trusted with nothing but the users who visit it: it may sign users 
 that auth signed for one of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -95,14 +95,21 @@ RULES: Final[dict[str, AccessRule]] = {
 }
 
 
+# Returns what a token's claims have become since, or raises.
+Confirm = Callable[[Access, AccessRule], Awaitable[Access]]
+
+
 class AccessCheck:
     """Checks the tokens of a service's calls."""
 
-    def __init__(self, verifier: AccessTokenVerifier, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, verifier: AccessTokenVerifier, now_us: Callable[[], int], confirm: Confirm | None = None
+    ) -> None:
         self._verifier = verifier
         self._now_us = now_us
+        self._confirm = confirm
 
-    def check(self, context: Any, method: str) -> Access | None:
+    async def check(self, context: Any, method: str) -> Access | None:
         """Returns the access that a call has; None where the method needs none. `context` is gRPC's."""
         rule = RULES.get(method)
         if rule is None:
@@ -115,7 +122,7 @@ class AccessCheck:
             raise role_missing()
         if rule.recent:
             require_recent(access, self._now_us())
-        return access
+        return access if self._confirm is None else await self._confirm(access, rule)
 
 
 def require_recent(access: Access, now_us: int) -> None:

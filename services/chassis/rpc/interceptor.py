@@ -51,7 +51,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def _guard_call(self, behaviour: Any, method: str) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
             try:
-                access = self._check(context, method)
+                access = await self._check(context, method)
                 if access is not None:
                     check_account(access, method, request)
                 return await behaviour(request, context)
@@ -66,7 +66,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(requests: Any, context: Any) -> AsyncIterator[Any]:
             response = None
             try:
-                access = self._check(context, method)
+                access = await self._check(context, method)
                 if access is not None:
                     requests = _of_account(requests, access, method)
                 async with contextlib.aclosing(behaviour(requests, context)) as responses:
@@ -80,7 +80,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    def _check(self, context: Any, method: str) -> Access | None:
+    async def _check(self, context: Any, method: str) -> Access | None:
         """Returns the access of a console's call, which becomes the current one; others need none."""
         role = role_of(names_of(context)) if is_secured(context) else self._socket_role
         if is_secured(context) or role is not None:
@@ -90,7 +90,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             current_role.set(role)
         if role not in (Role.CONSOLE, Role.OPERATOR_CONSOLE):
             return None
-        access = self._access.check(context, method)
+        access = await self._access.check(context, method)
         current_access.set(access)
         return access
 

@@ -1,0 +1,194 @@
+"""Lets members manage keys of their account: owners all of them, members those that they created."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from services.auth import checks, keys
+from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, GivenLimits, IssuedKey, Page, Sleep, to_page
+from services.auth.keys import Peppers
+from services.auth.records import NO_LIMITS, Key, KeyLimits, Position, Scope, to_micros
+from services.auth.store import keys as stored
+from services.auth.store.accounts import lock_account
+from services.auth.users.audit import AuditLog
+from services.auth.users.store import Connection
+from services.auth.users.store import users as stored_users
+from services.chassis.access_tokens import Access, AccountRole
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_rules import role_missing
+from services.chassis.timing.clock import Clock
+
+_FORM_ID: Final = re.compile("[0-9A-Za-z_-]{0,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownKey:
+    key: Key
+    created_by_name: str
+    may_change: bool
+
+
+class AccountKeys:
+    def __init__(
+        self,
+        database: Database,
+        peppers: Peppers,
+        clock: Clock,
+        audit: AuditLog,
+        service_limits: KeyLimits = NO_LIMITS,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Prepares it; `service_limits` are what a key has without limits of its own, where there are any."""
+        self._database = database
+        self._peppers = peppers
+        self._clock = clock
+        self._audit = audit
+        self._service_limits = service_limits
+        self._sleep = sleep
+
+    async def create(
+        self, by: Access, name: str, scopes: Iterable[Scope | None], days: int | None, limits: GivenLimits, form_id: str
+    ) -> tuple[ShownKey, str]:
+        """Returns a new key and its secret; the secret is empty if the form has created one before."""
+        checked, checked_scopes, change = checks.key_name(name), checks.scopes(scopes), limits.checked()
+
+        def like(connection: Connection) -> tuple[str, tuple[Scope, ...], KeyLimits, str | None]:
+            return checked, checked_scopes, change(NO_LIMITS), None
+
+        return await self._issue(by, "key.created", like, days, form_id)
+
+    async def rotate(self, by: Access, key_id: str, days: int | None, form_id: str) -> tuple[ShownKey, str]:
+        """Returns a new key like an existing one, which stays valid."""
+
+        def like(connection: Connection) -> tuple[str, tuple[Scope, ...], KeyLimits, str | None]:
+            before = self._own(connection, by, key_id)
+            return before.name, before.scopes, before.limits, key_id
+
+        return await self._issue(by, "key.rotated", like, days, form_id)
+
+    async def rename(self, by: Access, key_id: str, name: str) -> ShownKey:
+        checked = checks.key_name(name)
+        return await self._change(by, "key.renamed", key_id, lambda key: replace(key, name=checked), waits=False)
+
+    async def update(self, by: Access, key_id: str, limits: GivenLimits) -> ShownKey:
+        change = limits.checked()
+        return await self._change(
+            by, "key.updated", key_id, lambda key: replace(key, limits=change(key.limits)), waits=True
+        )
+
+    async def revoke(self, by: Access, key_id: str) -> ShownKey:
+        """Revokes a key; returns when every edge refuses it."""
+        now_us = to_micros(self._clock.now())
+        return await self._change(
+            by, "key.revoked", key_id, lambda key: replace(key, revoked_at_us=key.revoked_at_us or now_us), waits=True
+        )
+
+    async def list_page(self, by: Access, page_size: int, page_token: str) -> Page[ShownKey]:
+        size, after = checks.page_size(page_size), checks.page_token(page_token)
+
+        def look(connection: Connection) -> list[ShownKey]:
+            found = stored.list_keys(connection, by.account_id, after, size + 1) or []
+            return self._shown(connection, by, found)
+
+        shown = await self._database.read(look)
+        return to_page(shown, size, lambda item: Position(item.key.created_at_us, item.key.key_id))
+
+    async def identify(self, by: Access, key_id: str) -> ShownKey:
+        def look(connection: Connection) -> ShownKey:
+            key = stored.find_key(connection, checks.id_of("key", key_id))
+            if key is None or key.account_id != by.account_id:
+                raise checks.not_found("key")
+            return self._shown(connection, by, [key])[0]
+
+        return await self._database.read(look)
+
+    async def _issue(
+        self,
+        by: Access,
+        action: str,
+        like: Callable[[Connection], tuple[str, tuple[Scope, ...], KeyLimits, str | None]],
+        days: int | None,
+        form_id: str,
+    ) -> tuple[ShownKey, str]:
+        if not _FORM_ID.fullmatch(form_id):
+            raise LegatoError(Reason.REQUEST_INVALID, "A form's id has up to 100 letters and digits.", param="form_id")
+        now, secret = self._clock.now(), keys.mint()
+        expires_at_us = checks.expires_at_us(now, days)
+
+        def issue(connection: Connection) -> tuple[ShownKey, str]:
+            account = lock_account(connection, by.account_id)
+            if account is None:
+                raise checks.not_found("account")
+            before = stored.find_key_of_form(connection, by.account_id, form_id) if form_id else None
+            if before is not None:
+                return self._shown(connection, by, [before])[0], ""
+            name, scopes, limits, replaces = like(connection)
+            self._require_within(limits, account.limits)
+            digest = self._peppers.digest(secret)
+            key = Key(
+                key_id=secret.key_id,
+                account_id=by.account_id,
+                name=name,
+                scopes=scopes,
+                created_at_us=to_micros(now),
+                expires_at_us=expires_at_us,
+                revoked_at_us=None,
+                pepper_version=digest.pepper_version,
+                limits=limits,
+                created_by=by.user_id,
+                replaces_key_id=replaces,
+            )
+            stored.add_key(connection, key, digest, form_id or None)
+            shown = self._shown(connection, by, [key])[0]
+            self._audit.append(connection, action, by, account_id=by.account_id, object_id=key.key_id)
+            return shown, IssuedKey(key, secret).secret.reveal()
+
+        return await self._database.write(issue)
+
+    async def _change(
+        self, by: Access, action: str, key_id: str, change: Callable[[Key], Key], *, waits: bool
+    ) -> ShownKey:
+        checks.id_of("key", key_id)
+
+        def apply(connection: Connection) -> ShownKey:
+            account = lock_account(connection, by.account_id)
+            before = self._own(connection, by, key_id)
+            after = stored.change_key(connection, key_id, change)
+            if account is None or after is None:
+                raise checks.not_found("key")
+            if after.limits != before.limits:
+                self._require_within(after.limits, account.limits)
+            shown = self._shown(connection, by, [after])[0]
+            self._audit.append(connection, action, by, account_id=by.account_id, object_id=key_id)
+            return shown
+
+        shown = await self._database.write(apply)
+        if waits:
+            await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
+        return shown
+
+    def _own(self, connection: Connection, by: Access, key_id: str) -> Key:
+        key = stored.find_key(connection, checks.id_of("key", key_id))
+        if key is None or key.account_id != by.account_id:
+            raise checks.not_found("key")
+        if not _may_change(by, key):
+            raise role_missing()
+        return key
+
+    def _require_within(self, limits: KeyLimits, of_account: KeyLimits) -> None:
+        """Raises if a key would get more than the account or the service gives: those are the operators' to raise."""
+        for own, *others in zip(limits.values, of_account.values, self._service_limits.values, strict=True):
+            if own is not None and any(other is not None and own > other for other in others):
+                message = "A key's limit cannot be above the account's, nor above the service's."
+                raise LegatoError(Reason.REQUEST_INVALID, message)
+
+    def _shown(self, connection: Connection, by: Access, found: list[Key]) -> list[ShownKey]:
+        names = stored_users.names_of(connection, [key.created_by for key in found])
+        return [ShownKey(key, names.get(key.created_by, ""), _may_change(by, key)) for key in found]
+
+
+def _may_change(by: Access, key: Key) -> bool:
+    return by.role is AccountRole.OWNER or (by.role is AccountRole.MEMBER and key.created_by == by.user_id)

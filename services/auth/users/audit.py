@@ -1,0 +1,83 @@
+"""Writes the audit log: who did what to which object, never a name, an address, a key or content.
+
+Each event is authenticated together with the code of the one before, under a pepper that the database never sees. So
+nobody who only has the database can change, add or remove an event unnoticed, other than the oldest.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from services.auth.keys import Peppers
+from services.auth.records import to_micros
+from services.auth.users.records import DAY_US, AuditEvent, Outcome
+from services.auth.users.store import Connection
+from services.auth.users.store import audit as stored
+from services.auth.users.store.sessions import session_by_id
+from services.chassis.access_tokens import Access
+from services.chassis.timing.clock import Clock
+
+KEPT_FOR_US: Final = 400 * DAY_US
+BROKEN_TOLD_MOST: Final = 100
+_FORGET_EVERY: Final = 100
+
+
+class AuditLog:
+    def __init__(self, peppers: Peppers, clock: Clock) -> None:
+        self._peppers = peppers
+        self._clock = clock
+
+    def append(
+        self,
+        connection: Connection,
+        action: str,
+        by: Access | None = None,
+        *,
+        account_id: str = "",
+        object_id: str = "",
+        user_id: str = "",
+        session_id: str = "",
+        network: str = "",
+        outcome: Outcome = Outcome.DONE,
+    ) -> None:
+        """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
+        None: the command line, or `user_id` by signing in."""
+        if by is not None:
+            session = session_by_id(connection, by.session_id)
+            user_id, session_id = by.user_id, by.session_id
+            network = session.network if session else ""
+        now_us = to_micros(self._clock.now())
+
+        def event_after(last_no: int) -> AuditEvent:
+            return AuditEvent(last_no + 1, now_us, action, user_id, account_id, object_id, session_id, network, outcome)
+
+        version = self._peppers.newest
+        event = stored.append_event(connection, event_after, self._code_under(version), version)
+        if event.event_no % _FORGET_EVERY == 0:
+            stored.forget_before(connection, now_us - KEPT_FOR_US)
+
+    def verify(self, connection: Connection) -> tuple[int, list[int]]:
+        """Recomputes the chain; returns how many events there are, and those at which it is broken. Call it on one
+        snapshot."""
+        events, broken = 0, []
+        last_no, last_code = 0, b""
+        for event, version, previous, code in stored.read_chain(connection):
+            is_first = not events
+            follows = is_first or (event.event_no == last_no + 1 and previous == last_code)
+            is_whole = self._peppers.has(version) and self._code_under(version)(previous, event) == code
+            if not (follows and is_whole):
+                broken.append(event.event_no)
+            events, last_no, last_code = events + 1, event.event_no, code
+        if stored.read_head(connection) != (last_no, last_code) and (events or last_no):
+            # The newest were removed.
+            broken.append(last_no + 1)
+        elif not events and stored.read_head(connection)[0]:
+            broken.append(1)
+        return events, broken[:BROKEN_TOLD_MOST]
+
+    def _code_under(self, version: int) -> Callable[[bytes, AuditEvent], bytes]:
+        def code_of(previous: bytes, event: AuditEvent) -> bytes:
+            return self._peppers.authenticate(version, "audit log", previous + msgspec.json.encode(event))
+
+        return code_of

@@ -1,0 +1,130 @@
+"""Manages the members of an account, and its invitations."""
+
+from typing import Final
+
+from services.auth import checks
+from services.auth.keys import Peppers
+from services.auth.records import to_micros
+from services.auth.store.accounts import lock_account
+from services.auth.users import codes
+from services.auth.users.audit import AuditLog
+from services.auth.users.records import DAY_US, Invitation, Member
+from services.auth.users.store import Connection
+from services.auth.users.store import codes as stored_codes
+from services.auth.users.store import users as stored
+from services.auth.users.store.sessions import request_new_tokens
+from services.chassis.access_tokens import Access, AccountRole
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_rules import role_missing
+from services.chassis.timing.clock import Clock
+
+INVITATION_VALID_US: Final = 7 * DAY_US
+MEMBERS_MOST: Final = 1_000
+EMAIL_LENGTH_MOST: Final = 254
+
+
+def checked_email(given: str) -> str:
+    email = given.strip()
+    is_plausible = len(email) <= EMAIL_LENGTH_MOST and email.isprintable() and email.count("@") == 1
+    if email and not (is_plausible and " " not in email and all(email.split("@"))):
+        raise LegatoError(Reason.REQUEST_INVALID, "This is not an email address.", param="email")
+    return email.lower()
+
+
+def checked_role(given: int) -> AccountRole:
+    if given not in (AccountRole.VIEWER, AccountRole.MEMBER, AccountRole.OWNER):
+        raise LegatoError(Reason.REQUEST_INVALID, "A role must be owner, member or viewer.", param="role")
+    return AccountRole(given)
+
+
+class Members:
+    def __init__(self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog) -> None:
+        self._database = database
+        self._peppers = peppers
+        self._clock = clock
+        self._audit = audit
+
+    async def list_all(self, by: Access) -> tuple[list[Member], list[Invitation]]:
+        """Lists members and, for owners, open invitations."""
+        now_us, account_id = to_micros(self._clock.now()), by.account_id
+
+        def look(connection: Connection) -> tuple[list[Member], list[Invitation]]:
+            members = stored.list_members(connection, account_id, MEMBERS_MOST)
+            is_owner = by.role is AccountRole.OWNER
+            return members, stored_codes.list_invitations(connection, account_id, now_us) if is_owner else []
+
+        return await self._database.read(look)
+
+    async def invite(self, by: Access, email: str, role: int) -> tuple[Invitation, str]:
+        """Returns an invitation and its code."""
+        now_us, code = to_micros(self._clock.now()), codes.mint_code()
+        invitation = Invitation(
+            invitation_id=codes.mint_id("inv"),
+            account_id=by.account_id,
+            email=checked_email(email),
+            role=checked_role(role),
+            invited_by=by.user_id,
+            created_at_us=now_us,
+            expires_at_us=now_us + INVITATION_VALID_US,
+        )
+
+        def add(connection: Connection) -> None:
+            lock_account(connection, by.account_id)
+            waiting = len(stored_codes.list_invitations(connection, by.account_id, now_us))
+            if stored.count_members(connection, by.account_id) + waiting >= MEMBERS_MOST:
+                raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {MEMBERS_MOST:,} members.")
+            digest = self._peppers.digest_code(codes.INVITATION, codes.plain(code))
+            stored_codes.add_invitation(connection, invitation, digest)
+            self._append(connection, "member.invited", by, invitation.invitation_id)
+
+        await self._database.write(add)
+        return invitation, code
+
+    async def cancel(self, by: Access, invitation_id: str) -> None:
+        def cancel(connection: Connection) -> None:
+            if not stored_codes.cancel_invitation(connection, by.account_id, invitation_id):
+                raise checks.not_found("invitation")
+            self._append(connection, "invitation.cancelled", by, invitation_id)
+
+        await self._database.write(cancel)
+
+    async def change_role(self, by: Access, user_id: str, role: int) -> Member:
+        wanted = checked_role(role)
+
+        def change(connection: Connection) -> Member:
+            self._require_other_owner(connection, by.account_id, user_id, stays=wanted is AccountRole.OWNER)
+            stored.change_role(connection, by.account_id, user_id, wanted)
+            request_new_tokens(connection, user_id)
+            self._append(connection, "member.role_changed", by, user_id)
+            members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
+            return next(member for member in members if member.summary.user.user_id == user_id)
+
+        return await self._database.write(change)
+
+    async def remove(self, by: Access, user_id: str) -> None:
+        """Removes a member; only owners remove others."""
+        if by.role is not AccountRole.OWNER and user_id != by.user_id:
+            raise role_missing()
+
+        def remove(connection: Connection) -> None:
+            self._require_other_owner(connection, by.account_id, user_id, stays=False)
+            stored.remove_member(connection, by.account_id, user_id)
+            # Whoever was removed could otherwise come back by an invitation of their own.
+            stored_codes.cancel_invitations_by(connection, by.account_id, user_id)
+            self._append(connection, "member.removed", by, user_id)
+
+        await self._database.write(remove)
+
+    def _require_other_owner(self, connection: Connection, account_id: str, user_id: str, *, stays: bool) -> None:
+        """Raises if there is no such member, or if the account would be left without an owner."""
+        lock_account(connection, account_id)
+        role = stored.role_in(connection, account_id, user_id)
+        if not role:
+            raise checks.not_found("member")
+        owners = stored.count_members(connection, account_id, AccountRole.OWNER)
+        if role is AccountRole.OWNER and not stays and owners < 2:
+            raise LegatoError(Reason.REQUEST_INVALID, "An account keeps at least one owner.")
+
+    def _append(self, connection: Connection, action: str, by: Access, object_id: str) -> None:
+        self._audit.append(connection, action, by, account_id=by.account_id, object_id=object_id)

@@ -1,0 +1,209 @@
+"""Opens, resolves and ends sessions."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from services.auth.keys import Peppers
+from services.auth.records import to_micros
+from services.auth.users import codes
+from services.auth.users.audit import AuditLog
+from services.auth.users.records import DAY_US, HOUR_US, Client, Membership, Session, SignInMethod, User, UserSummary
+from services.auth.users.store import Connection
+from services.auth.users.store import sessions as stored
+from services.auth.users.store import users as stored_users
+from services.chassis.access_tokens import LIFETIME_US, Access, AccessTokenSigner, AccountRole
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_rules import AccessRule, role_missing
+from services.chassis.timing.clock import Clock
+
+IDLE_US: Final = 12 * HOUR_US
+LIFE_US: Final = 14 * DAY_US
+OPERATOR_IDLE_US: Final = HOUR_US
+OPERATOR_LIFE_US: Final = 12 * HOUR_US
+
+# A use is written this often, and not at each page.
+SEEN_EVERY_US: Final = 60_000_000
+# How long a replaced token still works, for requests that the browser sent before it had the new one.
+PREVIOUS_VALID_US: Final = 30_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    token: str = field(repr=False)
+    session: Session
+    summary: UserSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    summary: UserSummary
+    session: Session
+    memberships: list[Membership]
+    access: Access
+    access_token: bytes = field(repr=False)
+    # Empty: the cookie stays as it is.
+    new_token: str = field(repr=False)
+
+
+def session_ended() -> LegatoError:
+    return LegatoError(Reason.SESSION_ENDED, "This session has ended. Please sign in again.")
+
+
+def expires_at_us(session: Session, user: User) -> int:
+    """Returns when a session ends, however much it is used."""
+    return session.created_at_us + (OPERATOR_LIFE_US if user.is_operator else LIFE_US)
+
+
+def is_live(session: Session, user: User | None, now_us: int) -> bool:
+    if user is None or user.disabled_at_us is not None:
+        return False
+    idle_us = OPERATOR_IDLE_US if user.is_operator else IDLE_US
+    return now_us < min(expires_at_us(session, user), session.last_seen_us + idle_us)
+
+
+class Sessions:
+    def __init__(
+        self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog, signer: AccessTokenSigner | None
+    ) -> None:
+        """Prepares it; without a signer, nobody can sign in."""
+        self._database = database
+        self._peppers = peppers
+        self._clock = clock
+        self._audit = audit
+        self._signer = signer
+
+    def now_us(self) -> int:
+        return to_micros(self._clock.now())
+
+    def require_signer(self) -> AccessTokenSigner:
+        if self._signer is None:
+            message = "Signing in is not set up: LEGATO_ACCESS_TOKEN_SIGNING_KEY is missing."
+            raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, message)
+        return self._signer
+
+    def open(self, connection: Connection, user: User, method: SignInMethod, client: Client) -> SignedIn:
+        """Opens a session for a user who has proved who they are."""
+        now_us, token = self.now_us(), codes.mint_session_token()
+        session = Session(
+            session_id=codes.mint_id("ses"),
+            user_id=user.user_id,
+            created_at_us=now_us,
+            authenticated_at_us=now_us,
+            last_seen_us=now_us,
+            network=client.network,
+            browser=client.browser_name,
+            method=method,
+        )
+        digest = self._peppers.digest_code(codes.SESSION, token)
+        stored.add_session(connection, session, digest, now_us - LIFE_US)
+        stored_users.note_seen(connection, user.user_id, now_us // HOUR_US * HOUR_US)
+        [summary] = stored_users.summarise(connection, [user])
+        return SignedIn(token, session, summary)
+
+    def find(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[Session, User] | None:
+        """Finds a session that has not ended, and its user."""
+        session = stored.find_session(connection, self._digests(token), self.now_us(), locks=locks)
+        user = None if session is None else stored_users.find_user(connection, session.user_id)
+        if session is None or user is None or not is_live(session, user, self.now_us()):
+            return None
+        return session, user
+
+    def renew(self, connection: Connection, session: Session, user: User) -> SignedIn:
+        """Notes that the user has proved again who they are. The token before no longer works."""
+        now_us, token = self.now_us(), codes.mint_session_token()
+        values = {"authenticated_at_us": now_us, "last_seen_us": now_us, "replace_due": False}
+        digest = self._peppers.digest_code(codes.SESSION, token)
+        stored.change_session(connection, session.session_id, digest=digest, previous_digest=None, **values)
+        [summary] = stored_users.summarise(connection, [user])
+        return SignedIn(token, replace(session, authenticated_at_us=now_us, last_seen_us=now_us), summary)
+
+    async def resolve(self, token: str, account_id: str, *, for_operators: bool) -> Resolved:
+        """Resolves a token to its user, with an access token for one of the user's accounts."""
+        signer = self.require_signer()
+
+        def look(connection: Connection) -> tuple[Session, UserSummary, list[Membership]] | None:
+            found = self.find(connection, token)
+            if found is None:
+                return None
+            [summary] = stored_users.summarise(connection, [found[1]])
+            return found[0], summary, stored_users.memberships_of(connection, [found[1].user_id])
+
+        looked = await self._database.read(look)
+        if looked is None:
+            raise session_ended()
+        session, summary, memberships = looked
+        new_token = await self._note_use(session, token)
+        chosen = next((held for held in memberships if held.account_id == account_id), None)
+        chosen = chosen or next(iter(memberships), None)
+        access = Access(
+            user_id=summary.user.user_id,
+            session_id=session.session_id,
+            account_id=chosen.account_id if chosen else "",
+            role=chosen.role if chosen else AccountRole.NONE,
+            is_operator=for_operators and summary.user.is_operator,
+            authenticated_at_us=session.authenticated_at_us,
+            expires_at_us=self.now_us() + LIFETIME_US,
+        )
+        return Resolved(summary, session, memberships, access, signer.sign(access), new_token)
+
+    async def _note_use(self, session: Session, token: str) -> str:
+        """Records the use, at most once a minute. Returns a new token where one is due."""
+        now_us = self.now_us()
+        is_seen = now_us - session.last_seen_us < SEEN_EVERY_US
+        if is_seen and not session.replace_due:
+            return ""
+        new_token = codes.mint_session_token() if session.replace_due else ""
+
+        def note(connection: Connection) -> bool:
+            stored.change_session(connection, session.session_id, last_seen_us=now_us)
+            stored_users.note_seen(connection, session.user_id, now_us // HOUR_US * HOUR_US)
+            digest = self._peppers.digest_code(codes.SESSION, new_token)
+            return bool(new_token) and stored.replace_token(
+                connection, session.session_id, self._digests(token), digest, now_us + PREVIOUS_VALID_US
+            )
+
+        return new_token if await self._database.write(note) else ""
+
+    async def sign_out(self, token: str) -> None:
+        """Ends a session; an unknown one has ended already."""
+
+        def end(connection: Connection) -> None:
+            session = stored.find_session(connection, self._digests(token), self.now_us())
+            if session is None:
+                return
+            stored.end_sessions(connection, session.user_id, [session.session_id])
+            self._audit.append(
+                connection,
+                "user.signed_out",
+                user_id=session.user_id,
+                session_id=session.session_id,
+                network=session.network,
+            )
+
+        await self._database.write(end)
+
+    async def confirm(self, access: Access, rule: AccessRule) -> Access:
+        """Checks that what a token claims is still so, for auth's own methods: a session that has ended, a user who
+        was disabled or removed, or a lower role takes effect at once here, and not after the token's minute."""
+
+        def look(connection: Connection) -> Access:
+            session = stored.session_by_id(connection, access.session_id)
+            user = stored_users.find_user(connection, access.user_id)
+            if session is None or user is None or not is_live(session, user, self.now_us()):
+                raise session_ended()
+            role = stored_users.role_in(connection, access.account_id, user.user_id)
+            is_operator = access.is_operator and user.is_operator
+            if (rule.operator and not is_operator) or role < rule.role:
+                raise role_missing()
+            return replace(
+                access,
+                role=role,
+                is_operator=is_operator,
+                authenticated_at_us=min(access.authenticated_at_us, session.authenticated_at_us),
+            )
+
+        return await self._database.read(look)
+
+    def _digests(self, token: str) -> list[bytes]:
+        return self._peppers.digests_of_code(codes.SESSION, token)

@@ -1,0 +1,151 @@
+"""Administers users, for the command line and for operators, and reads the audit log."""
+
+from typing import Final
+
+from services.auth import checks
+from services.auth.admin import Page, to_page
+from services.auth.keys import Peppers
+from services.auth.records import Position, to_micros
+from services.auth.store.accounts import lock_account
+from services.auth.users import codes
+from services.auth.users.audit import AuditLog
+from services.auth.users.members import checked_email, checked_role
+from services.auth.users.records import DAY_US, AuditEvent, Membership, User, UserSummary
+from services.auth.users.store import Connection
+from services.auth.users.store import audit as stored_audit
+from services.auth.users.store import codes as stored_codes
+from services.auth.users.store import sessions as stored_sessions
+from services.auth.users.store import users as stored
+from services.chassis.access_tokens import Access, current_access
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_rules import require_recent
+from services.chassis.timing.clock import Clock
+
+LINK_VALID_US: Final = 600_000_000
+FIRST_LINK_VALID_US: Final = 7 * DAY_US
+
+
+class UserAdmin:
+    def __init__(self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog) -> None:
+        self._database = database
+        self._peppers = peppers
+        self._clock = clock
+        self._audit = audit
+
+    async def create(self, name: str, email: str, account_id: str, role: int) -> tuple[UserSummary, str, int]:
+        """Returns a new user, and the code of a sign-in link with its expiry."""
+        now_us, by, code = self._now_us(), current_access.get(), codes.mint_code()
+        user = User(codes.mint_id("user"), checks.name(name), checked_email(email), now_us)
+        wanted = checked_role(role) if account_id else None
+
+        def create(connection: Connection) -> UserSummary:
+            if user.email and stored.has_email(connection, user.email):
+                message = "There is a user with this email address already."
+                raise LegatoError(Reason.REQUEST_INVALID, message, param="email")
+            stored.add_user(connection, user)
+            if wanted is not None:
+                if lock_account(connection, checks.id_of("account", account_id)) is None:
+                    raise checks.not_found("account")
+                stored.add_member(connection, account_id, user.user_id, wanted, now_us)
+            self._put_link(connection, user.user_id, code, now_us + FIRST_LINK_VALID_US)
+            self._audit.append(connection, "user.created", by, account_id=account_id, object_id=user.user_id)
+            return UserSummary(user)
+
+        return await self._database.write(create), code, now_us + FIRST_LINK_VALID_US
+
+    async def list_page(self, page_size: int, page_token: str) -> tuple[Page[UserSummary], list[Membership]]:
+        size, after = checks.page_size(page_size), checks.page_token(page_token)
+
+        def look(connection: Connection) -> tuple[Page[UserSummary], list[Membership]]:
+            summaries = stored.summarise(connection, stored.list_users(connection, after, size + 1))
+            page = to_page(summaries, size, lambda item: Position(item.user.created_at_us, item.user.user_id))
+            return page, stored.memberships_of(connection, [item.user.user_id for item in page.items])
+
+        return await self._database.read(look)
+
+    async def create_link(self, user_id: str) -> tuple[str, int]:
+        """Returns the code of a sign-in link, and its expiry."""
+        now_us, by, code = self._now_us(), current_access.get(), codes.mint_code()
+
+        def create(connection: Connection) -> None:
+            if self._user(connection, user_id).disabled_at_us is not None:
+                raise LegatoError(Reason.REQUEST_INVALID, "This user is disabled.")
+            self._put_link(connection, user_id, code, now_us + LINK_VALID_US)
+            self._audit.append(connection, "sign_in_link.created", by, object_id=user_id)
+
+        await self._database.write(create)
+        return code, now_us + LINK_VALID_US
+
+    async def disable(self, user_id: str, *, enable: bool) -> UserSummary:
+        """Disables a user and ends their sessions; or enables them again."""
+        now_us, by = self._now_us(), current_access.get()
+        if enable and by is not None:
+            require_recent(by, now_us)
+
+        def disable(connection: Connection) -> UserSummary:
+            user = self._user(connection, user_id)
+            disabled_at_us = None if enable else user.disabled_at_us or now_us
+            stored.change_user(connection, user_id, disabled_at_us=disabled_at_us)
+            if not enable:
+                stored_sessions.end_sessions(connection, user_id)
+                stored_codes.remove_link(connection, user_id)
+            summary = stored.summarise(connection, [self._user(connection, user_id)])[0]
+            self._audit.append(connection, "user.enabled" if enable else "user.disabled", by, object_id=user_id)
+            return summary
+
+        return await self._database.write(disable)
+
+    async def set_operator(self, user_id: str, *, is_operator: bool) -> UserSummary:
+        by = current_access.get()
+
+        def change(connection: Connection) -> UserSummary:
+            self._user(connection, user_id)
+            stored.change_user(connection, user_id, is_operator=is_operator)
+            stored_sessions.request_new_tokens(connection, user_id)
+            summary = stored.summarise(connection, [self._user(connection, user_id)])[0]
+            action = "user.made_operator" if is_operator else "user.no_longer_operator"
+            self._audit.append(connection, action, by, object_id=user_id)
+            return summary
+
+        return await self._database.write(change)
+
+    async def list_events(
+        self, page_size: int, page_token: str, *, account_id: str = "", user_id: str = ""
+    ) -> tuple[Page[AuditEvent], dict[str, str]]:
+        """Lists audit events, the newest first, with the names of their users."""
+        size, after = checks.page_size(page_size), checks.page_token(page_token)
+
+        def look(connection: Connection) -> tuple[Page[AuditEvent], dict[str, str]]:
+            before = None if after is None else after.created_at_us
+            found = stored_audit.list_events(connection, before, size + 1, account_id=account_id, user_id=user_id)
+            names = stored.names_of(connection, [event.user_id for event in found])
+            return to_page(found, size, lambda event: Position(event.event_no, "event")), names
+
+        return await self._database.read(look)
+
+    async def verify_events(self) -> tuple[int, list[int]]:
+        return await self._database.read(self._audit.verify)
+
+    def _put_link(self, connection: Connection, user_id: str, code: str, expires_at_us: int) -> None:
+        digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
+        stored_codes.put_link(connection, user_id, digest, expires_at_us)
+
+    def _user(self, connection: Connection, user_id: str) -> User:
+        user = stored.find_user(connection, checks.id_of("user", user_id), locks=True)
+        if user is None:
+            raise checks.not_found("user")
+        return user
+
+    def _now_us(self) -> int:
+        return to_micros(self._clock.now())
+
+
+def required_access() -> Access:
+    """Returns the access of the current call; raises on a socket without a console, where no call has any."""
+    from services.chassis.access_tokens import access_invalid
+
+    access = current_access.get()
+    if access is None:
+        raise access_invalid()
+    return access
