@@ -16,6 +16,7 @@ from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
+from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
@@ -71,6 +72,10 @@ class ServiceStubs:
     @property
     def keys(self) -> KeyAdminServiceStub:
         return KeyAdminServiceStub(self._channel("auth"))
+
+    @property
+    def users(self) -> UserAdminServiceStub:
+        return UserAdminServiceStub(self._channel("auth"))
 
     @property
     def maintenance(self) -> MaintenanceAdminServiceStub:

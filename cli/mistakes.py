@@ -14,13 +14,14 @@ from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, 
 # A placeholder for a secret that is generated when the processes are started.
 MADE_LATER = "1:" + "00" * 32
 # Set by the supervisor, whatever the environment says.
-DECIDED_LATER = ("LEGATO_EDGE_FD",)
+DECIDED_LATER = ("LEGATO_EDGE_FD", "LEGATO_CONSOLE_FD")
 # Internal variables.
 OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
 
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
     """Returns the settings types of processes and commands."""
+    from console.settings import ConsoleSettings
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
@@ -35,6 +36,7 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
         RouterSettings,
         GroundingSettings,
         EdgeSettings,
+        ConsoleSettings,
         LocalModelSettings,
     )
 

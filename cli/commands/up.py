@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,15 +20,17 @@ from cli.settings import SettingsWrong, read_settings
 from cli.standard_streams import heard_or_not, open_closed_ones
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
-from cli.supervision.processes import Installation, process_groups
-from cli.supervision.public_socket import base_url, listen
+from cli.supervision.processes import ConsoleStart, Installation, process_groups
+from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
+from services.chassis.settings import HostAndPort, HttpAddress, Port, PostgresAddress, SecondsOrZero
 from services.chassis.telemetry.log import Log
 
 # The time that processes of a killed supervisor need to end, with a margin.
 LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+
+CONSOLE_PORT = 8081
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -53,6 +56,14 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     memory: bool = False
     attachments: bool = False
     grounding_key: str = ""
+    # The console; on loopback, unless something in front of it ends TLS.
+    console_host: str = "127.0.0.1"
+    console_port: Port | None = None
+    # Its origin and the API's, where browsers use others than those of this machine.
+    console_url: str = ""
+    console_api_url: HttpAddress = ""
+    # Empty: generated on the first start and kept in the folder.
+    access_token_signing_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
@@ -87,6 +98,12 @@ class CannotStart(click.ClickException):
     "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
 )
 @click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    help="The port of the web console; 0 selects a free one.  [default: $LEGATO_CONSOLE_PORT, or 8081]",
+)
+@click.option("--no-console", is_flag=True, help="Start without the web console.")
+@click.option(
     "--begin-anew",
     type=click.Choice(completeness.PARTS),
     multiple=True,
@@ -100,6 +117,8 @@ def up(
     routes: Path | None,
     workers: int,
     welcomes: bool,
+    console_port: int | None,
+    no_console: bool,
     begin_anew: tuple[str, ...],
 ) -> None:
     """Start the whole service and keep it running.
@@ -125,6 +144,9 @@ def up(
     )
     host = settings.edge_host if host is None else host
     listener = listen(host, settings.edge_port if port is None else port)
+    address = base_url(listener, host)
+    console_sockets = [] if no_console else _listen_for_console(settings, console_port)
+    console = _console_start(settings, data, console_sockets, address) if console_sockets else None
     installation = Installation(
         data=data,
         routes=routes,
@@ -137,8 +159,8 @@ def up(
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
+        console=console,
     )
-    address = base_url(listener, host)
 
     def announce() -> None:
         with suppress(OSError):
@@ -147,7 +169,11 @@ def up(
         with heard_or_not(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
             if welcomes:
-                _greet(invocation, address)
+                _greet(invocation, address, console.url if console else "")
+
+    def stop_listening() -> None:
+        for each in (listener, *console_sockets):
+            each.close()
 
     with (data / "logs" / "up.log").open("a") as log_file:
         supervisor = Supervisor(
@@ -163,11 +189,35 @@ def up(
             on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
         )
         try:
-            asyncio.run(_supervise(supervisor, announce, listener.close))
+            asyncio.run(_supervise(supervisor, announce, stop_listening))
         except StartFailed as error:
             raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
     processes_lock.release()
     lock.release()
+
+
+def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[socket.socket]:
+    port = settings.console_port if asked_port is None else asked_port
+    try:
+        return listen_for_console(settings.console_host, CONSOLE_PORT if port is None else port)
+    except CannotListen as error:
+        if port is not None:
+            raise
+        # Nobody asked for that port, and the service does not need the console.
+        _say(f"starting without the web console: {error.message}")
+        return []
+
+
+def _console_start(settings: UpSettings, data: Path, sockets: list[socket.socket], api_url: str) -> ConsoleStart:
+    # A wildcard address is reached on loopback.
+    api_url = api_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return ConsoleStart(
+        fds=tuple(each.fileno() for each in sockets),
+        # Passkeys belong to a name, not to an address.
+        url=settings.console_url or f"http://localhost:{sockets[0].getsockname()[1]}",
+        api_url=settings.console_api_url or api_url,
+        signing_key=settings.access_token_signing_key or _kept(data_folder.access_token_signing_key, data),
+    )
 
 
 def _say(text: str) -> None:
@@ -221,13 +271,13 @@ def _kept(secret_in: Callable[[Path], str], data: Path) -> str:
         raise data_folder.unusable(data, error) from None
 
 
-def _greet(invocation: Invocation, address: str) -> None:
+def _greet(invocation: Invocation, address: str, console_url: str) -> None:
     from cli.connection import running_services
     from cli.welcome import show_welcome, welcome
 
     services = running_services(invocation.data, environ={})
     try:
-        greeting = welcome(services, address)
+        greeting = welcome(services, address, console_url.partition(",")[0])
         folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
         show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
     except click.ClickException as error:

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-# Linux allows 108 bytes with the closing zero; the longest name in the folder is that of an edge's socket.
+# Linux allows 108 bytes with the closing zero; the longest name in the folder is that of a socket for the console.
 LONGEST_SOCKET_PATH_BYTES = 107
-LONGEST_SOCKET_NAME = "local-model.sock"
+LONGEST_SOCKET_NAME = "metering-console.sock"
 # gRPC reads an address as a URI: other characters would be taken for something else.
 PLAIN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+~")
 
@@ -141,6 +141,15 @@ def grounding_key(data: Path) -> str:
     """Returns the key that notes and documents are encrypted with, as the router takes it; generated on first use.
     Without it they cannot be read."""
     return _kept_secret(data / "grounding-key")
+
+
+def access_token_signing_key(data: Path) -> str:
+    """Returns the key that auth signs access tokens with; generated on the first start. Without it everybody signs in
+    again."""
+    path = data / "access-token-signing-key"
+    if not path.exists():
+        write_private(path, f"{secrets.token_hex(32)}\n")
+    return path.read_text().strip()
 
 
 def _kept_secret(path: Path, version: int = 1) -> str:

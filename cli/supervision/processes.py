@@ -14,6 +14,7 @@ import msgspec
 from cli.supervision.data_folder import socket_of
 from cli.supervision.health import HealthProbe
 from cli.supervision.supervisor import ProcessSpec
+from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE, AccessTokenSigner
 from services.chassis.process import failpoints
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 
@@ -38,6 +39,17 @@ WITH_DATABASE = ("auth", "metering", "router")
 GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
 
 
+class ConsoleStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What the console and those that it calls are started with."""
+
+    # The sockets that it serves, bound and listening.
+    fds: tuple[int, ...]
+    # Its own origin, and the API's base address.
+    url: str
+    api_url: str
+    signing_key: str
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `legato up` decides before it starts anything."""
 
@@ -54,6 +66,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     edge_fd: int
     # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
     edge_operations_listen: str = ""
+    # None: there is no console.
+    console: ConsoleStart | None = None
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
 
@@ -63,7 +77,8 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
     edges = [_edge(installation, number) for number in range(1, installation.workers + 1)]
     services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
-    return [*model, *services, edges]
+    console = [[_console(installation, installation.console)]] if installation.console else []
+    return [*model, *services, edges, *console]
 
 
 def _service(installation: Installation, name: str) -> ProcessSpec:
@@ -72,6 +87,8 @@ def _service(installation: Installation, name: str) -> ProcessSpec:
         secrets[PEPPERS_VARIABLE] = installation.key_peppers
     if name == "router" and installation.grounding_key:
         secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+    if installation.console is not None:
+        secrets |= _for_console(installation, installation.console, name)
     return ProcessSpec(
         name=name,
         argv=_python_module(f"services.{name}"),
@@ -102,6 +119,40 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
     )
 
 
+def _for_console(installation: Installation, console: ConsoleStart, name: str) -> dict[str, str]:
+    """Returns what a service needs to serve the console: a socket for it, and a key of access tokens."""
+    listen = {f"LEGATO_{name.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}"}
+    if name == "auth":
+        return {**listen, SIGNING_KEY_VARIABLE: console.signing_key, "LEGATO_CONSOLE_URL": console.url}
+    return {**listen, PUBLIC_KEYS_VARIABLE: AccessTokenSigner(console.signing_key).public_key()}
+
+
+def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
+    socket = socket_of("console", installation.data)
+    addresses = {
+        f"LEGATO_{name.upper()}_ADDRESS": f"unix:{socket_of(f'{name}-console', installation.data)}"
+        for name in ("auth", "metering", "router")
+    }
+    return ProcessSpec(
+        name="console",
+        argv=_python_module("console"),
+        environ=_environ(
+            installation,
+            "console",
+            {
+                **addresses,
+                "LEGATO_CONSOLE_URL": console.url,
+                "LEGATO_CONSOLE_API_URL": console.api_url,
+                "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
+                "LEGATO_CONSOLE_HEALTH_LISTEN": f"unix:{socket}",
+            },
+        ),
+        health=HealthProbe("grpc", str(socket)),
+        pass_fds=(installation.lock_fd, *console.fds),
+        is_awaited=False,
+    )
+
+
 def _operations_listen(listen: str, number: int) -> str:
     host, _, port = listen.rpartition(":")
     # Port 0 is a different free port each time.
@@ -124,7 +175,7 @@ def _environ(installation: Installation, process: str, own: Mapping[str, str] | 
     """Returns a process's environment, with `own` variables."""
     decided = {**_shared(installation), **(own or {})}
     # Also excludes their `_FILE` forms, such as `LEGATO_DATA_FILE`.
-    unwanted = {*decided, *SECRETS}
+    unwanted = {*decided, *SECRETS, SIGNING_KEY_VARIABLE}
     known = _known_to(process)
     handed_on = {
         name: value
@@ -145,6 +196,7 @@ def _is_for(process: str, name: str, known: Collection[str]) -> bool:
 def _known_to(process: str) -> set[str]:
     """Returns a process's settings as variables."""
     # Imported here, since `legato --help` does not need them.
+    from console.settings import ConsoleSettings
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
@@ -152,6 +204,7 @@ def _known_to(process: str) -> set[str]:
 
     # The router is not here: it also needs what the routes file names, today's and the next one's.
     kinds: dict[str, type[msgspec.Struct]] = {
+        "console": ConsoleSettings,
         "edge": EdgeSettings,
         "auth": AuthSettings,
         "metering": MeteringSettings,

@@ -1,5 +1,6 @@
 """The public socket: bound here, so that a port in use is reported before anything starts."""
 
+import contextlib
 import errno
 import socket
 
@@ -29,6 +30,19 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise _cannot_listen(host, port, error) from None
     return listener
+
+
+def listen_for_console(host: str, port: int) -> list[socket.socket]:
+    """Listens on `host`; on loopback also at its other address, since `localhost` may mean either."""
+    try:
+        listeners = [listen(host, port)]
+    except CannotListen as error:
+        raise CannotListen(error.message.replace("--port", "--console-port")) from None
+    if host == "127.0.0.1":
+        # Not every machine has it, and the port may be another program's there.
+        with contextlib.suppress(CannotListen):
+            listeners.append(listen("::1", listeners[0].getsockname()[1]))
+    return listeners
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> CannotListen:

@@ -32,6 +32,8 @@ class ProcessSpec:
     health: HealthProbe
     # Descriptors that the process inherits under the same number.
     pass_fds: tuple[int, ...] = ()
+    # The service is ready without it.
+    is_awaited: bool = True
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ class Supervisor:
         began_at = time.monotonic()
         for kept in self._all:
             await self._spawn(kept)
-        waiting = [asyncio.create_task(self._first_start(kept, began_at)) for kept in self._all]
+        awaited = [kept for kept in self._all if kept.spec.is_awaited]
+        waiting = [asyncio.create_task(self._first_start(kept, began_at)) for kept in awaited]
         try:
             await asyncio.gather(*waiting)
         finally:

@@ -39,7 +39,7 @@ class Up:
         routes = data.with_name(f"{data.name}-routes.toml")
         routes.write_text(ROUTES)
         self.process = subprocess.Popen(
-            [LEGATO, "up", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+            [LEGATO, "up", "--no-console", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
