@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = [
     path
-    for folder in ("cli", "edge", "services")
+    for folder in ("cli", "console", "edge", "services")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if "migrations" not in path.parts
 ]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("edge", "services", "cli")
+PACKAGES = ("edge", "console", "services", "cli")
 
 
 def modules_by_class_name() -> dict[str, list[str]]:

@@ -161,8 +161,8 @@ class Service:
 
     def start(self) -> None:
         begun_at = self._output.stat().st_size if self._output.exists() else 0
-        command = [*self._legato, "up", "--no-console", "--port", "0", "--data", str(self.data), "--routes", str(self._routes)]
-        command += ["--workers", str(self._workers)]
+        command = [*self._legato, "up", "--no-console", "--port", "0", "--data", str(self.data)]
+        command += ["--routes", str(self._routes), "--workers", str(self._workers)]
         self._process = start_child(command, self._output, last_signal=signal.SIGTERM)
 
         def ready_line() -> str | None:

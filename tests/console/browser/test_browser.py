@@ -1,0 +1,171 @@
+"""What people do with the console, in a real browser."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from services.auth.keys import ApiKey
+from tests.console.browser.conftest import PATIENCE_MS, OpenPage
+from tests.console.fake_services import CODE, INVITATION, SECRET
+from tests.console.harness import COOKIE, ConsoleHarness
+
+expect.set_options(timeout=PATIENCE_MS)
+KEY = ApiKey("0123456789ABCDEF", "a" * 33).reveal()
+
+
+def with_authenticator(page: Page) -> Any:
+    """Gives the browser a device that holds passkeys, and always agrees."""
+    session = page.context.new_cdp_session(page)
+    session.send("WebAuthn.enable")
+    options = {
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+    return session
+
+
+def test_a_link_signs_in_by_a_click_and_its_code_reaches_no_server(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    page = open_page(f"/sign-in?next=%2Fkeys#{CODE}", signed_in=False)
+    expect(page.get_by_label("Code of your sign-in link")).to_have_value(CODE)
+    expect(page.get_by_text("Your link is ready")).to_be_visible()
+    assert CODE not in page.url
+    assert console.fakes.calls == []
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
+    [cookie] = [cookie for cookie in page.context.cookies() if cookie.get("name") == COOKIE]
+    assert cookie.get("httpOnly") is True
+    assert page.evaluate("document.cookie") == ""
+
+
+def test_without_javascript_one_can_sign_in_create_a_key_and_revoke_it(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    page = open_page("/sign-in", signed_in=False, java_script_enabled=False)
+    page.get_by_label("Code of your sign-in link").fill(CODE.lower())
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("link", name="Keys").click()
+    page.get_by_role("link", name="Create a key").first.click()
+    page.get_by_label("Name").fill("Report")
+    page.get_by_role("button", name="Create the key").click()
+    expect(page.get_by_text(SECRET).first).to_be_visible()
+    page.get_by_role("link", name="I have saved it").click()
+    page.get_by_role("link", name="Report").click()
+    page.locator("summary", has_text="Revoke").click()
+    page.get_by_role("button", name="Revoke this key").click()
+    expect(page.get_by_role("status")).to_contain_text("Every edge refuses the key")
+
+
+def test_a_passkey_is_added_and_signs_in(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/security/passkeys/new")
+    with_authenticator(page)
+    page.get_by_label("Name of the passkey").fill("Work laptop")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("status")).to_contain_text("The passkey was added")
+    expect(page.get_by_text("Work laptop").first).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("status")).to_contain_text("You are signed out")
+    page.get_by_role("button", name="Sign in with a passkey").click()
+    expect(page.get_by_role("heading", name="Analytical Engines")).to_be_visible()
+
+
+def test_a_new_key_is_gone_after_reload_and_back(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/keys/new")
+    page.get_by_role("button", name="Create the key").click()
+    expect(page.locator("#api-key")).to_have_text(SECRET)
+    assert SECRET not in page.url + page.title()
+    page.get_by_role("link", name="I have saved it").click()
+    expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
+    page.go_back(wait_until="commit")
+    page.wait_for_load_state("domcontentloaded")
+    assert SECRET not in page.content()
+    assert len(console.fakes.keys) == 1
+
+
+def test_a_leaked_key_stays_in_the_browser(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill()
+    console.fakes.keys[0].key.key_id = "key_0123456789ABCDEF"
+    page = open_page("/keys/identify")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(f"{request.url} {request.post_data}"))
+    page.get_by_label("The key, or the text around it").fill(f"export KEY={KEY[:-1]}x")
+    page.get_by_role("button", name="Identify").click()
+    expect(page.get_by_text("The checksum does not match")).to_be_visible()
+    assert sent == []
+    page.get_by_label("The key, or the text around it").fill(f"export KEY={KEY} # oops")
+    page.get_by_role("button", name="Identify").click()
+    expect(page.get_by_role("heading", name="Nightly report")).to_be_visible()
+    assert not any("sk-legato" in text or "aaaa" in text for text in sent)
+
+
+def test_a_form_of_another_origin_changes_nothing(console: ConsoleHarness, open_page: OpenPage) -> None:
+    """A page of another port is the same site: the browser sends the cookie along."""
+    console.fakes.fill()
+    page = open_page("/keys")
+    page.route(
+        "http://localhost:1/*",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f'<form method="post" action="{console.origin}/keys/key_0000000000000001/revoke"><button>Go</button>',
+        ),
+    )
+    page.goto("http://localhost:1/")
+    console.fakes.calls.clear()
+    page.get_by_role("button", name="Go").click()
+    expect(page.get_by_text("This form was not sent by the console")).to_be_visible()
+    assert console.fakes.calls == []
+
+
+def test_the_keyboard_reaches_the_pages(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("k")
+    expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
+
+
+def test_on_a_phone_the_menu_opens_without_a_script(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/", phone=True, java_script_enabled=False)
+    expect(page.get_by_role("link", name="Security")).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="Security").click()
+    expect(page.get_by_role("heading", name="Security", level=1)).to_be_visible()
+
+
+def test_an_invitation_is_shown_then_accepted(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page(f"/invitation#{INVITATION}", signed_in=False)
+    page.get_by_role("button", name="Show the invitation").click()
+    expect(page.get_by_role("heading", name="Join Analytical Engines")).to_be_visible()
+    page.get_by_label("Your name").fill("Grace Hopper")
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_role("heading", name="Add a passkey")).to_be_visible()
+
+
+def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill()
+    sizes: list[int] = []
+    page = open_page("about:blank")
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto("/")
+    page.wait_for_load_state("networkidle")
+    assert 1 <= len(sizes) <= 4
+    assert sum(sizes) < 30_000
+
+
+def test_times_are_shown_in_the_zone_of_the_reader(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill()
+    page = open_page("/keys/key_0000000000000001", timezone_id="America/St_Johns", locale="en-CA")
+    first = page.locator("time[data-to=minute]").first
+    expect(first).to_have_attribute("title", re.compile("UTC"))
+    expect(first).not_to_contain_text("UTC")
