@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import grpc
@@ -24,6 +24,9 @@ from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
+
+if TYPE_CHECKING:
+    from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -75,6 +78,12 @@ class ServiceStubs:
     @property
     def maintenance(self) -> MaintenanceAdminServiceStub:
         return MaintenanceAdminServiceStub(self._channel("auth"))
+
+    @property
+    def users(self) -> "UserAdminServiceStub":
+        from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
+
+        return UserAdminServiceStub(self._channel("auth"))
 
     @property
     def credits(self) -> CreditAdminServiceStub:

@@ -23,7 +23,7 @@ from cli.supervision.processes import Installation, process_groups
 from cli.supervision.public_socket import base_url, listen
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
+from services.chassis.settings import ConsoleRole, HostAndPort, Port, PostgresAddress, SecondsOrZero
 from services.chassis.telemetry.log import Log
 
 # The time that processes of a killed supervisor need to end, with a margin.
@@ -53,6 +53,11 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     memory: bool = False
     attachments: bool = False
     grounding_key: str = ""
+    # Empty: generated and kept like the peppers, with its public key.
+    access_token_signing_key: str = ""
+    access_token_public_keys: str = ""
+    console_url: str = "http://localhost:8081"
+    console_role: ConsoleRole = "operator-console"
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
@@ -125,6 +130,7 @@ def up(
     )
     host = settings.edge_host if host is None else host
     listener = listen(host, settings.edge_port if port is None else port)
+    signing_key, public_keys = access_token_keys_for(settings, data)
     installation = Installation(
         data=data,
         routes=routes,
@@ -134,6 +140,10 @@ def up(
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
         grounding_key=grounding_key_for(settings, data),
+        access_token_signing_key=signing_key,
+        access_token_public_keys=public_keys,
+        console_url=settings.console_url,
+        console_role=settings.console_role,
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
@@ -203,6 +213,15 @@ def grounding_key_for(settings: UpSettings, data: Path) -> str:
     if settings.grounding_key or not (settings.memory or settings.attachments):
         return settings.grounding_key
     return _kept(data_folder.grounding_key, data)
+
+
+def access_token_keys_for(settings: UpSettings, data: Path) -> tuple[str, str]:
+    if settings.access_token_signing_key:
+        return settings.access_token_signing_key, settings.access_token_public_keys
+    try:
+        return data_folder.access_token_keys(data)
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
 
 
 def _key_peppers(settings: UpSettings) -> Callable[[Path], str]:

@@ -143,6 +143,19 @@ def grounding_key(data: Path) -> str:
     return _kept_secret(data / "grounding-key")
 
 
+def access_token_keys(data: Path) -> tuple[str, str]:
+    """Returns the private and the public key of users' access tokens; generated on the first start. A new pair ends no
+    session: tokens are valid for a minute."""
+    path = data / "access-token-key"
+    if not path.exists():
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        write_private(path, f"{key.private_bytes_raw().hex()}\n{key.public_key().public_bytes_raw().hex()}\n")
+    private, public = path.read_text().split()
+    return private, public
+
+
 def _kept_secret(path: Path, version: int = 1) -> str:
     if not path.exists():
         write_private(path, f"{version}:{secrets.token_hex(32)}\n")

@@ -14,13 +14,14 @@ import msgspec
 from cli.supervision.data_folder import socket_of
 from cli.supervision.health import HealthProbe
 from cli.supervision.supervisor import ProcessSpec
+from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
-SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE)
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
 # Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
@@ -50,6 +51,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     # Empty: chats use no stored notes and documents.
     grounding_key: str = ""
+    # Of users' access tokens. Empty: nobody can sign in.
+    access_token_signing_key: str = ""
+    access_token_public_keys: str = ""
+    # The console's origin, and what it may do; on one machine it serves operators too.
+    console_url: str = "http://localhost:8081"
+    console_role: str = "operator-console"
     # The public socket, bound and listening.
     edge_fd: int
     # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
@@ -67,9 +74,15 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
 
 
 def _service(installation: Installation, name: str) -> ProcessSpec:
-    secrets = {}
+    secrets = {
+        PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
+        f"LEGATO_{name.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}",
+        "LEGATO_CONSOLE_ROLE": installation.console_role,
+    }
     if name == "auth":
         secrets[PEPPERS_VARIABLE] = installation.key_peppers
+        secrets[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
+        secrets["LEGATO_CONSOLE_URL"] = installation.console_url
     if name == "router" and installation.grounding_key:
         secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
     return ProcessSpec(
