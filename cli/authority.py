@@ -40,8 +40,9 @@ class Issued:
 
 
 def check_name(name: str) -> str:
-    """Accepts `edge`, `auth`, `router`, `metering`, `admin` or `caller/NAME`; raises ValueError."""
-    if role_of([uri_of(name)]) is None or not re.fullmatch(r"[a-z]+(/[a-z0-9][a-z0-9.-]*)?", name):
+    """Accepts `edge`, `auth`, `router`, `metering`, `admin`, `console`, `operator-console` or `caller/NAME`; raises
+    ValueError."""
+    if role_of([uri_of(name)]) is None or not re.fullmatch(r"[a-z-]+(/[a-z0-9][a-z0-9.-]*)?", name):
         known = ", ".join(role.value for role in Role if role is not Role.CALLER)
         raise ValueError(f"{name} must be one of {known}, or caller/NAME")
     return name

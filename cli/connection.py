@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import grpc
@@ -16,7 +16,6 @@ from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
-from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
@@ -25,6 +24,9 @@ from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
+
+if TYPE_CHECKING:
+    from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -74,12 +76,14 @@ class ServiceStubs:
         return KeyAdminServiceStub(self._channel("auth"))
 
     @property
-    def users(self) -> UserAdminServiceStub:
-        return UserAdminServiceStub(self._channel("auth"))
-
-    @property
     def maintenance(self) -> MaintenanceAdminServiceStub:
         return MaintenanceAdminServiceStub(self._channel("auth"))
+
+    @property
+    def users(self) -> "UserAdminServiceStub":
+        from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
+
+        return UserAdminServiceStub(self._channel("auth"))
 
     @property
     def credits(self) -> CreditAdminServiceStub:

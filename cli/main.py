@@ -18,6 +18,8 @@ COMMANDS = {
     "status": "List the service's processes.",
     "accounts": "Create, list and change accounts.",
     "keys": "Create, list and revoke API keys.",
+    "users": "Invite and disable the users of the web console.",
+    "console": "Create a link that signs in to the web console.",
     "credits": "Grant and adjust credit, and show balances.",
     "memory": "Manage the notes for an account's chats.",
     "attachments": "Manage the documents for an account's chats.",

@@ -8,6 +8,7 @@ import msgspec
 
 from cli.settings import CommandSettings
 from cli.supervision.processes import SECRETS
+from services.chassis.access_tokens import SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints, lifeline
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
 
@@ -21,7 +22,7 @@ OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
     """Returns the settings types of processes and commands."""
-    from console.settings import ConsoleSettings
+    from console.settings import ConsoleServerSettings
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
@@ -36,7 +37,7 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
         RouterSettings,
         GroundingSettings,
         EdgeSettings,
-        ConsoleSettings,
+        ConsoleServerSettings,
         LocalModelSettings,
     )
 
@@ -48,7 +49,8 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
     except SettingsError as error:
         return [str(error)]
     told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
-    for secret in SECRETS:
+    # Auth starts without a key for access tokens, which is no versioned secret.
+    for secret in set(SECRETS) - {SIGNING_KEY_VARIABLE}:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
             told[secret] = MADE_LATER
     mistakes: dict[str, None] = {}

@@ -40,6 +40,12 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
         return any(address.strip() and not address.strip().startswith("unix:") for address in addresses)
 
 
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where links to the console lead."""
+
+    console_url: str = "http://localhost:8081"
+
+
 class SettingsWrong(click.ClickException):
     """Lists every mistake on its own line: the one message that may have several."""
 

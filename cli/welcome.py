@@ -9,19 +9,12 @@ from typing import Any
 import click
 
 from cli.commands.accounts import create_account, every_account
+from cli.commands.console import first_link
 from cli.commands.keys import create_key
-from cli.connection import ServiceStubs, call_service
-from protos.auth.v1.users_pb2 import (
-    CreateSignInLinkRequest,
-    CreateUserRequest,
-    ListUsersRequest,
-    SetOperatorRequest,
-)
-from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_OWNER
+from cli.connection import ServiceStubs
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 FIRST_ACCOUNT = "default"
-FIRST_USER = "Owner"
 FIRST_CREDIT_NANOS = 5 * NANOS_PER_DOLLAR
 
 
@@ -29,7 +22,7 @@ def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dic
     """Creates the first account and its key, if there is no account yet; and a link to the console, if there is one."""
     first = next(every_account(services), None)
     if first is not None:
-        return {"base_url": base_url, "account_id": first.account_id, **_link(services, first.account_id, console_url)}
+        return {"base_url": base_url, "account_id": first.account_id, **_link(services, console_url)}
     account, balance = create_account(services, FIRST_ACCOUNT, FIRST_CREDIT_NANOS)
     made = create_key(services, account.account_id, "first", [], None)
     return {
@@ -37,23 +30,16 @@ def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dic
         "account_id": account.account_id,
         "balance_usd": format_usd(balance.balance_nanos),
         "api_key": made.api_key,
-        **_link(services, account.account_id, console_url),
+        **_link(services, console_url),
     }
 
 
-def _link(services: ServiceStubs, account_id: str, console_url: str) -> dict[str, str]:
-    """Makes a sign-in link for the first user; the first of all is an operator, and owns the account."""
+def _link(services: ServiceStubs, console_url: str) -> dict[str, str]:
+    """Makes a link that signs the first operator in; the first of all owns the account."""
     if not console_url:
         return {}
-    users = call_service(services.users.ListUsers, ListUsersRequest(page_size=1)).users
-    if users:
-        user_id = users[0].user_id
-    else:
-        request = CreateUserRequest(name=FIRST_USER, account_id=account_id, role=ACCOUNT_ROLE_OWNER)
-        user_id = call_service(services.users.CreateUser, request, repeatable=False).user.user_id
-        call_service(services.users.SetOperator, SetOperatorRequest(user_id=user_id, is_operator=True))
-    made = call_service(services.users.CreateSignInLink, CreateSignInLinkRequest(user_id=user_id), repeatable=False)
-    return {"console": f"{console_url}/sign-in#{made.code}"}
+    code = first_link(services)["link"].partition("#")[2]
+    return {"console": f"{console_url}/sign-in#{code}"}
 
 
 def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:

@@ -11,7 +11,7 @@ from console.pages import Pages
 from console.protection import Protection
 from console.server import ConsoleServer, inherited
 from console.services import Services
-from console.settings import ConsoleSettings
+from console.settings import ConsoleServerSettings
 from console.visit import Console
 from services.chassis.process import memory
 from services.chassis.process.run import run
@@ -25,7 +25,7 @@ from services.chassis.timing.clock import SystemClock
 
 
 async def main() -> None:
-    settings = load(ConsoleSettings)
+    settings = load(ConsoleServerSettings)
     log = open_log("console", debug=settings.debug)
     stop = stop_asked()
     listeners = open_listeners(settings)
@@ -67,7 +67,7 @@ async def main() -> None:
         await health.stop()
 
 
-def open_listeners(settings: ConsoleSettings) -> list[socket.socket]:
+def open_listeners(settings: ConsoleServerSettings) -> list[socket.socket]:
     if settings.fds:
         return inherited(settings.fds)
     try:

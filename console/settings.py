@@ -9,7 +9,7 @@ import msgspec
 from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, SettingsError, check_all
 
 
-class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     # The origins that browsers use, comma-separated. Links have the first.
     console_url: str = "http://localhost:8081"

@@ -24,7 +24,7 @@ from cli.supervision.processes import ConsoleStart, Installation, process_groups
 from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import HostAndPort, HttpAddress, Port, PostgresAddress, SecondsOrZero
+from services.chassis.settings import ConsoleRole, HostAndPort, HttpAddress, Port, PostgresAddress, SecondsOrZero
 from services.chassis.telemetry.log import Log
 
 # The time that processes of a killed supervisor need to end, with a margin.
@@ -59,11 +59,13 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     # The console; on loopback, unless something in front of it ends TLS.
     console_host: str = "127.0.0.1"
     console_port: Port | None = None
-    # Its origin and the API's, where browsers use others than those of this machine.
+    # Its origin and the API's base address, where browsers use others than those of this machine.
     console_url: str = ""
     console_api_url: HttpAddress = ""
-    # Empty: generated on the first start and kept in the folder.
+    console_role: ConsoleRole = "operator-console"
+    # Empty: generated and kept like the peppers, with its public key.
     access_token_signing_key: str = ""
+    access_token_public_keys: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
     # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
@@ -146,7 +148,8 @@ def up(
     listener = listen(host, settings.edge_port if port is None else port)
     address = base_url(listener, host)
     console_sockets = [] if no_console else _listen_for_console(settings, console_port)
-    console = _console_start(settings, data, console_sockets, address) if console_sockets else None
+    console = _console_start(settings, console_sockets, address) if console_sockets else None
+    signing_key, public_keys = access_token_keys_for(settings, data)
     installation = Installation(
         data=data,
         routes=routes,
@@ -156,6 +159,10 @@ def up(
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
         grounding_key=grounding_key_for(settings, data),
+        access_token_signing_key=signing_key,
+        access_token_public_keys=public_keys,
+        console_url=console.url if console else settings.console_url or f"http://localhost:{CONSOLE_PORT}",
+        console_role=settings.console_role,
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
         lock_fd=processes_lock.fd,
@@ -208,7 +215,7 @@ def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[so
         return []
 
 
-def _console_start(settings: UpSettings, data: Path, sockets: list[socket.socket], api_url: str) -> ConsoleStart:
+def _console_start(settings: UpSettings, sockets: list[socket.socket], api_url: str) -> ConsoleStart:
     # A wildcard address is reached on loopback.
     api_url = api_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return ConsoleStart(
@@ -216,7 +223,6 @@ def _console_start(settings: UpSettings, data: Path, sockets: list[socket.socket
         # Passkeys belong to a name, not to an address.
         url=settings.console_url or f"http://localhost:{sockets[0].getsockname()[1]}",
         api_url=settings.console_api_url or api_url,
-        signing_key=settings.access_token_signing_key or _kept(data_folder.access_token_signing_key, data),
     )
 
 
@@ -253,6 +259,15 @@ def grounding_key_for(settings: UpSettings, data: Path) -> str:
     if settings.grounding_key or not (settings.memory or settings.attachments):
         return settings.grounding_key
     return _kept(data_folder.grounding_key, data)
+
+
+def access_token_keys_for(settings: UpSettings, data: Path) -> tuple[str, str]:
+    if settings.access_token_signing_key:
+        return settings.access_token_signing_key, settings.access_token_public_keys
+    try:
+        return data_folder.access_token_keys(data)
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
 
 
 def _key_peppers(settings: UpSettings) -> Callable[[Path], str]:

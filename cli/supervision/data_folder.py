@@ -143,13 +143,17 @@ def grounding_key(data: Path) -> str:
     return _kept_secret(data / "grounding-key")
 
 
-def access_token_signing_key(data: Path) -> str:
-    """Returns the key that auth signs access tokens with; generated on the first start. Without it everybody signs in
-    again."""
-    path = data / "access-token-signing-key"
+def access_token_keys(data: Path) -> tuple[str, str]:
+    """Returns the private and the public key of users' access tokens; generated on the first start. A new pair ends no
+    session: tokens are valid for a minute."""
+    path = data / "access-token-key"
     if not path.exists():
-        write_private(path, f"{secrets.token_hex(32)}\n")
-    return path.read_text().strip()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        write_private(path, f"{key.private_bytes_raw().hex()}\n{key.public_key().public_bytes_raw().hex()}\n")
+    private, public = path.read_text().split()
+    return private, public
 
 
 def _kept_secret(path: Path, version: int = 1) -> str:

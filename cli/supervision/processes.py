@@ -14,14 +14,14 @@ import msgspec
 from cli.supervision.data_folder import socket_of
 from cli.supervision.health import HealthProbe
 from cli.supervision.supervisor import ProcessSpec
-from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE, AccessTokenSigner
+from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
-SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE)
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE)
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
 # Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
@@ -40,14 +40,13 @@ GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_en
 
 
 class ConsoleStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What the console and those that it calls are started with."""
+    """What the console is started with."""
 
     # The sockets that it serves, bound and listening.
     fds: tuple[int, ...]
     # Its own origin, and the API's base address.
     url: str
     api_url: str
-    signing_key: str
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +61,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     key_peppers: str
     # Empty: chats use no stored notes and documents.
     grounding_key: str = ""
+    # Of users' access tokens. Empty: nobody can sign in.
+    access_token_signing_key: str = ""
+    access_token_public_keys: str = ""
+    # The console's origin, and what it may do; on one machine it serves operators too.
+    console_url: str = "http://localhost:8081"
+    console_role: str = "operator-console"
     # The public socket, bound and listening.
     edge_fd: int
     # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
@@ -82,13 +87,17 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
 
 
 def _service(installation: Installation, name: str) -> ProcessSpec:
-    secrets = {}
+    secrets = {
+        PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
+        f"LEGATO_{name.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}",
+        "LEGATO_CONSOLE_ROLE": installation.console_role,
+    }
     if name == "auth":
         secrets[PEPPERS_VARIABLE] = installation.key_peppers
+        secrets[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
+        secrets["LEGATO_CONSOLE_URL"] = installation.console_url
     if name == "router" and installation.grounding_key:
         secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
-    if installation.console is not None:
-        secrets |= _for_console(installation, installation.console, name)
     return ProcessSpec(
         name=name,
         argv=_python_module(f"services.{name}"),
@@ -117,14 +126,6 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
         health=HealthProbe("grpc", str(socket)),
         pass_fds=(installation.lock_fd, installation.edge_fd),
     )
-
-
-def _for_console(installation: Installation, console: ConsoleStart, name: str) -> dict[str, str]:
-    """Returns what a service needs to serve the console: a socket for it, and a key of access tokens."""
-    listen = {f"LEGATO_{name.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}"}
-    if name == "auth":
-        return {**listen, SIGNING_KEY_VARIABLE: console.signing_key, "LEGATO_CONSOLE_URL": console.url}
-    return {**listen, PUBLIC_KEYS_VARIABLE: AccessTokenSigner(console.signing_key).public_key()}
 
 
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
@@ -175,7 +176,7 @@ def _environ(installation: Installation, process: str, own: Mapping[str, str] | 
     """Returns a process's environment, with `own` variables."""
     decided = {**_shared(installation), **(own or {})}
     # Also excludes their `_FILE` forms, such as `LEGATO_DATA_FILE`.
-    unwanted = {*decided, *SECRETS, SIGNING_KEY_VARIABLE}
+    unwanted = {*decided, *SECRETS}
     known = _known_to(process)
     handed_on = {
         name: value
@@ -196,7 +197,7 @@ def _is_for(process: str, name: str, known: Collection[str]) -> bool:
 def _known_to(process: str) -> set[str]:
     """Returns a process's settings as variables."""
     # Imported here, since `legato --help` does not need them.
-    from console.settings import ConsoleSettings
+    from console.settings import ConsoleServerSettings
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
@@ -204,7 +205,7 @@ def _known_to(process: str) -> set[str]:
 
     # The router is not here: it also needs what the routes file names, today's and the next one's.
     kinds: dict[str, type[msgspec.Struct]] = {
-        "console": ConsoleSettings,
+        "console": ConsoleServerSettings,
         "edge": EdgeSettings,
         "auth": AuthSettings,
         "metering": MeteringSettings,

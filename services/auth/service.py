@@ -85,8 +85,8 @@ class AuthService:
             ),
             register_account(accounts, keys, Members(database, peppers, clock, audit), users, clock),
         ]
-        public_keys = ",".join(filter(None, (signer.public_key() if signer else "", console.public_keys)))
-        self.access = AccessCheck(AccessTokenVerifier(public_keys), lambda: to_micros(clock.now()), sessions.confirm)
+        verifier = AccessTokenVerifier(console.public_keys, signer)
+        self.access = AccessCheck(verifier, lambda: to_micros(clock.now()), sessions.confirm)
 
     async def note_peppers(self) -> None:
         """Records the peppers, before anything is served. If they differ from those of the replica that started last,

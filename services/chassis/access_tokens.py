@@ -94,10 +94,11 @@ class AccessTokenSigner:
 
 
 class AccessTokenVerifier:
-    def __init__(self, public_keys: str) -> None:
-        """Takes the public keys as the setting gives them: each in hex, comma-separated. Without one, every token is
-        refused."""
+    def __init__(self, public_keys: str, signer: AccessTokenSigner | None = None) -> None:
+        """Takes the public keys as the setting gives them: each in hex, comma-separated; and the service's own signer.
+        Without a key, every token is refused."""
         self._given = check_public_keys(public_keys)
+        self._signer = signer
         self._keys: list[Ed25519PublicKey] | None = None
 
     def verify(self, token: bytes, now_us: int) -> Access:
@@ -141,7 +142,8 @@ class AccessTokenVerifier:
         if self._keys is None:
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-            self._keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for key in self._given]
+            own = [self._signer.public_key()] if self._signer else []
+            self._keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for key in [*own, *self._given]]
         return self._keys
 
 

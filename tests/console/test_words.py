@@ -78,7 +78,7 @@ def test_examples_have_the_address_and_the_key() -> None:
 
 
 def test_keys_that_expire_sleep_or_have_no_limit_are_pointed_out() -> None:
-    def key(**values: object) -> pb.AccountKey:
+    def key(**values: timedelta) -> pb.AccountKey:
         made = auth_pb2.Key(name="k", state=auth_pb2.KEY_STATE_ACTIVE, requests_per_minute=1)
         made.create_time.FromDatetime(NOW)
         for name, value in values.items():

@@ -1,0 +1,123 @@
+"""`legato users`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from cli.connection import ServiceStubs, call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from cli.settings import ConsoleSettings, read_settings
+from protos.auth.v1.users_pb2 import (
+    CreateSignInLinkRequest,
+    CreateUserRequest,
+    DisableUserRequest,
+    ListUsersRequest,
+    Membership,
+    SetOperatorRequest,
+    User,
+)
+from protos.type.v1.access_token_pb2 import AccountRole
+
+ROLES = {
+    "owner": AccountRole.ACCOUNT_ROLE_OWNER,
+    "member": AccountRole.ACCOUNT_ROLE_MEMBER,
+    "viewer": AccountRole.ACCOUNT_ROLE_VIEWER,
+}
+ROLE_NAMES = {role: name for name, role in ROLES.items()}
+COLUMNS = ["user_id", "name", "email", "accounts", "is_operator", "passkeys", "last_seen_hour", "disabled_at"]
+PAGE_SIZE = 200
+
+
+@click.group()
+@shared_options
+def users() -> None:
+    """Invite and disable the users of the web console."""
+
+
+@users.command()
+@click.option("--name", required=True, help="The user's name.")
+@click.option("--email", default="", help="The user's email address, to tell users apart; nothing is sent.")
+@click.option("--account", "account_id", metavar="ID", default="", help="The account that the user belongs to.")
+@click.option(
+    "--role", type=click.Choice(list(ROLES)), default="owner", show_default=True, help="The role in that account."
+)
+@takes_invocation
+def invite(invocation: Invocation, name: str, email: str, account_id: str, role: str) -> None:
+    """Create a user, and a link that signs them in. It is shown once, and works once within a week."""
+    request = CreateUserRequest(name=name, email=email, account_id=account_id, role=ROLES[role])
+    made = call_service(invocation.services.users.CreateUser, request, repeatable=False)
+    expires_at = rfc3339_of(made.code_expire_time)
+    invocation.show({**describe(made.user, []), "link": link_of(made.code), "link_expires_at": expires_at})
+
+
+@users.command("list")
+@takes_invocation
+def list_(invocation: Invocation) -> None:
+    """List all users."""
+    invocation.show_list([describe(*listed) for listed in every_user(invocation.services)], COLUMNS)
+
+
+@users.command("sign-in-link")
+@click.argument("user_id")
+@takes_invocation
+def sign_in_link(invocation: Invocation, user_id: str) -> None:
+    """Create a link that signs a user in, once within ten minutes. Using it ends the user's other sessions."""
+    invocation.show(create_link(invocation.services, user_id))
+
+
+@users.command()
+@click.argument("user_id")
+@click.option("--undo", is_flag=True, help="Let the user sign in again.")
+@takes_invocation
+def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
+    """End a user's sessions and let them sign in no more. Their keys stay valid: those are the account's."""
+    request = DisableUserRequest(user_id=user_id, enable=undo)
+    invocation.show(describe(call_service(invocation.services.users.DisableUser, request).user, []))
+
+
+@users.command("set-operator")
+@click.argument("user_id")
+@click.option("--undo", is_flag=True, help="Make the user an operator no longer.")
+@takes_invocation
+def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
+    """Make a user an operator, who may administer every account in the operators' console."""
+    request = SetOperatorRequest(user_id=user_id, is_operator=not undo)
+    invocation.show(describe(call_service(invocation.services.users.SetOperator, request).user, []))
+
+
+def every_user(services: ServiceStubs) -> Iterator[tuple[User, list[Membership]]]:
+    page_token = ""
+    while True:
+        page = call_service(services.users.ListUsers, ListUsersRequest(page_size=PAGE_SIZE, page_token=page_token))
+        for user in page.users:
+            yield user, [held.membership for held in page.memberships if held.user_id == user.user_id]
+        page_token = page.next_page_token
+        if not page_token:
+            return
+
+
+def create_link(services: ServiceStubs, user_id: str) -> dict[str, Any]:
+    made = call_service(services.users.CreateSignInLink, CreateSignInLinkRequest(user_id=user_id), repeatable=False)
+    return {"user_id": user_id, "link": link_of(made.code), "link_expires_at": rfc3339_of(made.expire_time)}
+
+
+def link_of(code: str) -> str:
+    """Returns the address. The code is in its fragment, which browsers send to no server."""
+    origin = read_settings(ConsoleSettings).console_url.split(",")[0].strip().rstrip("/")
+    return f"{origin}/sign-in#{code}"
+
+
+def describe(user: User, memberships: list[Membership]) -> dict[str, Any]:
+    return {
+        "user_id": user.user_id,
+        "name": user.name,
+        "email": user.email or None,
+        "accounts": [f"{held.account_id} ({ROLE_NAMES.get(held.role, 'unknown')})" for held in memberships],
+        "is_operator": user.is_operator,
+        "passkeys": user.passkeys,
+        "created_at": rfc3339_of(user.create_time),
+        "last_seen_hour": rfc3339_of(user.last_seen_time) if user.HasField("last_seen_time") else None,
+        "disabled_at": rfc3339_of(user.disable_time) if user.HasField("disable_time") else None,
+    }
