@@ -1,4 +1,4 @@
-# The image of the service: one for edge, auth, router and metering, and the command says which (`python -m edge`,
+# The image of the service: one for edge, console, auth, router and metering, and the command says which (`python -m edge`,
 # `python -m services.auth`, …). The bundled model has an image of its own: docker build --target local-model .
 #
 # Both run as an unprivileged user and write nothing but what is under LEGATO_DATA and /tmp, so that the root file system
@@ -25,6 +25,7 @@ COPY pyproject.toml prices.toml routes.toml ./
 COPY protos protos
 COPY services services
 COPY edge edge
+COPY console console
 COPY cli cli
 COPY deploy/*.py deploy/
 RUN /opt/uv/bin/uv pip install --no-cache --no-build-isolation --no-deps -e . \

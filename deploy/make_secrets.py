@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cli.authority import AUTHORITY, issue, make_authority
 from cli.commands.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
+from services.chassis.access_tokens import AccessTokenSigner
 
 # Whom the service's image runs as.
 OWNER = 10001
@@ -22,7 +23,7 @@ OWNER = 10001
 # container mounts, and that only root reaches on the machine itself.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
-HOLDERS = ("edge", "auth", "router", "metering", "admin")
+HOLDERS = ("edge", "auth", "router", "metering", "console", "admin")
 FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
 # Request rates, for minutes: nothing that must outlive a restart.
@@ -44,12 +45,20 @@ def make_secrets(home: Path) -> None:
     valkey_password = _kept(home / "authority" / "valkey-password", secrets.token_hex)
     _kept(home / "auth" / "key-peppers", lambda: f"1:{secrets.token_hex(32)}")
     _kept(home / "router" / "grounding-key", lambda: f"1:{secrets.token_hex(32)}")
+    _make_access_token_keys(home)
     _kept(home / "grafana" / "password", secrets.token_hex)
     for service in ("auth", "metering", "router"):
         _write(home / service / "database-url", f"postgresql://legato:{database_password}@postgres/legato")
     _write(home / "valkey" / "valkey.conf", VALKEY_SETTINGS.format(password=valkey_password))
     _write(home / "metering" / "valkey-url", f"redis://:{valkey_password}@valkey:6379/0")
     _issue_certificates(home)
+
+
+def _make_access_token_keys(home: Path) -> None:
+    """Auth alone can sign access tokens; those that check them have the public key."""
+    signing_key = _kept(home / "auth" / "access-token-signing-key", lambda: secrets.token_hex(32))
+    for service in ("auth", "metering", "router"):
+        _write(home / service / "access-token-public-keys", AccessTokenSigner(signing_key).public_key())
 
 
 def hand_over(home: Path) -> None:

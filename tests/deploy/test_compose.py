@@ -55,8 +55,8 @@ def secrets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_balancer_alone_is_published_and_grafana_to_this_machine() -> None:
-    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "grafana"}
+def test_balancer_console_and_grafana_alone_are_published_to_this_machine() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "console", "grafana"}
     assert all(
         port.startswith("${LEGATO_BIND:-127.0.0.1}:") for name in SERVICES for port in SERVICES[name].get("ports", [])
     )

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from cli.commands.migrate import MigrateSettings
+from console.settings import ConsoleServerSettings
 from deploy.kubernetes_secrets import SECRETS
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
@@ -28,6 +29,7 @@ VERSION = "1.34"
 CUSTOM = ("ServiceMonitor",)
 SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "auth": (AuthSettings,),
+    "console": (ConsoleServerSettings,),
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
@@ -189,14 +191,14 @@ def test_nobody_is_reached_but_by_those_who_are_named(resources: list[Resource])
         resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"
     }
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    # The public port of the edge alone is open to all.
+    # The public ports of edge and console alone are open to all.
     open_to_all = [
         (name, [entry["port"] for entry in rule["ports"]])
         for name, policy in policies.items()
         for rule in policy.get("ingress", [])
         if "from" not in rule
     ]
-    assert open_to_all == [("edge", [8080])]
+    assert open_to_all == [("edge", [8080]), ("console", [8081])]
     [to_providers, _] = policies["router"]["egress"]
     assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
 
@@ -243,7 +245,7 @@ def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resourc
         for resource in resources
         if resource["kind"] == "PodDisruptionBudget"
     }
-    assert budgets == {"auth": 1, "edge": 1, "metering": 1, "router": 1}
+    assert budgets == {"auth": 1, "console": 1, "edge": 1, "metering": 1, "router": 1}
     for workload in workloads(resources):
         if workload["metadata"]["name"] in budgets:
             spread = pod_of(workload)["topologySpreadConstraints"]
@@ -274,10 +276,11 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("auth", {"tls-auth", "database", "key-peppers"}),
+        ("auth", {"tls-auth", "database", "key-peppers", "access-token-signing-key"}),
+        ("console", {"tls-console"}),
         ("edge", {"tls-edge"}),
-        ("metering", {"tls-metering", "database", "valkey"}),
-        ("router", {"tls-router", "database", "grounding", "providers"}),
+        ("metering", {"tls-metering", "database", "valkey", "access-token-public-keys"}),
+        ("router", {"tls-router", "database", "grounding", "providers", "access-token-public-keys"}),
         ("local-model", set()),
     ],
 )
