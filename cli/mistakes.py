@@ -8,6 +8,7 @@ import msgspec
 
 from cli.settings import CommandSettings
 from cli.supervision.processes import SECRETS
+from services.chassis.access_tokens import SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints, lifeline
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
 
@@ -46,7 +47,8 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
     except SettingsError as error:
         return [str(error)]
     told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
-    for secret in SECRETS:
+    # The signing key may be missing: then nobody can sign in.
+    for secret in set(SECRETS) - {SIGNING_KEY_VARIABLE}:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
             told[secret] = MADE_LATER
     mistakes: dict[str, None] = {}

@@ -24,7 +24,7 @@ class Authenticator:
 
     def register(self, options_json: str) -> str:
         options = json.loads(options_json)
-        public_key = ES256.from_cryptography_key(self._key.public_key())
+        public_key = ES256.from_cryptography_key(self._key.public_key())  # type: ignore[no-untyped-call]
         credential = AttestedCredentialData.create(bytes(16), self._credential_id, public_key)
         data = self._data(options["rp"]["id"], self._flags | FLAG.AT, credential)
         client_data = self._client_data(CollectedClientData.TYPE.CREATE, options["challenge"])
@@ -40,7 +40,8 @@ class Authenticator:
         return self._answer({"clientDataJSON": client_data, "authenticatorData": data, "signature": signature})
 
     def _data(self, rp_id: str, flags: Any, credential: bytes) -> AuthenticatorData:
-        return AuthenticatorData.create(hashlib.sha256(rp_id.encode()).digest(), flags, self.count, credential)
+        party = hashlib.sha256(rp_id.encode()).digest()
+        return AuthenticatorData(AuthenticatorData.create(party, flags, self.count, credential))
 
     def _client_data(self, kind: Any, challenge: str) -> CollectedClientData:
         return CollectedClientData.create(kind, websafe_decode(challenge), self.origin)
