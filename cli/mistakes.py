@@ -49,7 +49,7 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
     except SettingsError as error:
         return [str(error)]
     told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
-    # Auth starts without a key for access tokens, which is no versioned secret.
+    # The signing key may be missing: then nobody can sign in.
     for secret in set(SECRETS) - {SIGNING_KEY_VARIABLE}:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
             told[secret] = MADE_LATER

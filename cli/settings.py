@@ -41,7 +41,7 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where links to the console lead."""
+    """The settings of commands that make links to the console."""
 
     console_url: str = "http://localhost:8081"
 

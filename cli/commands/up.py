@@ -263,7 +263,10 @@ def grounding_key_for(settings: UpSettings, data: Path) -> str:
 
 def access_token_keys_for(settings: UpSettings, data: Path) -> tuple[str, str]:
     if settings.access_token_signing_key:
-        return settings.access_token_signing_key, settings.access_token_public_keys
+        from services.chassis.access_tokens import AccessTokenSigner
+
+        own = AccessTokenSigner(settings.access_token_signing_key).public_key()
+        return settings.access_token_signing_key, ",".join(filter(None, (own, settings.access_token_public_keys)))
     try:
         return data_folder.access_token_keys(data)
     except OSError as error:

@@ -65,12 +65,13 @@ class AuthService:
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, clock, log)
-        audit = AuditLog(peppers, clock)
+        self.audit = audit = AuditLog(peppers, clock)
         accounts = AccountAdmin(database, audit, clock, log, sleep)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
         sessions = Sessions(database, peppers, clock, audit, signer)
         passkeys = Passkeys(parse_origins(console.origins))
-        users = UserAdmin(database, peppers, clock, audit)
+        self.users = users = UserAdmin(database, peppers, clock, audit)
+        self.sign_in = SignIn(database, peppers, sessions, passkeys, audit, log)
         keys = AccountKeys(database, peppers, clock, audit, console.service_limits, sleep)
         self.registrations = [
             register_auth(self.verifier, self.watches),
@@ -78,7 +79,7 @@ class AuthService:
             register_key_admin(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
             register_maintenance_admin(MaintenanceAdmin(database, clock, log, sleep)),
             *register_users(
-                SignIn(database, peppers, sessions, passkeys, audit, log),
+                self.sign_in,
                 sessions,
                 OwnUser(database, peppers, sessions, passkeys, audit),
                 users,

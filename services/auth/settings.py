@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -10,6 +11,7 @@ from services.auth.records import KeyLimits
 from services.auth.service import ConsoleOptions
 from services.auth.users.passkeys import parse_origins
 from services.chassis.access_tokens import check_public_keys, check_signing_key
+from services.chassis.load.limits import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import ConsoleRole, HostAndPort, PostgresAddress, SecondsOrZero, check_all
 
@@ -45,9 +47,9 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_console_listen: str = ""
     console_role: ConsoleRole = "console"
     # Metering's defaults: no member can give a key more. 0: unlimited.
-    requests_per_minute: int = 3_000
-    tokens_per_minute: int = 0
-    concurrent_requests: int = 0
+    requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])] = 3_000
+    tokens_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])] = 0
+    concurrent_requests: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["concurrent_requests"])] = 0
 
     @property
     def stores(self) -> list[DataStore]:

@@ -7,7 +7,7 @@ from services.auth.keys import Peppers
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
 from services.auth.users.passkeys import PasskeyRefused, Passkeys
-from services.auth.users.records import Passkey, Session, User, UserSummary
+from services.auth.users.records import Passkey, User, UserSession, UserSummary
 from services.auth.users.sessions import Sessions, is_live
 from services.auth.users.sign_in import sign_in_failed
 from services.auth.users.store import Connection
@@ -108,8 +108,8 @@ class OwnUser:
         await self._database.write(put)
         return made
 
-    async def list_sessions(self, by: Access) -> list[tuple[Session, User]]:
-        def look(connection: Connection) -> list[tuple[Session, User]]:
+    async def list_sessions(self, by: Access) -> list[tuple[UserSession, User]]:
+        def look(connection: Connection) -> list[tuple[UserSession, User]]:
             user, now_us = self._user(connection, by), self._sessions.now_us()
             found = stored_sessions.list_sessions(connection, by.user_id)
             return [(session, user) for session in found if is_live(session, user, now_us)]

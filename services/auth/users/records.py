@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Where a sign-in comes from, as far as the console knows."""
+    """The origin of a sign-in, as far as the console knows it."""
 
     address: str = field(repr=False)
     browser: str = ""
@@ -88,7 +88,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class UserSession:
     session_id: str
     user_id: str
     created_at_us: int

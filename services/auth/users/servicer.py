@@ -16,9 +16,9 @@ from services.auth.users.records import (
     Membership,
     Outcome,
     Passkey,
-    Session,
     SignInMethod,
     User,
+    UserSession,
     UserSummary,
 )
 from services.auth.users.sessions import Sessions, SignedIn, expires_at_us
@@ -298,7 +298,7 @@ def _to_signed_in(signed_in: SignedIn) -> pb.SignedIn:
     )
 
 
-def _to_session(session: Session, user: User) -> pb.Session:
+def _to_session(session: UserSession, user: User) -> pb.Session:
     return pb.Session(
         session_id=session.session_id,
         create_time=to_timestamp(session.created_at_us),

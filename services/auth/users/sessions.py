@@ -7,7 +7,16 @@ from services.auth.keys import Peppers
 from services.auth.records import to_micros
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
-from services.auth.users.records import DAY_US, HOUR_US, Client, Membership, Session, SignInMethod, User, UserSummary
+from services.auth.users.records import (
+    DAY_US,
+    HOUR_US,
+    Client,
+    Membership,
+    SignInMethod,
+    User,
+    UserSession,
+    UserSummary,
+)
 from services.auth.users.store import Connection
 from services.auth.users.store import sessions as stored
 from services.auth.users.store import users as stored_users
@@ -31,14 +40,14 @@ PREVIOUS_VALID_US: Final = 30_000_000
 @dataclass(frozen=True, slots=True)
 class SignedIn:
     token: str = field(repr=False)
-    session: Session
+    session: UserSession
     summary: UserSummary
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     summary: UserSummary
-    session: Session
+    session: UserSession
     memberships: list[Membership]
     access: Access
     access_token: bytes = field(repr=False)
@@ -50,12 +59,12 @@ def session_ended() -> LegatoError:
     return LegatoError(Reason.SESSION_ENDED, "This session has ended. Please sign in again.")
 
 
-def expires_at_us(session: Session, user: User) -> int:
+def expires_at_us(session: UserSession, user: User) -> int:
     """Returns when a session ends, however much it is used."""
     return session.created_at_us + (OPERATOR_LIFE_US if user.is_operator else LIFE_US)
 
 
-def is_live(session: Session, user: User | None, now_us: int) -> bool:
+def is_live(session: UserSession, user: User | None, now_us: int) -> bool:
     if user is None or user.disabled_at_us is not None:
         return False
     idle_us = OPERATOR_IDLE_US if user.is_operator else IDLE_US
@@ -85,7 +94,7 @@ class Sessions:
     def open(self, connection: Connection, user: User, method: SignInMethod, client: Client) -> SignedIn:
         """Opens a session for a user who has proved who they are."""
         now_us, token = self.now_us(), codes.mint_session_token()
-        session = Session(
+        session = UserSession(
             session_id=codes.mint_id("ses"),
             user_id=user.user_id,
             created_at_us=now_us,
@@ -101,7 +110,7 @@ class Sessions:
         [summary] = stored_users.summarise(connection, [user])
         return SignedIn(token, session, summary)
 
-    def find(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[Session, User] | None:
+    def find(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[UserSession, User] | None:
         """Finds a session that has not ended, and its user."""
         session = stored.find_session(connection, self._digests(token), self.now_us(), locks=locks)
         user = None if session is None else stored_users.find_user(connection, session.user_id)
@@ -109,7 +118,7 @@ class Sessions:
             return None
         return session, user
 
-    def renew(self, connection: Connection, session: Session, user: User) -> SignedIn:
+    def renew(self, connection: Connection, session: UserSession, user: User) -> SignedIn:
         """Notes that the user has proved again who they are. The token before no longer works."""
         now_us, token = self.now_us(), codes.mint_session_token()
         values = {"authenticated_at_us": now_us, "last_seen_us": now_us, "replace_due": False}
@@ -122,7 +131,7 @@ class Sessions:
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer = self.require_signer()
 
-        def look(connection: Connection) -> tuple[Session, UserSummary, list[Membership]] | None:
+        def look(connection: Connection) -> tuple[UserSession, UserSummary, list[Membership]] | None:
             found = self.find(connection, token)
             if found is None:
                 return None
@@ -147,7 +156,7 @@ class Sessions:
         )
         return Resolved(summary, session, memberships, access, signer.sign(access), new_token)
 
-    async def _note_use(self, session: Session, token: str) -> str:
+    async def _note_use(self, session: UserSession, token: str) -> str:
         """Records the use, at most once a minute. Returns a new token where one is due."""
         now_us = self.now_us()
         is_seen = now_us - session.last_seen_us < SEEN_EVERY_US

@@ -9,6 +9,7 @@ from services.auth import keys
 from services.auth.admin import AccountAdmin, KeyAdmin
 from services.auth.keys import ApiKey, Peppers
 from services.auth.service import AuthService
+from services.auth.users.audit import AuditLog
 from services.auth.verifier import Verifier
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -21,8 +22,10 @@ NEW_PEPPER = b"another pepper for tests: 32 bytes"
 
 
 async def issue_key(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> str:
-    account = await AccountAdmin(database, clock, log, sleep).create("Acme")
-    issued = await KeyAdmin(database, peppers, clock, log, sleep).create(account.account_id, "laptop")
+    account = await AccountAdmin(database, AuditLog(peppers, clock), clock, log, sleep).create("Acme")
+    issued = await KeyAdmin(database, peppers, AuditLog(peppers, clock), clock, log, sleep).create(
+        account.account_id, "laptop"
+    )
     return issued.secret.reveal()
 
 
@@ -39,8 +42,8 @@ async def test_malformed_key_is_refused_without_asking_the_database(
 async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_the_database(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    admin = KeyAdmin(database, peppers, clock, log, sleep)
-    accounts = AccountAdmin(database, clock, log, sleep)
+    admin = KeyAdmin(database, peppers, AuditLog(peppers, clock), clock, log, sleep)
+    accounts = AccountAdmin(database, AuditLog(peppers, clock), clock, log, sleep)
     account_id, suspended_id = (await accounts.create("Acme")).account_id, (await accounts.create("Bolt")).account_id
     revoked, good = [await admin.create(account_id, "") for _ in range(2)]
     expired = await admin.create(account_id, "", expires_after_days=30)

@@ -5,11 +5,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.users.records import Session, SignInMethod
+from services.auth.users.records import SignInMethod, UserSession
 from services.auth.users.store.tables import sessions
 
 
-def add_session(connection: sa.Connection, session: Session, digest: bytes, oldest_us: int) -> None:
+def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
     """Adds a session, and removes those of before `oldest_us`, which have all ended."""
     connection.execute(sessions.delete().where(sessions.c.created_at_us < oldest_us))
     connection.execute(
@@ -30,7 +30,7 @@ def add_session(connection: sa.Connection, session: Session, digest: bytes, olde
 
 def find_session(
     connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
-) -> Session | None:
+) -> UserSession | None:
     """Finds a session by the digests of its token, or of the one that was just replaced."""
     was_replaced = sa.and_(sessions.c.previous_digest.in_(digests), sessions.c.previous_until_us > now_us)
     query = sa.select(sessions).where(sa.or_(sessions.c.digest.in_(digests), was_replaced))
@@ -38,12 +38,12 @@ def find_session(
     return None if row is None else _to_session(row)
 
 
-def session_by_id(connection: sa.Connection, session_id: str) -> Session | None:
+def session_by_id(connection: sa.Connection, session_id: str) -> UserSession | None:
     row = connection.execute(sa.select(sessions).where(sessions.c.session_id == session_id)).one_or_none()
     return None if row is None else _to_session(row)
 
 
-def list_sessions(connection: sa.Connection, user_id: str) -> list[Session]:
+def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
     query = sa.select(sessions).where(sessions.c.user_id == user_id).order_by(sessions.c.created_at_us.desc())
     return [_to_session(row) for row in connection.execute(query)]
 
@@ -78,8 +78,8 @@ def end_sessions(
     return list(connection.execute(query.returning(sessions.c.session_id)).scalars())
 
 
-def _to_session(row: sa.Row[Any]) -> Session:
-    return Session(
+def _to_session(row: sa.Row[Any]) -> UserSession:
+    return UserSession(
         session_id=row.session_id,
         user_id=row.user_id,
         created_at_us=row.created_at_us,

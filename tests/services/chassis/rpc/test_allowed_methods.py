@@ -12,12 +12,13 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import auth_pb2, users_pb2
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.rpc.access_rules import RULES
 from services.chassis.rpc.allowed_methods import ALLOWED, Role, role_of
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
@@ -26,40 +27,104 @@ from tests.support.certificates import Authority
 
 CALLER = "caller/reports"
 EDGE, CHATTERS, ADMIN = {"edge"}, {"edge", CALLER}, {"admin"}
-READERS = {"edge", CALLER, "admin"}
+CONSOLES = {"console", "operator-console"}
+OPERATORS = {"admin", "operator-console"}
+WITH_USERS = {"admin", *CONSOLES}
+READERS = {"edge", CALLER, "admin", *CONSOLES}
 NAMES = sorted(READERS)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
     "legato.auth.v1.AccountAdminService": {
-        "CreateAccount": ADMIN,
-        "GetAccount": ADMIN,
-        "ListAccounts": ADMIN,
-        "UpdateAccount": ADMIN,
-        "SuspendAccount": ADMIN,
-        "ResumeAccount": ADMIN,
+        "CreateAccount": OPERATORS,
+        "GetAccount": OPERATORS,
+        "ListAccounts": OPERATORS,
+        "UpdateAccount": OPERATORS,
+        "SuspendAccount": OPERATORS,
+        "ResumeAccount": OPERATORS,
     },
     "legato.auth.v1.KeyAdminService": {
-        "CreateKey": ADMIN,
-        "ListKeys": ADMIN,
-        "UpdateKey": ADMIN,
-        "RevokeKey": ADMIN,
-        "CountKeysByPepper": ADMIN,
+        "CreateKey": OPERATORS,
+        "ListKeys": OPERATORS,
+        "UpdateKey": OPERATORS,
+        "RevokeKey": OPERATORS,
+        "CountKeysByPepper": OPERATORS,
     },
     "legato.auth.v1.MaintenanceAdminService": {
         "StartMaintenance": ADMIN,
         "EndMaintenance": ADMIN,
         "GetMaintenance": ADMIN,
     },
+    "legato.auth.v1.SignInService": dict.fromkeys(
+        [
+            "StartPasskeySignIn",
+            "FinishPasskeySignIn",
+            "SignInWithLink",
+            "SignInWithRecoveryCode",
+            "GetInvitation",
+            "AcceptInvitation",
+            "ResolveSession",
+            "StepUp",
+            "SignOut",
+        ],
+        CONSOLES,
+    ),
+    "legato.auth.v1.UserService": dict.fromkeys(
+        [
+            "UpdateUser",
+            "StartPasskeyRegistration",
+            "FinishPasskeyRegistration",
+            "ListPasskeys",
+            "RenamePasskey",
+            "RemovePasskey",
+            "GenerateRecoveryCodes",
+            "ListSessions",
+            "EndSessions",
+            "ListMyAuditEvents",
+        ],
+        CONSOLES,
+    ),
+    "legato.auth.v1.AccountService": dict.fromkeys(
+        [
+            "GetAccount",
+            "UpdateAccount",
+            "CreateKey",
+            "RotateKey",
+            "RenameKey",
+            "UpdateKey",
+            "RevokeKey",
+            "ListKeys",
+            "IdentifyKey",
+            "ListMembers",
+            "InviteMember",
+            "CancelInvitation",
+            "ChangeMemberRole",
+            "RemoveMember",
+            "ListAuditEvents",
+        ],
+        CONSOLES,
+    ),
+    "legato.auth.v1.UserAdminService": dict.fromkeys(
+        [
+            "CreateUser",
+            "ListUsers",
+            "CreateSignInLink",
+            "DisableUser",
+            "SetOperator",
+            "ListAuditEvents",
+            "VerifyAuditEvents",
+        ],
+        OPERATORS,
+    ),
     "legato.router.v1.RouterService": {"Chat": CHATTERS, "Exchange": CHATTERS, "ListModels": READERS},
-    "legato.router.v1.RouteAdminService": {"ReloadRoutes": ADMIN, "ListTargets": ADMIN},
+    "legato.router.v1.RouteAdminService": {"ReloadRoutes": OPERATORS, "ListTargets": OPERATORS},
     "legato.router.v1.GroundingAdminService": {
-        "AddNote": ADMIN,
-        "ListNotes": ADMIN,
-        "RemoveNote": ADMIN,
-        "AddAttachment": ADMIN,
-        "ListAttachments": ADMIN,
-        "RemoveAttachment": ADMIN,
+        "AddNote": WITH_USERS,
+        "ListNotes": WITH_USERS,
+        "RemoveNote": WITH_USERS,
+        "AddAttachment": WITH_USERS,
+        "ListAttachments": WITH_USERS,
+        "RemoveAttachment": WITH_USERS,
     },
     "legato.metering.v1.MeteringService": {
         "Admit": EDGE,
@@ -75,11 +140,11 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "GetRequest": READERS,
     },
     "legato.metering.v1.CreditAdminService": {
-        "GrantCredits": ADMIN,
-        "AdjustCredits": ADMIN,
-        "ListBalances": ADMIN,
-        "ListCredits": ADMIN,
-        "Audit": ADMIN,
+        "GrantCredits": OPERATORS,
+        "AdjustCredits": OPERATORS,
+        "ListBalances": OPERATORS,
+        "ListCredits": OPERATORS,
+        "Audit": OPERATORS,
     },
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
@@ -92,7 +157,7 @@ ITEMS = {
 }
 OURS = [
     service
-    for file in (auth_pb2, router_pb2, grounding_pb2, metering_pb2)
+    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 
@@ -191,6 +256,27 @@ def test_expected_names_every_method_that_there_is() -> None:
     assert {name: set(methods) for name, methods in EXPECTED.items() if name.startswith("legato.")} == there
 
 
+@pytest.mark.parametrize("role", [Role.CONSOLE, Role.OPERATOR_CONSOLE])
+def test_consoles_need_a_token_for_all_but_signing_in_and_health(role: Role) -> None:
+    without = ALLOWED[role] - set(RULES)
+    assert {method.split("/")[1] for method in without} == {"legato.auth.v1.SignInService", "grpc.health.v1.Health"}
+
+
+def test_every_rule_is_of_a_method_that_a_console_may_call() -> None:
+    assert set(RULES) <= ALLOWED[Role.OPERATOR_CONSOLE]
+    public = {method for method in RULES if not RULES[method].operator}
+    assert public <= ALLOWED[Role.CONSOLE]
+    assert not ALLOWED[Role.CONSOLE] & (set(RULES) - public)
+
+
+def test_whatever_needs_a_role_in_an_account_says_in_which() -> None:
+    for service in OURS:
+        for method in service.methods:
+            rule = RULES.get(f"/{service.full_name}/{method.name}")
+            if rule is not None and rule.role:
+                assert "account_id" in method.input_type.fields_by_name, method.full_name
+
+
 def test_nothing_is_allowed_that_is_not_there() -> None:
     there = {f"/{service}/{method}" for service, methods in EXPECTED.items() for method in methods}
     health = {"/grpc.health.v1.Health/List", "/grpc.health.v1.Health/Watch"}
@@ -205,6 +291,9 @@ async def test_each_identity_may_call_what_is_its_own_and_nothing_else(
         for service, methods in EXPECTED.items():
             for method, allowed in methods.items():
                 expected = None if name in allowed else Reason.CALLER_NOT_ALLOWED
+                if name in CONSOLES & allowed and f"/{service}/{method}" in RULES:
+                    # It may, for a user whose token it has; it has none.
+                    expected = Reason.ACCESS_TOKEN_INVALID
                 assert await ask(channel, service, method) is expected, f"{service}/{method}"
 
 
