@@ -21,7 +21,7 @@ Handler = Callable[[Visit], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRoute:
     method: str
     path: str
     handler: Handler
@@ -31,48 +31,48 @@ class Page:
     is_json: bool = False
 
 
-PAGES: Final[Sequence[Page]] = (
-    Page("GET", "/", overview.show),
-    Page("POST", "/first-key", overview.create_key),
-    Page("GET", "/sign-in", sign_in.show, needs_sign_in=False),
-    Page("POST", "/sign-in", sign_in.with_link, needs_sign_in=False),
-    Page("POST", "/sign-in/recovery-code", sign_in.with_recovery_code, needs_sign_in=False),
-    Page("POST", "/sign-in/passkey/start", sign_in.start_passkey, needs_sign_in=False, is_json=True),
-    Page("POST", "/sign-in/passkey", sign_in.with_passkey, needs_sign_in=False),
-    Page("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
-    Page("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
-    Page("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
-    Page("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),
-    Page("POST", "/account", sign_in.choose_account),
-    Page("GET", "/keys", keys.show),
-    Page("POST", "/keys", keys.create),
-    Page("GET", "/keys/new", keys.show_new),
-    Page("GET", "/keys/identify", keys.show_identify),
-    Page("POST", "/keys/identify", keys.identify),
-    Page("GET", "/keys/{key_id}", keys.show_one),
-    Page("POST", "/keys/{key_id}/name", keys.rename),
-    Page("POST", "/keys/{key_id}/limits", keys.set_limits),
-    Page("POST", "/keys/{key_id}/rotate", keys.rotate),
-    Page("POST", "/keys/{key_id}/revoke", keys.revoke),
-    Page("GET", "/security", security.show),
-    Page("GET", "/security/passkeys/new", security.show_new_passkey),
-    Page("POST", "/security/passkeys/start", security.start_passkey, is_json=True),
-    Page("POST", "/security/passkeys", security.add_passkey),
-    Page("POST", "/security/passkeys/name", security.rename_passkey),
-    Page("POST", "/security/passkeys/remove", security.remove_passkey),
-    Page("POST", "/security/recovery-codes", security.make_recovery_codes),
-    Page("POST", "/security/sessions/end", security.end_sessions),
-    Page("POST", "/security/name", security.rename_user),
-    Page("GET", "/security/audit-log", security.show_events),
-    Page("GET", "/settings", account_settings.show),
-    Page("POST", "/settings/name", account_settings.rename),
-    Page("POST", "/settings/class", account_settings.set_class),
-    Page("POST", "/settings/grounding", account_settings.set_grounding),
-    Page("POST", "/settings/members/invite", account_settings.invite),
-    Page("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
-    Page("POST", "/settings/members/role", account_settings.change_role),
-    Page("POST", "/settings/members/remove", account_settings.remove_member),
-    Page("GET", "/settings/audit-log", account_settings.show_events),
+PAGES: Final[Sequence[PageRoute]] = (
+    PageRoute("GET", "/", overview.show),
+    PageRoute("POST", "/first-key", overview.create_key),
+    PageRoute("GET", "/sign-in", sign_in.show, needs_sign_in=False),
+    PageRoute("POST", "/sign-in", sign_in.with_link, needs_sign_in=False),
+    PageRoute("POST", "/sign-in/recovery-code", sign_in.with_recovery_code, needs_sign_in=False),
+    PageRoute("POST", "/sign-in/passkey/start", sign_in.start_passkey, needs_sign_in=False, is_json=True),
+    PageRoute("POST", "/sign-in/passkey", sign_in.with_passkey, needs_sign_in=False),
+    PageRoute("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
+    PageRoute("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
+    PageRoute("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
+    PageRoute("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),
+    PageRoute("POST", "/account", sign_in.choose_account),
+    PageRoute("GET", "/keys", keys.show),
+    PageRoute("POST", "/keys", keys.create),
+    PageRoute("GET", "/keys/new", keys.show_new),
+    PageRoute("GET", "/keys/identify", keys.show_identify),
+    PageRoute("POST", "/keys/identify", keys.identify),
+    PageRoute("GET", "/keys/{key_id}", keys.show_one),
+    PageRoute("POST", "/keys/{key_id}/name", keys.rename),
+    PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
+    PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
+    PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
+    PageRoute("GET", "/security", security.show),
+    PageRoute("GET", "/security/passkeys/new", security.show_new_passkey),
+    PageRoute("POST", "/security/passkeys/start", security.start_passkey, is_json=True),
+    PageRoute("POST", "/security/passkeys", security.add_passkey),
+    PageRoute("POST", "/security/passkeys/name", security.rename_passkey),
+    PageRoute("POST", "/security/passkeys/remove", security.remove_passkey),
+    PageRoute("POST", "/security/recovery-codes", security.make_recovery_codes),
+    PageRoute("POST", "/security/sessions/end", security.end_sessions),
+    PageRoute("POST", "/security/name", security.rename_user),
+    PageRoute("GET", "/security/audit-log", security.show_events),
+    PageRoute("GET", "/settings", account_settings.show),
+    PageRoute("POST", "/settings/name", account_settings.rename),
+    PageRoute("POST", "/settings/class", account_settings.set_class),
+    PageRoute("POST", "/settings/grounding", account_settings.set_grounding),
+    PageRoute("POST", "/settings/members/invite", account_settings.invite),
+    PageRoute("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
+    PageRoute("POST", "/settings/members/role", account_settings.change_role),
+    PageRoute("POST", "/settings/members/remove", account_settings.remove_member),
+    PageRoute("GET", "/settings/audit-log", account_settings.show_events),
 )
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
@@ -96,12 +96,12 @@ class ConsoleApp:
 
     def _routes(self) -> list[Route]:
         """Gives each path one route, which finds the page by the method."""
-        by_path: dict[str, dict[str, Page]] = {}
+        by_path: dict[str, dict[str, PageRoute]] = {}
         for page in PAGES:
             by_path.setdefault(page.path, {})[page.method] = page
         return [Route(path, self._endpoint(pages), methods=list(pages)) for path, pages in by_path.items()]
 
-    def _endpoint(self, pages: dict[str, Page]) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, pages: dict[str, PageRoute]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             page = pages["GET" if request.method == "HEAD" else request.method]
             return await self._answer(request, page.path, page.handler, page)
@@ -109,10 +109,10 @@ class ConsoleApp:
         return answer
 
     async def _confirm(self, request: Request) -> Response:
-        page = Page("POST", CONFIRM_PATH, self._go_on)
+        page = PageRoute("POST", CONFIRM_PATH, self._go_on)
         return await self._answer(request, CONFIRM_PATH, self._go_on, page)
 
-    async def _answer(self, request: Request, name: str, handler: Handler, page: Page) -> Response:
+    async def _answer(self, request: Request, name: str, handler: Handler, page: PageRoute) -> Response:
         began_s = self._console.clock.elapsed_s()
         visit = Visit(self._console, request, Form([]))
         response = self._refuse_strangers(visit) or await self._respond(visit, handler, page)
@@ -134,7 +134,7 @@ class ConsoleApp:
             return visit.render("error.html", 403, title_of="origin", error=None)
         return None
 
-    async def _respond(self, visit: Visit, handler: Handler, page: Page) -> Response:
+    async def _respond(self, visit: Visit, handler: Handler, page: PageRoute) -> Response:
         try:
             visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
@@ -145,7 +145,7 @@ class ConsoleApp:
             self._console.log.failure("page.failed", error)
             return self._refused(visit, internal_error(), page)
 
-    async def _find_out_who(self, visit: Visit, page: Page) -> None:
+    async def _find_out_who(self, visit: Visit, page: PageRoute) -> None:
         token = visit.session_token
         if not token:
             if page.needs_sign_in:
@@ -160,7 +160,7 @@ class ConsoleApp:
             if error.reason is Reason.SESSION_ENDED:
                 visit.sign_out()
 
-    def _refused(self, visit: Visit, error: LegatoError, page: Page) -> Response:
+    def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
             return JSONResponse({"message": error.message}, status_of(error))
         if error.reason is Reason.SESSION_ENDED:
@@ -210,14 +210,14 @@ class ConsoleApp:
         async def handler(visit: Visit) -> Response:
             return visit.render("error.html", status, title_of="method" if status == 405 else "NOT_FOUND", error=None)
 
-        return await self._answer(request, "none", handler, Page("GET", "", handler, needs_sign_in=False))
+        return await self._answer(request, "none", handler, PageRoute("GET", "", handler, needs_sign_in=False))
 
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():
             response.headers[name] = value
 
 
-def _find_page(method: str, path: str) -> tuple[Page, dict[str, Any]]:
+def _find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
     for page in PAGES:
         pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", page.path)
         match = re.fullmatch(pattern, path)

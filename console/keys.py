@@ -36,7 +36,7 @@ KEY_ID: Final = re.compile(r"key_[0-9A-Za-z]{16}")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LimitInEffect:
     """A limit in effect, and who set it."""
 
     name: str
@@ -231,13 +231,13 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
     )
 
 
-def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> Limit:
+def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> LimitInEffect:
     own = getattr(key, name) if key.HasField(name) else None  # type: ignore[arg-type]
     if own is not None:
-        return Limit(name, LIMITS[name], own, f"{own:,}", _("Set on this key"))
+        return LimitInEffect(name, LIMITS[name], own, f"{own:,}", _("Set on this key"))
     if account.HasField(name):  # type: ignore[arg-type]
-        return Limit(name, LIMITS[name], None, f"{getattr(account, name):,}", _("The account's limit"))
-    return Limit(name, LIMITS[name], None, _("Default"), _("The service's default"))
+        return LimitInEffect(name, LIMITS[name], None, f"{getattr(account, name):,}", _("The account's limit"))
+    return LimitInEffect(name, LIMITS[name], None, _("Default"), _("The service's default"))
 
 
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from console.app import PAGES, Page
+from console.app import PAGES, PageRoute
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
@@ -25,7 +25,7 @@ def test_a_page_is_shown_with_at_most_four_calls(console: ConsoleHarness, path: 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.method} {page.path}")
-def test_a_page_that_needs_sign_in_leads_to_it(console: ConsoleHarness, page: Page) -> None:
+def test_a_page_that_needs_sign_in_leads_to_it(console: ConsoleHarness, page: PageRoute) -> None:
 
     path = page.path.replace("{key_id}", "key_0000000000000001")
     answer = console.get(path) if page.method == "GET" else console.post(path)
