@@ -243,11 +243,11 @@ def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> LimitInEf
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     """Says how long a key has not been used. Auth knows the hour, so the end of that hour counts."""
     if not key.HasField("last_use_time"):
-        return _("never used")
+        return _("The old key was never used.")
     idle = visit.now - time_of(key.last_use_time) - timedelta(hours=1)
     if idle < timedelta(hours=1):
-        return _("used within the last two hours")
-    return _("not used for %(time)s") % {"time": in_words(idle)}
+        return _("The old key was used within the last two hours.")
+    return _("The old key has not been used for %(time)s.") % {"time": in_words(idle)}
 
 
 def _new(visit: Visit, given: dict[str, Any], problems: dict[str, str], status: int = 200) -> Response:

@@ -38,8 +38,10 @@ class Up:
         self.data = data
         routes = data.with_name(f"{data.name}-routes.toml")
         routes.write_text(ROUTES)
+        # It takes time to start, and few need it.
+        without = () if "--console-port" in arguments else ("--no-console",)
         self.process = subprocess.Popen(
-            [LEGATO, "up", "--no-console", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+            [LEGATO, "up", *without, "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -153,7 +153,7 @@ def test_rotation_shows_old_and_new_side_by_side(console: ConsoleHarness) -> Non
     assert SECRET in made.text
     page = console.get("/keys/key_0000000000000003", session)
     assert "Rotation under way" in page.text
-    assert "not used for 119 days" in page.text
+    assert "has not been used for 119 days" in page.text
     assert "key_0000000000000006" in page.text
 
 

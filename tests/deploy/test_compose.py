@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
+from console.settings import ConsoleServerSettings
 from deploy.make_secrets import hand_over, make_secrets
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
@@ -27,6 +28,7 @@ COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "auth": (AuthSettings,),
+    "console": (ConsoleServerSettings,),
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
@@ -63,7 +65,7 @@ def test_balancer_console_and_grafana_alone_are_published_to_this_machine() -> N
 
 
 def test_nothing_between_containers_is_without_protection() -> None:
-    for name in ("auth", "edge", "legato", "metering", "router"):
+    for name in ("auth", "console", "edge", "legato", "metering", "router"):
         environment = environment_of(name)
         assert "LEGATO_INSECURE_TCP" not in environment
         assert {"LEGATO_TLS_CA", "LEGATO_TLS_CERT", "LEGATO_TLS_KEY"} <= set(environment)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cli.supervision.data_folder import sockets_folder
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE, Installation, process_groups
+from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE, ConsoleStart, Installation, process_groups
 from cli.supervision.supervisor import ProcessSpec
 from tests.cli.installation import PEPPER, installation
 
@@ -134,3 +134,18 @@ def test_grpc_knows_what_it_is_told_to_do_without() -> None:
     command = [sys.executable, "-c", "import grpc; grpc.insecure_channel('unix:/nowhere')"]
     environ = {**os.environ, **GRPC_WITHOUT_EVENT_ENGINE}
     assert subprocess.run(command, env=environ, capture_output=True, check=True, text=True).stderr == ""
+
+
+def test_the_console_comes_last_is_not_waited_for_and_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    signing_key = "ef" * 32
+    monkeypatch.setenv("LEGATO_ACCESS_TOKEN_SIGNING_KEY", signing_key)
+    monkeypatch.setenv("LEGATO_DATABASE_URL", "postgresql://somewhere/legato")
+    console = ConsoleStart(fds=(7, 8), url="http://localhost:9000", api_url="http://127.0.0.1:1/v1")
+    given = msgspec.structs.replace(installation(), console=console, access_token_signing_key=signing_key)
+    [spec] = process_groups(given)[-1]
+    assert (spec.name, spec.is_awaited) == ("console", False)
+    assert {7, 8} <= set(spec.pass_fds)
+    assert spec.environ["LEGATO_CONSOLE_FD"] == "7,8"
+    assert spec.environ["LEGATO_AUTH_ADDRESS"].endswith("/auth-console.sock")
+    assert {PEPPER, signing_key, "postgresql://somewhere/legato"}.isdisjoint(spec.environ.values())
+    assert "console" not in by_name(installation())

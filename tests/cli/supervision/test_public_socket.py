@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from cli.supervision.public_socket import CannotListen, base_url, listen
+from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
 
 
 def test_a_free_port_is_found_and_told() -> None:
@@ -35,3 +35,15 @@ def test_an_address_that_is_not_ours_says_what_to_do(host: str) -> None:
 def test_the_socket_is_not_inherited_by_chance() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert not os.get_inheritable(listener.fileno())
+
+
+def test_the_console_listens_wherever_localhost_leads() -> None:
+    listeners = listen_for_console("127.0.0.1", 0)
+    try:
+        assert len({listener.getsockname()[1] for listener in listeners}) == 1
+        assert listeners[0].getsockname()[0] == "127.0.0.1"
+        with pytest.raises(CannotListen, match="--console-port"):
+            listen_for_console("127.0.0.1", listeners[0].getsockname()[1])
+    finally:
+        for listener in listeners:
+            listener.close()

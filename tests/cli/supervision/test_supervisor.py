@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import io
 import os
 import signal
@@ -133,6 +134,14 @@ async def test_it_is_ready_only_when_every_process_serves(scene: Scene) -> None:
     async with scene.running(scene.supervisor([slow], [scene.process("quick")])):
         assert slow.health.is_serving()
         assert sorted(line.split(" is ready")[0] for line in scene.said) == ["quick", "slow"]
+
+
+async def test_it_is_ready_without_a_process_that_nobody_waits_for(scene: Scene) -> None:
+    never_serves = dataclasses.replace(scene.process("console", "import time; time.sleep(600)"), is_awaited=False)
+    supervisor = scene.supervisor([scene.process("auth")], [never_serves])
+    async with scene.running(supervisor):
+        assert scene.pid("console") is not None
+    assert not any("console is ready" in text for text in scene.said)
 
 
 async def test_processes_end_in_order_last_group_first(scene: Scene) -> None:
