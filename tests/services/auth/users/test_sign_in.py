@@ -57,7 +57,8 @@ async def test_a_link_that_many_use_at_once_signs_one_in(
     replicas = [database, Database(database_url, "auth")]
     services = [AuthService(replica, peppers, clock, log, sleep, OPTIONS) for replica in replicas]
     _, code, _ = await services[0].users.create("Ada", "", "", 0)
-    attempts = [service.sign_in.with_link(code, _client(number)) for number in range(5) for service in services]
+    # Each from an address of its own: attempts from one address wait for each other anyway.
+    attempts = [services[number % 2].sign_in.with_link(code, _client(number)) for number in range(10)]
     outcomes = await asyncio.gather(*attempts, return_exceptions=True)
 
     assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
