@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 1000
 # Which version the tables are of: each database has its own, and they must be the same.
 VERSION_TABLE = "alembic_version"
 # They hold something from the beginning, which is replaced.
-FILLED_TABLES = ("epoch",)
+FILLED_TABLES = ("epoch", "audit_head")
 
 
 class CannotCopy(Exception):

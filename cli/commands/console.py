@@ -37,11 +37,10 @@ def first_link(services: ServiceStubs) -> dict[str, Any]:
         raise click.ClickException("No user is an operator: choose one with `legato users set-operator`.")
     if operator is None:
         account = next(every_account(services), None)
-        request = CreateUserRequest(
-            name=FIRST_USER,
-            account_id=account.account_id if account else "",
-            role=AccountRole.ACCOUNT_ROLE_OWNER,
-        )
+        if account is None:
+            raise click.ClickException("There is no account yet: create one with `legato accounts create`.")
+        owner = AccountRole.ACCOUNT_ROLE_OWNER
+        request = CreateUserRequest(name=FIRST_USER, account_id=account.account_id, role=owner)
         operator = call_service(services.users.CreateUser, request, repeatable=False).user
         call_service(services.users.SetOperator, SetOperatorRequest(user_id=operator.user_id, is_operator=True))
     return create_link(services, operator.user_id)

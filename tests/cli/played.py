@@ -12,13 +12,15 @@ from click.testing import CliRunner, Result
 
 from cli.connection import ServiceStubs
 from cli.main import legato
-from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import auth_pb2, users_pb2
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
 from services.chassis.errors import LegatoError, to_status
 from services.chassis.rpc.channel import STATUS_DETAILS_KEY
 
 FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR, "router": router_pb2.DESCRIPTOR}
+# Further services, of another file of the same package.
+MORE = {"auth": users_pb2.DESCRIPTOR}
 
 # What the far end does with a call: answers, refuses, or breaks.
 Answer = Any
@@ -53,8 +55,7 @@ class Played:
 
     def __post_init__(self) -> None:
         self.channels = {
-            name: grpc_testing.channel(file.services_by_name.values(), grpc_testing.strict_real_time())
-            for name, file in FILES.items()
+            name: grpc_testing.channel(_services(name).values(), grpc_testing.strict_real_time()) for name in FILES
         }
         self._due = deque(f"/{FILES[service].package}.{method.replace('.', '/')}" for service, method, _ in self.script)
         self.services = ServiceStubs(self._open)
@@ -67,7 +68,7 @@ class Played:
     def _play(self) -> None:
         for service, method, answer in self.script:
             service_name, _, method_name = method.partition(".")
-            descriptor = FILES[service].services_by_name[service_name].methods_by_name[method_name]
+            descriptor = _services(service)[service_name].methods_by_name[method_name]
             _, request, rpc = self.channels[service].take_unary_unary(descriptor)
             self.requests.append(request)
             rpc.send_initial_metadata(())
@@ -85,6 +86,11 @@ class Played:
             self._player.join(timeout=60)
             assert len(self.requests) == len(self.script), "the command made fewer calls than it should"
         return result
+
+
+def _services(name: str) -> dict[str, Any]:
+    more = MORE[name].services_by_name if name in MORE else {}
+    return {**FILES[name].services_by_name, **more}
 
 
 def play(*script: tuple[str, str, Answer]) -> Played:

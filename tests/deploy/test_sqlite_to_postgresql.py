@@ -3,7 +3,10 @@ from pathlib import Path
 import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
-from services.chassis.database.database import Database
+from services.auth.keys import Peppers
+from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
+from services.auth.service import AuthService
+from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.audit import audit
 from services.metering.batch import Writer
@@ -11,6 +14,7 @@ from services.metering.store.price_versions import adopt_prices
 from services.metering.store.reports import read_balances
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle
+from tests.support.fakes import FakeClock
 
 
 def open_migrated(url: str) -> Database:
@@ -51,3 +55,19 @@ def test_database_without_tables_is_named(tmp_path: Path, postgres_url: str) -> 
     open_migrated(f"sqlite:///{file}").close()
     with pytest.raises(CannotCopy, match="legato migrate"):
         copy_schema(file, postgres_url, "metering")
+
+
+async def test_the_audit_log_goes_on_in_postgresql_where_it_ended_in_sqlite(
+    tmp_path: Path, postgres_url: str, log: Log
+) -> None:
+    peppers, clock = Peppers({1: b"a pepper for tests, 32 bytes long"}), FakeClock()
+    before, after = open_database("auth", "", tmp_path), Database(postgres_url, "auth")
+    for database in (before, after):
+        database.migrate(AUTH_MIGRATIONS)
+    await AuthService(before, peppers, clock, log).users.create("Ada", "", "", 0)
+    before.close()
+    assert copy_schema(tmp_path / "auth.db", postgres_url, "auth")["audit_events"] == 1
+    auth = AuthService(after, peppers, clock, log)
+    await auth.users.create("Grace", "", "", 0)
+    assert await auth.users.verify_events() == (2, [])
+    after.close()

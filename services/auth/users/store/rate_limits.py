@@ -1,9 +1,13 @@
 """Stores the buckets of sign-in rate limits, so that all replicas share them."""
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from services.auth.users.store.tables import sign_in_rate_limits as buckets
 from services.chassis.load.gcra import Rate
+
+_FORGOTTEN_AT_ONCE: Final = 100
 
 
 def wait_ns(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> int:
@@ -13,7 +17,6 @@ def wait_ns(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> in
 
 def take(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> int:
     """Takes one attempt; or returns how long to wait, and takes nothing."""
-    connection.execute(buckets.delete().where(buckets.c.full_at_ns <= now_ns))
     # Exists from here on, so that replicas that take from it at the same time wait for each other.
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
@@ -24,6 +27,7 @@ def take(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> int:
     wait = rate.wait_ns(ahead_ns, 1)
     if not wait:
         _put(connection, name, now_ns + rate.ahead_after_ns(ahead_ns, 1))
+    _forget_full(connection, name, now_ns)
     return wait
 
 
@@ -31,6 +35,13 @@ def give_back(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> 
     """Gives back what the same transaction took: only failures count."""
     ahead_ns = _ahead_ns(connection, name, now_ns)
     _put(connection, name, now_ns + rate.ahead_after_ns(ahead_ns, -1))
+
+
+def _forget_full(connection: sa.Connection, own_name: str, now_ns: int) -> None:
+    """Removes full buckets that no other transaction uses; waiting for one could be a deadlock."""
+    is_full = sa.and_(buckets.c.full_at_ns <= now_ns, buckets.c.name != own_name)
+    found = sa.select(buckets.c.name).where(is_full).limit(_FORGOTTEN_AT_ONCE).with_for_update(skip_locked=True)
+    connection.execute(buckets.delete().where(buckets.c.name.in_(found)))
 
 
 def _ahead_ns(connection: sa.Connection, name: str, now_ns: int, *, locks: bool = False) -> int:
