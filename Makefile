@@ -95,11 +95,11 @@ test: lint ## Run lint and all tests; the tests start their own databases
 	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
 
 .PHONY: bench
-bench: .venv/dev ## Measure the service on this machine (nine minutes). Options: make bench ARGS="--only beside-relay"
+bench: .venv/dev ## Measure the service on this machine (twelve minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
+bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (half an hour)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: bench-scale

@@ -26,7 +26,7 @@ from bench.sections import SECTIONS, Options
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
-    """Measure the service on this machine: in all about nine minutes, beside the relay four."""
+    """Measure the service on this machine: in all about twelve minutes, beside the relay seven."""
     options = Options(seconds, in_flight, rounds)
     sections = [SECTIONS[name] for name in only or SECTIONS]
     progress = Progress(sys.stderr, steps=sum(section.steps(options) for section in sections))

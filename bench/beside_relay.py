@@ -34,7 +34,12 @@ ONE: Final = Case("one at a time", in_flight=1)
 MANY: Final = Case("64 at once", in_flight=64)
 BURST: Final = Case("32 streams in bursts", in_flight=32, chunks=100)
 PACED: Final = Case("200 paced streams", in_flight=200, chunks=50, pause_us=10_000)
-CASES: Final = (ONE, MANY, BURST, PACED)
+# Ordinary load: a model that writes 50 chunks per second, and as many streams as a process usually carries.
+SLOW_10, SLOW_50, SLOW_100, SLOW_200 = (
+    Case(f"{streams} slow streams", in_flight=streams, chunks=60, pause_us=20_000) for streams in (10, 50, 100, 200)
+)
+SLOW: Final = (SLOW_10, SLOW_50, SLOW_100, SLOW_200)
+CASES: Final = (*SLOW, ONE, MANY, BURST, PACED)
 FOOTPRINT: Final = "footprint"
 
 ROUNDS: Final = 3

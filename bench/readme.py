@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED
+from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10, SLOW_100
 from bench.chart import Panel, draw
 from bench.figures import Figures
 from bench.promises import PROMISES, Promise
@@ -22,7 +22,9 @@ SUMMARY: Final = "summary"
 DETAILS: Final = "details"
 
 PANELS: Final = (
-    Panel("CPU ms a chat, 64 at once (logarithmic)", MANY.name, "CPU ms a chat"),
+    Panel("CPU µs a chunk, 10 slow streams (logarithmic)", SLOW_10.name, "CPU µs a chunk"),
+    Panel("CPU µs a chunk, 100 slow streams", SLOW_100.name, "CPU µs a chunk"),
+    Panel("CPU ms a chat, 64 at once", MANY.name, "CPU ms a chat"),
     Panel("CPU µs a chunk, 32 streams in bursts", BURST.name, "CPU µs a chunk"),
     Panel("CPU µs a chunk, 200 paced streams", PACED.name, "CPU µs a chunk"),
 )

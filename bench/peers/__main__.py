@@ -27,7 +27,7 @@ PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_t
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench_peers(seconds: float, rounds: int, json_file: Path | None) -> None:
-    """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about fifteen minutes."""
+    """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about half an hour."""
     progress = Progress(sys.stderr, steps=beside_relay.steps(rounds, PEERS))
     failures: list[str] = []
     try:
