@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
-from bench.progress import Progress
+from bench.report import Progress
 from bench.sections import SECTIONS, Options
+from bench.targets import BooksWrong
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,9 +12,8 @@ from urllib.request import urlopen
 
 import msgspec
 
-from bench.children import printed_address
-from bench.compiled import TOKENS_A_CHUNK, program
-from bench.progress import Progress
+from bench.children import TOKENS_A_CHUNK, printed_address, program
+from bench.report import Progress
 from tests.support.child import start_child
 from tests.support.service import wait_until
 

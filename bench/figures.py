@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench.promises import Verdict, verdicts
+from bench.measurements.promises import Verdict, verdicts
 from bench.report import Row, doubts, table
 
 

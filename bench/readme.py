@@ -1,18 +1,68 @@
 """`python -m bench.readme FIGURES.json`: writes what a run has given into the documents, between their markers."""
 
+import math
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 import msgspec
 
-from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10, SLOW_100
-from bench.chart import Panel, draw
 from bench.figures import Figures
-from bench.promises import PROMISES, Promise
+from bench.measurements.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10, SLOW_100
+from bench.measurements.promises import PROMISES, Promise
 from bench.report import CALIBRATION, Row, doubts
 from bench.targets import DIRECT
+
+WIDTH: Final = 760
+NAME_WIDTH: Final = 150
+FIGURE_WIDTH: Final = 90
+BAR_HEIGHT: Final = 16
+BAR_STEP: Final = 22
+HEAD_HEIGHT: Final = 34
+OURS: Final = "#1f6feb"
+OTHERS: Final = "#9aa4b2"
+
+
+class Panel(NamedTuple):
+    title: str
+    measurement: str
+    figure: str
+
+
+def draw(rows: Sequence[Row], panels: Sequence[Panel]) -> str:
+    """A panel for each cost, a bar for each target that has one."""
+    parts: list[str] = []
+    y = 8
+    for panel in panels:
+        costs = [(row.case, row.figures.get(panel.figure)) for row in rows if row.measurement == panel.measurement]
+        known = [(name, cost) for name, cost in costs if cost]
+        if not known:
+            continue
+        parts.append(f'<text x="0" y="{y + 14}" font-weight="bold">{escape(panel.title)}</text>')
+        y += HEAD_HEIGHT - 8
+        # The cheapest has a bar too.
+        least, most = math.log10(min(cost for _, cost in known) / 2), math.log10(max(cost for _, cost in known))
+        for name, cost in known:
+            part = (math.log10(cost) - least) / (most - least)
+            parts += _bar(name, cost, part * (WIDTH - NAME_WIDTH - FIGURE_WIDTH), y)
+            y += BAR_STEP
+        y += 12
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" font-family="sans-serif" font-size="13"'
+        f' fill="#57606a">\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _bar(name: str, cost: float, length: float, y: int) -> list[str]:
+    color = OURS if name.startswith("Legato") else OTHERS
+    return [
+        f'<text x="{NAME_WIDTH - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>',
+        f'<rect x="{NAME_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT}" rx="2" fill="{color}"/>',
+        f'<text x="{NAME_WIDTH + length + 6:.1f}" y="{y + 13}">{cost:,.3g}</text>',
+    ]
+
 
 ROOT: Final = Path(__file__).parents[1]
 BEGIN: Final = "<!-- figures: {name} -->"

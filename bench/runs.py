@@ -11,8 +11,7 @@ import msgspec
 
 from bench.chats import AnswersWrong, Case, Outcome, Percentiles, Upstream
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.targets import DATABASE, DIRECT, OURS, RELAY, Target
 
 # What is still to be settled when the last answer is there belongs to the cost of the chats.

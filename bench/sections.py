@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from bench import (
+from bench.measurements import (
     beside_relay,
     big_prompt,
     cancellation,
@@ -14,8 +14,7 @@ from bench import (
     promises,
     slow_readers,
 )
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 
 
 class Options(NamedTuple):

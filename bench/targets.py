@@ -1,4 +1,4 @@
-"""Targets of the cases: the provider itself, the relay, and Legato with everything on."""
+"""Starts what is measured (the relay, Legato) and checks what Legato charged."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,13 +7,55 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bench.books import CLASS, Books
 from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
-from bench.progress import Progress
-from bench.relay import KEY
+from bench.providers.relay import KEY
+from bench.report import Progress
+from services.metering.prices import read_prices
+from services.metering.records import Usage
 from tests.support.postgres import Postgres
 from tests.support.service import Service
+
+PRICES: Final = Path(__file__).parents[1] / "prices.toml"
+CLASS: Final = "forte"
+CREDITS: Final = "1000000"
+
+
+class BooksWrong(Exception):
+    """A chat was lost or charged twice."""
+
+
+class Books:
+    """An account's books from its first chat."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.account_id = service.new_account(CREDITS)
+        self._granted_nanos = service.settled_balance_nanos(self.account_id)
+        self._used = Usage()
+        self.api_key = service.new_key(self.account_id)
+
+    def add(self, outcome: Outcome) -> None:
+        self.add_usage(outcome.prompt_tokens, outcome.completion_tokens)
+
+    def add_usage(self, prompt_tokens: int, completion_tokens: int) -> None:
+        self._used = Usage(
+            prompt_tokens=self._used.prompt_tokens + prompt_tokens,
+            completion_tokens=self._used.completion_tokens + completion_tokens,
+        )
+
+    def check(self) -> None:
+        self.check_charges()
+        if violations := self._service.audit():
+            raise BooksWrong(f"The audit objects: {violations}")
+
+    def check_charges(self) -> None:
+        # A token of this class costs whole nanos, so what all chats cost is what all their tokens cost.
+        price_nanos = read_prices(PRICES)[CLASS].cost_nanos(self._used)
+        charged_nanos = self._granted_nanos - self._service.settled_balance_nanos(self.account_id)
+        if charged_nanos != price_nanos:
+            raise BooksWrong(f"The answers were worth {price_nanos} nanos, and {charged_nanos} were charged.")
+
 
 DIRECT: Final = "no gateway"
 RELAY: Final = "relay"
@@ -80,7 +122,7 @@ def port_of(base_url: str) -> int:
 @contextmanager
 def started_relay(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
     began_at_s = time.monotonic()
-    with started_provider(["bench.relay", upstream.base_url], folder, RELAY) as relay:
+    with started_provider(["bench.providers.relay", upstream.base_url], folder, RELAY) as relay:
         target = Target(RELAY, port_of(relay.base_url), {RELAY: relay.process_id}, api_key=KEY)
         target.put_load(ONE_CHAT, folder, progress, chats=1)
         yield target._replace(first_answer_s=time.monotonic() - began_at_s)

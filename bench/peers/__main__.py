@@ -6,14 +6,14 @@ from typing import Final
 
 import click
 
-from bench import beside_relay, promises
-from bench.beside_relay import Starter
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
+from bench.measurements import beside_relay, promises
+from bench.measurements.beside_relay import Starter
 from bench.peers.gateways import started_litellm, started_portkey, started_tensorzero
-from bench.progress import Progress
+from bench.report import Progress
+from bench.targets import BooksWrong
 
 PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_tensorzero)
 

@@ -18,7 +18,7 @@ from typing import Final
 from bench.chats import AnswersWrong, Upstream
 from bench.children import printed_address
 from bench.peers.installation import NODE, install_node, install_python
-from bench.progress import Progress
+from bench.report import Progress
 from bench.targets import ONE_CHAT, Target, TargetMissing, port_of
 from tests.support.child import start_child
 

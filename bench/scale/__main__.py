@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 
 import click
 
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.scale import chunks, flatness, streams, workers
+from bench.targets import BooksWrong
 
 SECONDS: Final = 3.0
 

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Final
 
 from bench.chats import Case, started_upstream
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, Run, run, warm_up
 from bench.targets import ON_SQLITE, SUPERVISOR, started_legato
 

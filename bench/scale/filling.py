@@ -6,7 +6,7 @@ Everything that the audit compares is made of the holds, by the database itself.
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.books import CLASS, PRICES
+from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.metering.prices import read_prices
 from services.metering.records import HOUR_US, Usage

@@ -12,16 +12,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.beside_relay import MANY as CASE
-from bench.books import Books
 from bench.chats import AnswersWrong, Upstream, encode_request, started_upstream
 from bench.connections import Connections
+from bench.measurements.beside_relay import MANY as CASE
 from bench.processors import Spent, Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, run, warm_up
 from bench.scale.filling import FEW, MANY, Size, fill
-from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, Target, legato_target
+from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, Books, Target, legato_target
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 

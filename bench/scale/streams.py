@@ -9,14 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.books import Books
 from bench.chats import AnswersWrong, Case, Upstream, encode_request, put_load, started_upstream
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import warm_up
 from bench.soak.readings import SoakHarness
-from bench.targets import ON_SQLITE, OURS, legato_target
+from bench.targets import ON_SQLITE, OURS, Books, legato_target
 from tests.support.service import Service
 
 MEASUREMENT: Final = "idle streams"

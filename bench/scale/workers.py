@@ -9,14 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from bench.beside_relay import BURST, MANY
-from bench.books import CLASS, Books
 from bench.chats import Case, Upstream, started_upstream
 from bench.children import ROOT
-from bench.progress import Progress
-from bench.report import Row
+from bench.measurements.beside_relay import BURST, MANY
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, Run, run, warm_up
-from bench.targets import OURS, SETTINGS, Target
+from bench.targets import CLASS, OURS, SETTINGS, Books, Target
 from tests.support.service import Service
 
 CASES: Final = (MANY, BURST)

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench.compiled import CompilerMissing
-from bench.progress import Progress
+from bench.children import CompilerMissing
+from bench.report import Progress
 from bench.soak.campaign import started_campaign
 from bench.soak.judgement import PROMISED_MIB_PER_H, Soak, table
 

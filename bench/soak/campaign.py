@@ -11,7 +11,7 @@ import msgspec
 
 from bench.chats import Upstream, started_upstream
 from bench.children import result_of
-from bench.progress import Progress
+from bench.report import Progress
 from bench.soak.clients import Order, Outcome
 from bench.soak.judgement import Sample, Soak, is_back
 from bench.soak.kinds import UNSTEADY_CLASS

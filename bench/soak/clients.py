@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 import uvloop
 
-from bench.books import PRICES
 from bench.connections import Connections
 from bench.soak.kinds import KINDS, Kind, encode
+from bench.targets import PRICES
 from services.metering.prices import read_prices
 from services.metering.records import Usage
 

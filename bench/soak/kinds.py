@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from bench.books import CLASS
-from bench.compiled import TOKENS_A_CHUNK
+from bench.children import TOKENS_A_CHUNK
+from bench.targets import CLASS
 
 # One whose first model is away, so that every chat may need the second.
 UNSTEADY_CLASS: Final = "mezzo"

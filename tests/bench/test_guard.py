@@ -10,12 +10,11 @@ from typing import Final
 
 import pytest
 
-from bench.beside_relay import BURST, MANY
-from bench.books import Books, BooksWrong
 from bench.chats import Case, started_upstream
-from bench.progress import Progress
+from bench.measurements.beside_relay import BURST, MANY
+from bench.report import Progress
 from bench.runs import run, warm_up
-from bench.targets import ON_SQLITE, legato_target, started_relay
+from bench.targets import ON_SQLITE, Books, BooksWrong, legato_target, started_relay
 from tests.bench.conftest import send_to
 from tests.support.service import Service
 

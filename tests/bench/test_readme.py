@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import click
 import pytest
 
-from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10
 from bench.figures import Figures
-from bench.promises import PROMISES, verdict, verdicts
+from bench.measurements.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10
+from bench.measurements.promises import PROMISES, verdict, verdicts
 from bench.readme import DETAILS, PANELS, ROOT, SUMMARY, replace_marked, update
 from bench.report import CALIBRATION, Row
 from bench.targets import ON_POSTGRESQL, ON_SQLITE, RELAY

@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.beside_relay import MANY
-from bench.books import PRICES
+from bench.measurements.beside_relay import MANY
 from bench.report import Row
 from bench.scale import chunks, flatness, streams, workers
 from bench.scale.filling import Size, fill
@@ -14,7 +13,7 @@ from bench.scale.flatness import Cost
 from bench.scale.streams import slow_streams
 from bench.scale.two_routers import groups_with_second
 from bench.scale.workers import Crew
-from bench.targets import DATABASE
+from bench.targets import DATABASE, PRICES
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.campaigns.faults.chat import Chat, Tokens
-from tests.campaigns.faults.harness import FaultHarness
+from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.ledger import Account
 from tests.campaigns.faults.points import Point
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from edge.billing.journal import Journal
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage

@@ -1,6 +1,6 @@
 """A provider whose answers go on, a chunk at a time, until their reader leaves; who asks much is answered in one word.
 
-`python -m bench.paced PAUSE_S` prints its base address.
+`python -m bench.providers.paced PAUSE_S` prints its base address.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Final
 import uvloop
 from aiohttp import web
 
-from bench.slots import CHUNK, END
+from bench.providers.slots import CHUNK, END
 
 LARGEST_BODY_BYTES: Final = 64 * 1024 * 1024
 MUCH_BYTES: Final = 32 * 1024

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.beside_relay import BURST, FOOTPRINT, MANY, ONE, PACED, SLOW_10, SLOW_50, SLOW_100, SLOW_200
+from bench.measurements.beside_relay import BURST, FOOTPRINT, MANY, ONE, PACED, SLOW_10, SLOW_50, SLOW_100, SLOW_200
 from bench.report import CALIBRATION, Row, align
 from bench.targets import ON_POSTGRESQL, ON_SQLITE
 

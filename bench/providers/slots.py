@@ -1,6 +1,6 @@
-"""A provider of limited capacity, in a process of its own: so many answers at once, and whoever comes beyond waits.
+"""A provider of limited capacity, in a process of its own: it answers so many requests at once, and others wait.
 
-`python -m bench.slots SLOTS FIRST_S ANSWER_S` prints its base address. Without slots everybody is answered at once.
+`python -m bench.providers.slots SLOTS FIRST_S ANSWER_S` prints its base address. With 0 slots nobody waits.
 """
 
 import asyncio

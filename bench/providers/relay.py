@@ -1,6 +1,6 @@
-"""The measure of speed: a gateway that does nothing but pass bytes on, on the same web framework as our edge.
+"""The reference for CPU time: a gateway that only forwards bytes, on a common web framework.
 
-`python -m bench.relay BASE_URL` prints its base address. It compares one key with another, reads no request, and counts
+`python -m bench.providers.relay BASE_URL` prints its base address. It compares one key, parses no request, and counts
 and bills nothing.
 """
 

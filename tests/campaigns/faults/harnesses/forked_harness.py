@@ -11,11 +11,10 @@ from pathlib import Path
 
 from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
-from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.harness import FaultHarness
+from tests.campaigns.faults.client import Provider
+from tests.campaigns.faults.harnesses.harness import FaultHarness
+from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
 from tests.campaigns.faults.ledger import LedgerReader
-from tests.campaigns.faults.provider import Provider
-from tests.campaigns.faults.zygote import Order, Told
 from tests.support.service import NEVER_SATURATED, ROUTES
 
 START_PATIENCE_S = 120.0

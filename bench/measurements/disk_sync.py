@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row, percentile
+from bench.report import Progress, Row, percentile
 
 NAME: Final = "disk sync"
 SYNCS: Final = 200

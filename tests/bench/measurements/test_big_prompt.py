@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.big_prompt import MEASUREMENT, SIZES_BYTES, rows_of, verdict
-from bench.gaps import Outcome, text_of
+from bench.measurements.big_prompt import MEASUREMENT, SIZES_BYTES, rows_of, verdict
+from bench.measurements.gaps import Outcome, text_of
 from bench.report import Row
 
 

@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row, percentile
+from bench.report import Progress, Row, percentile
 from tests.e2e.raw_http import OpenChat
 from tests.support.service import ROUTES, Service, UpstreamThread, wait_for_requests, wait_until
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream

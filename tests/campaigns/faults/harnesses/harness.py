@@ -16,8 +16,8 @@ from cli.connection import ServiceStubs
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
 from tests.campaigns.faults.chat import Customer
+from tests.campaigns.faults.client import Provider
 from tests.campaigns.faults.ledger import LedgerReader
-from tests.campaigns.faults.provider import Provider
 
 # In memory where that is to be had: what is killed here is processes, not machines.
 FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))

@@ -16,8 +16,7 @@ import msgspec
 
 from bench.children import result_of, started_provider
 from bench.clients import Offer, Order, Outcome
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from tests.support.service import Service
 
 CURVE: Final = "overload"
@@ -157,7 +156,7 @@ def _harness(
 ) -> Iterator[OverloadHarness]:
     with (
         tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name,
-        started_provider(["bench.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
+        started_provider(["bench.providers.slots", str(slots), str(first_s), str(answer_s)], Path(name)) as provider,
         Service(provider, SETTINGS) as service,
     ):
         yield OverloadHarness(service, Path(name), seconds, progress)

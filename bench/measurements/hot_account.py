@@ -17,10 +17,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.books import BooksWrong
-from bench.load import GRANT_NANOS, PATIENCE_S, Order, Outcome
-from bench.progress import Progress
-from bench.report import Row
+from bench.measurements.hot_account_load import GRANT_NANOS, PATIENCE_S, Order, Outcome
+from bench.report import Progress, Row
+from bench.targets import BooksWrong
 from services.chassis.database.database import Database, open_database
 from tests.support.child import start_child
 
@@ -28,7 +27,7 @@ from tests.support.child import start_child
 from tests.support.postgres import Postgres
 
 NAME: Final = "hot account"
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 # Until the statements are prepared, and the first pages are written.
 WARM_UP_MOST_S: Final = 1.0
 
@@ -97,7 +96,7 @@ def measure_case(case: Case, postgres: Postgres, seconds: float, in_flight: int,
 
 @contextmanager
 def _metering(case: Case, folder: Path, url: str) -> "Iterator[subprocess.Popen[bytes]]":
-    module = "services.metering" if case.by_group else "bench.one_by_one"
+    module = "services.metering" if case.by_group else "bench.measurements.one_by_one"
     process = _start(["-m", module], folder, {"LEGATO_DATA": str(folder), "LEGATO_DATABASE_URL": url})
     try:
         yield process
@@ -108,7 +107,9 @@ def _metering(case: Case, folder: Path, url: str) -> "Iterator[subprocess.Popen[
 
 def _put_load(order: Order, folder: Path, progress: Progress) -> Outcome:
     result = folder / "outcome.json"
-    load = _start(["-m", "bench.load", msgspec.json.encode(order).decode(), str(result)], folder, {})
+    load = _start(
+        ["-m", "bench.measurements.hot_account_load", msgspec.json.encode(order).decode(), str(result)], folder, {}
+    )
     while load.poll() is None:
         progress.show()
         time.sleep(0.1)

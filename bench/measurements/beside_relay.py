@@ -10,11 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from bench import disk_sync
 from bench.chats import AnswersWrong, Case, Upstream, started_upstream
+from bench.measurements import disk_sync
 from bench.processors import calibrate, resident_mib
-from bench.progress import Progress
-from bench.report import CALIBRATION, Row, percentile
+from bench.report import CALIBRATION, Progress, Row, percentile
 from bench.runs import SETTLE_S, Run, rows_of, run, warm_up
 from bench.targets import (
     DATABASE,

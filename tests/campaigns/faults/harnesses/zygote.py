@@ -4,15 +4,21 @@ Orders come as lines of JSON on stdin; each start and each end is told as a line
 ends. Neither gRPC nor an event loop is opened here: both must begin after the fork.
 """
 
+import asyncio
+import atexit
 import ctypes
 import gc
 import os
 import select
+import shutil
 import signal
+import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from functools import cache
+from typing import Any, NoReturn, Self
 
 import msgspec
 import psycopg
@@ -23,11 +29,23 @@ import edge.__main__
 import services.auth.__main__
 import services.metering.__main__
 import services.router.__main__
+from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import Database
 from services.chassis.process.run import run
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
 from tests.campaigns.faults.bugs import BUGS, MISFORTUNES
+
+
+@cache
+def with_bytecode() -> dict[str, str]:
+    """Variables for such a process."""
+    if not sys.dont_write_bytecode:
+        return {}
+    folder = tempfile.mkdtemp(prefix="lg-bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+
 
 PR_SET_PDEATHSIG = 1
 
@@ -166,3 +184,61 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+# More than there are harnesses at any time. A process that runs cannot be handed another socket: all are made before.
+LISTENERS = 16
+
+
+class Forks:
+    def __init__(self) -> None:
+        self._listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(LISTENERS)]
+        self._hearers: dict[str, Callable[[Told], None]] = {}
+
+    async def __aenter__(self) -> Self:
+        self._zygote = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.campaigns.faults.harnesses.zygote",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=[listener.fileno() for listener in self._listeners],
+            env={**GRPC_WITHOUT_EVENT_ENGINE, **os.environ, **with_bytecode()},
+            # It ends when its stdin does; Ctrl-C is for us.
+            start_new_session=True,
+        )
+        self._hearing = asyncio.create_task(self._hear())
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        """Ends every process."""
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.close()
+        await self._zygote.wait()
+        self._hearing.cancel()
+        await asyncio.gather(self._hearing, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Ended, and all processes with it."""
+        return self._hearing.done()
+
+    def borrow_listener(self) -> socket.socket:
+        return self._listeners.pop()
+
+    def give_back(self, listener: socket.socket) -> None:
+        self._listeners.append(listener)
+
+    def order(self, order: Order, hearer: Callable[[Told], None]) -> None:
+        """`hearer` is told when the process has started, and when it has ended."""
+        self._hearers[order.name] = hearer
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    async def _hear(self) -> None:
+        assert self._zygote.stdout is not None
+        while line := await self._zygote.stdout.readline():
+            told = msgspec.json.decode(line, type=Told)
+            self._hearers[told.name](told)

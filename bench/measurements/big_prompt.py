@@ -13,9 +13,8 @@ from typing import Final
 import msgspec
 
 from bench.children import Provider, result_of, started_provider
-from bench.gaps import WARM_UP_S, Order, Outcome
-from bench.progress import Progress
-from bench.report import Row, percentile
+from bench.measurements.gaps import WARM_UP_S, Order, Outcome
+from bench.report import Progress, Row, percentile
 from tests.support.service import NEVER_SATURATED, Service
 
 MEASUREMENT: Final = "big prompts"
@@ -46,7 +45,7 @@ def paced_provider() -> Iterator[tuple[Provider, Path]]:
     """A paced provider and a folder for the measurement."""
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
         folder = Path(name)
-        with started_provider(["bench.paced", str(CHUNK_EVERY_S)], folder) as provider:
+        with started_provider(["bench.providers.paced", str(CHUNK_EVERY_S)], folder) as provider:
             yield provider, folder
 
 
@@ -57,7 +56,7 @@ def measure_on(
     api_key = service.new_key(service.new_account("1000000"))
     processes = {name: service.process_id(process) for name, process in PROCESSES.items()}
     order = Order(host, port, api_key, streams, list(SIZES_BYTES.values()), seconds, rounds, processes)
-    result = result_of("bench.gaps", msgspec.json.encode(order), folder, progress)
+    result = result_of("bench.measurements.gaps", msgspec.json.encode(order), folder, progress)
     yield from rows_of(msgspec.json.decode(result, type=Outcome))
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.support.service import Service, UpstreamThread, wait_until
 from tests.support.upstreams.openai import Recorded, Reply, Upstream

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.clients import Outcome, Tally
-from bench.overload import CURVE, verdict
+from bench.measurements.overload import CURVE, verdict
 from bench.report import Row
 
 
