@@ -184,10 +184,10 @@ def encode_string(text: str) -> Raw:
     return Raw(msgspec.json.encode(text))
 
 
-async def read_messages(messages_json: bytes) -> Messages:
+async def read_messages(messages_json: bytes, slice_bytes: int = SLICE_BYTES) -> Messages:
     """Parses the messages one by one, yielding to the event loop: there may be a hundred thousand, or a long one."""
     try:
-        return await _read(messages_json, Yielder(SLICE_BYTES))
+        return await _read(messages_json, Yielder(slice_bytes))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise unreadable() from None
 
