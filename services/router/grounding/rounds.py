@@ -20,12 +20,13 @@ from services.router.answers.plausible import UsageCheck
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.upstream import Upstream
-from services.router.grounding.search_tool import SearchCall, SearchTool
+from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.providers.translation.usage import as_count
+from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
 # Separates the texts of two rounds.
 BETWEEN_TEXTS: Final = "\n\n"
@@ -223,31 +224,27 @@ def _sum_of(told: list[int | None]) -> int | None:
 
 def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:
     """Returns the prompt with the calls and their results appended."""
-    asking: dict[str, Any] = {
-        "role": "assistant",
-        "content": said or None,
-        "tool_calls": [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _as_object(call.arguments)},
-            }
-            for call in calls
-        ],
-    }
+    asking = Message(
+        role="assistant", content=encode_string(said) if said else NULL, tool_calls=[_past_call(call) for call in calls]
+    )
     answering = [
-        {"role": "tool", "tool_call_id": call.call_id, "content": answer}
+        Message(role="tool", tool_call_id=call.call_id, content=encode_string(answer))
         for call, answer in zip(calls, answers, strict=True)
     ]
-    added = [msgspec.json.encode(message) for message in (asking, *answering)]
+    added = [asking, *answering]
     texts = [said, *answers, *(call.name + call.arguments for call in calls)]
     return replace(
         prompt,
-        messages_json=prompt.messages_json.rstrip()[:-1] + b"," + b",".join(added) + b"]",
+        messages=prompt.messages.append(added),
         tokens=prompt.tokens + sum(map(tokens.count, texts)) + TOKENS_PER_MESSAGE * len(added),
         # The tool is still offered, since the conversation contains calls of it.
-        offered_tool_choice_json=b"" if may_search else b'"none"',
+        offered_tools=TOOLS if may_search else TOOLS_TO_EXPLAIN_CALLS,
     )
+
+
+def _past_call(call: SearchCall) -> PastToolCall:
+    function = PastFunction(call.name, encode_string(_as_object(call.arguments)))
+    return PastToolCall(call.call_id, encode_string("function"), function)
 
 
 def _as_object(arguments: str) -> str:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.schema.messages import Messages
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,13 @@ class ProviderEnvironment:
 
 @dataclass(slots=True, repr=False)
 class ProviderCall:
-    """One request to a model. All JSON is the client's own, validated, and sent unchanged."""
+    """One request to a model. The client's JSON has been validated; OpenAI-compatible providers send it unchanged, and
+    others translate it from its parsed form."""
 
     model_name: str
-    messages_json: bytes
-    # Empty: none.
-    tools_json: bytes
-    tool_choice_json: bytes
-    parameters_json: bytes
+    messages: Messages
+    tools: Tools
+    parameters: Parameters
     max_tokens: int
     stream: bool
     # Trace context for the provider; empty: none is sent.

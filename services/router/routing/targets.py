@@ -190,7 +190,7 @@ class _Opening:
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)
-        call = _make_call(chat, prompt, target, max_tokens, is_whole)
+        call = _make_call(prompt, target, max_tokens, is_whole)
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance:
@@ -249,13 +249,15 @@ class _Opening:
         )
 
 
-def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+def _make_call(prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+    tools = prompt.tools
+    if prompt.offered_tools is not None and target.has_tools and not tools.json:
+        tools = prompt.offered_tools
     return ProviderCall(
         model_name=target.model_name,
-        messages_json=prompt.messages_json,
-        tools_json=chat.tools_json or (prompt.offered_tools_json if target.has_tools else b""),
-        tool_choice_json=chat.tool_choice_json or prompt.offered_tool_choice_json,
-        parameters_json=chat.parameters_json,
+        messages=prompt.messages,
+        tools=tools,
+        parameters=prompt.parameters,
         max_tokens=max_tokens,
         stream=not is_whole,
     )

@@ -6,13 +6,17 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.translation.tools import Mode, read_tools
+from services.router.schema.tools import CallableFunctions, Mode, Tools
 
 TOOLS = (
     b'[{"type":"function","function":{"name":"f","parameters":{"type": "object"}}},'
     b'{"type":"function","function":{"name":"g","parameters":{}}},'
     b'{"type":"function","function":{"name":"h","parameters":null}}]'
 )
+
+
+def read_tools(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions | None:
+    return Tools(tools_json, tool_choice_json).read()
 
 
 def allowed(mode: str, *names: str) -> dict[str, Any]:
@@ -40,6 +44,18 @@ def test_choice_is_read_in_every_form(choice: Any, names: str, mode: Mode, force
 
 def test_no_tools_are_none() -> None:
     assert read_tools(b"", b"") is None
+
+
+def test_tools_are_parsed_once() -> None:
+    tools = Tools(TOOLS, b'"required"')
+    assert tools.read() is tools.read()
+
+
+def test_allowed_tool_without_a_function_is_passed_over() -> None:
+    choice = {"allowed_tools": {"tools": [{"type": "function"}, {"type": "function", "function": {"name": "h"}}]}}
+    tools = read_tools(TOOLS, msgspec.json.encode(choice))
+    assert tools is not None
+    assert [function.name for function in tools.functions] == ["h"]
 
 
 def test_only_a_schema_that_says_something_counts() -> None:
