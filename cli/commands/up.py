@@ -55,7 +55,7 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     grounding_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
-    # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
+    # How long running answers may continue at shutdown: Ctrl-C should not take half a minute.
     drain_s: SecondsOrZero = 8.0
     drain_delay_s: SecondsOrZero = 0.0
     # The upper bound of the backoff between restarts of a process that crashes repeatedly.

@@ -82,7 +82,7 @@ class Settlements:
         failures = 1
         while True:
             if failures % 20 == 1:
-                self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
+                self._log.warning("settlement.pending", request_id=slot.request_id, attempt=failures)
             await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
             try:
                 await self._send(slot)

@@ -33,7 +33,7 @@ MOST_EARLY_REQUESTS = 32
 LARGEST_FRAMING_BYTES = 1024 * 1024
 # The cost of a request that is refused before the application, in pieces of a body.
 REFUSAL_PIECES = 50
-# On shutdown, how long a connection stays open whose client was not told that it closes.
+# On shutdown, how long a connection stays open whose client has not received `Connection: close`.
 LAST_REQUEST_WITHIN_S = 0.2
 
 # The status, headers and body of an answer.
@@ -201,7 +201,7 @@ class EdgeProtocol(HeadProtocol):
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
-        # Trailers go to a list that nobody reads: they were not there when the request was checked.
+        # Trailers are discarded: the headers have already been checked.
         self.headers = []
         if self._started is None or self._started.response_complete:
             self._start_asgi_task(cycle, self.app)
@@ -326,7 +326,7 @@ class EdgeProtocol(HeadProtocol):
             self._refuse(LegatoError(Reason.REQUEST_INVALID, self._mistake))
         self.transport.close()
 
-    # `cycle` is None before the first request, whatever the library's types say.
+    # `cycle` is None before the first request, although uvicorn's types do not say so.
 
     def _is_idle(self) -> bool:
         cycle: Any = self.cycle

@@ -10,7 +10,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
 BODY_TIMEOUT_S = 60.0
-# An upload may go on while this much of it arrives within that time: a kilobyte a second, which any phone manages.
+# An upload may continue while at least this much arrives within that time: a kilobyte per second.
 LEAST_PROGRESS_BYTES = 30 * 1024
 PROGRESS_WITHIN_S = 30.0
 # Limit on the bytes received of all requests that are being read.

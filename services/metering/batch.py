@@ -37,7 +37,7 @@ ReplyT = TypeVar("ReplyT")
 BATCH_MOST: Final = 256
 # Beyond this the database is too far behind for an answer to be useful.
 WAITING_MOST: Final = 10_000
-# No client waits for the answers to these. They are retried until answered, whatever happens to us.
+# No client waits for these. The edge retries them until they are acknowledged.
 PATIENT: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
 
 # Lock timeout of a batch's first attempt: many times what another replica holds a row for, but a pause too short to be
@@ -189,7 +189,7 @@ class Writer:
     def _set_aside(self, waiting: _Waiting) -> None:
         account_id = waiting.operation.account_id
         if self._locked.waiting >= WAITING_MOST:
-            # A separate limit: operations of locked accounts must not take the room of others.
+            # A separate limit, so that operations of locked accounts do not use up that of others.
             self._resolve(waiting, AccountLocked())
             return
         if account_id not in self._locked:

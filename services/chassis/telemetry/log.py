@@ -134,7 +134,7 @@ class _LibraryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname
-        self._log.warning("library.said", logger=record.name, error=f"{kind} at {record.pathname}:{record.lineno}")
+        self._log.warning("library.logged", logger=record.name, error=f"{kind} at {record.pathname}:{record.lineno}")
 
 
 def open_log(service: str, *, debug: bool = False) -> Log:

@@ -184,7 +184,7 @@ class _Opening:
             return None
         self._attempts.target = target
         self._attempts.count += 1
-        self._log_event("model.asked", target)
+        self._log_event("model.called", target)
         failpoints.hit("router.asked")
         attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:

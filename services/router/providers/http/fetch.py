@@ -7,7 +7,7 @@ from services.router.providers.http.pool import ConnectionPool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Response:
+class WholeResponse:
     status: int
     body: bytes
     # False: the body is longer than the caller allows, and this is its beginning.
@@ -16,7 +16,7 @@ class Response:
 
 async def fetch(
     connections: ConnectionPool, head: bytes, body: bytes = b"", *, timeout_s: float, most_bytes: int
-) -> Response:
+) -> WholeResponse:
     """Sends a request and reads at most `most_bytes` of the response; redirects are returned, not followed.
 
     `timeout_s` covers all of it, connecting included. Raises Interrupted.
@@ -34,14 +34,14 @@ async def fetch(
 
 async def _fetch_on(
     connection: HttpConnection, head: bytes, body: bytes, timeout_s: float, most_bytes: int
-) -> Response:
+) -> WholeResponse:
     received = bytearray()
     try:
         connection.answer_within(timeout_s)
         await connection.post(head, body)
         while len(received) <= most_bytes and (piece := await connection.read()):
             received += piece
-        return Response(connection.status, bytes(received[:most_bytes]), is_whole=len(received) <= most_bytes)
+        return WholeResponse(connection.status, bytes(received[:most_bytes]), is_whole=len(received) <= most_bytes)
     finally:
         # Reused if nothing is left to read.
         connection.release()

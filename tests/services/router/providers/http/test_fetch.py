@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.router.providers.http.connection import Interrupted
-from services.router.providers.http.fetch import Response, fetch
+from services.router.providers.http.fetch import WholeResponse, fetch
 from services.router.providers.http.origin import Origin, RequestHead
 from services.router.providers.http.pool import ConnectionPool
 from tests.services.router.providers.servers import Serve, listening, read_request
@@ -26,7 +26,7 @@ async def pool_of(serve: Serve) -> AsyncIterator[ConnectionPool]:
             await connections.aclose()
 
 
-async def get(connections: ConnectionPool, timeout_s: float = 30, most_bytes: int = 1_000) -> Response:
+async def get(connections: ConnectionPool, timeout_s: float = 30, most_bytes: int = 1_000) -> WholeResponse:
     return await fetch(connections, HEAD.for_reading("/page"), timeout_s=timeout_s, most_bytes=most_bytes)
 
 
@@ -39,7 +39,7 @@ async def test_body_is_cut_at_its_limit(most_bytes: int, body: bytes, is_whole: 
             writer.write(HELLO)
 
     async with pool_of(serve) as connections:
-        assert await get(connections, most_bytes=most_bytes) == Response(200, body, is_whole)
+        assert await get(connections, most_bytes=most_bytes) == WholeResponse(200, body, is_whole)
 
 
 async def test_endless_body_is_left_and_its_connection_with_it() -> None:
