@@ -50,7 +50,7 @@ async def main() -> None:
                 log.info("edge.started", address=f"{host}:{port}")
                 memory.settle()
             await stop
-            on_second_signal(server.break_off)
+            on_second_signal(server.cancel_all)
             edge.readiness.is_leaving = True
             await health.announce_shutdown()
             server.stop_keeping_alive()

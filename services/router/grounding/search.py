@@ -24,13 +24,13 @@ LARGEST_ANSWER_BYTES: Final = 2 * 1024 * 1024
 _SPACES: Final = re.compile(r"\s+")
 
 
-class SearchAway(Exception):
+class SearchFailed(Exception):
     """The search engine is unreachable or its response invalid. The message does not contain the query."""
 
 
 class Search(Protocol):
     async def find(self, query: str) -> list[SearchResult]:
-        """Returns the best results first. Raises SearchAway."""
+        """Returns the best results first. Raises SearchFailed."""
         ...
 
 
@@ -73,15 +73,15 @@ class SearxSearch:
                 self._connections, head, form, timeout_s=self._timeout_s, most_bytes=LARGEST_ANSWER_BYTES
             )
         except Interrupted as error:
-            raise SearchAway(str(error)) from None
+            raise SearchFailed(str(error)) from None
         if response.status != 200:
-            raise SearchAway(f"answered with status {response.status}")
+            raise SearchFailed(f"answered with status {response.status}")
         if not response.is_whole:
-            raise SearchAway("sent too much")
+            raise SearchFailed("sent too much")
         try:
             return _read(_found.decode(response.body))
         except UNREADABLE:
-            raise SearchAway("sent something that is not a list of results") from None
+            raise SearchFailed("sent something that is not a list of results") from None
 
 
 def _credentials(base_url: str) -> dict[str, str]:
