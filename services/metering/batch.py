@@ -72,8 +72,8 @@ class Writer:
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
         """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `settlement_delay_s` is how
-        long an operation that no client waits for may be delayed. After a batch with several that clients waited for, the
-        next begins `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
+        long an operation that no client waits for may be delayed. After a batch with several that clients waited for,
+        the next begins `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
