@@ -33,11 +33,11 @@ THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
 # Default time for which calls to an unavailable service are retried.
-PATIENCE_S = 1.0
+RETRY_FOR_S = 1.0
 PAUSE_S = 0.3
 
 # A crashed process is back within this, unless it cannot start.
-RESTART_PATIENCE_S = 6.0
+RESTART_TIMEOUT_S = 6.0
 
 
 class CallRefused(click.ClickException):
@@ -110,10 +110,10 @@ def call_service(
     *,
     repeatable: bool = True,
     timeout_s: float = TIMEOUT_S,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
 ) -> ResponseT:
     """Makes one call. `repeatable` says that the request is idempotent: then it is retried while the service is
-    unavailable, for `patience_s`."""
+    unavailable, for `retry_for_s`."""
     began_at_s = time.monotonic()
     bar = Bar(sys.stderr)
     try:
@@ -130,9 +130,9 @@ def call_service(
                 raise CallRefused(
                     f"{_outage(refusal)}: check whether it was done before you repeat it.", refusal.reason
                 )
-            if waited_s >= patience_s:
+            if waited_s >= retry_for_s:
                 raise _refused(refusal)
-            bar.show("waiting for the service", round(waited_s), round(patience_s))
+            bar.show("waiting for the service", round(waited_s), round(retry_for_s))
             time.sleep(PAUSE_S)
     finally:
         bar.clear()
@@ -183,7 +183,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
 
 
 def _require_socket(path: Path, data: Path) -> None:
-    give_up_at = time.monotonic() + RESTART_PATIENCE_S
+    give_up_at = time.monotonic() + RESTART_TIMEOUT_S
     while not is_listening(path):
         if not is_supervised(data):
             raise NotRunning(f"Legato is not running on {data}: start it with `legato up --data {data}`")

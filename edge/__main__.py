@@ -47,10 +47,10 @@ async def main() -> None:
                 await health.start()
                 edge.readiness.is_complete = True
                 host, port = listener.getsockname()[:2]
-                log.info("edge.serves", address=f"{host}:{port}")
+                log.info("edge.started", address=f"{host}:{port}")
                 memory.settle()
             await stop
-            on_second_signal(server.break_off)
+            on_second_signal(server.cancel_all)
             edge.readiness.is_leaving = True
             await health.announce_shutdown()
             server.stop_keeping_alive()

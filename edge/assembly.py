@@ -31,7 +31,7 @@ from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import Clock
 
 # Longer than healthy services take to answer, and shorter than a client waits for a connection.
-COMPANY_PATIENCE_S: Final = 5.0
+BACKENDS_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Assembly:
         they start. The wait has a timeout: while a service is down, requests to it are refused."""
         await self._journals.recover(self._metering)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMPANY_PATIENCE_S):
+            async with asyncio.timeout(BACKENDS_TIMEOUT_S):
                 await self.complete()
 
     async def complete(self) -> None:

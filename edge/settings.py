@@ -40,7 +40,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stalled_reader_s: Seconds = 60.0
     # On shutdown, how long new requests are still accepted, until load balancers have noticed.
     drain_delay_s: SecondsOrZero = 0.0
-    # How long running answers may go on after that.
+    # How long running answers may continue after that.
     drain_s: SecondsOrZero = 30.0
     # How late the event loop may run before new chats are refused; 0 disables this.
     edge_queueing_s: SecondsOrZero = LATENESS_TOLERATED_S

@@ -16,7 +16,7 @@ from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from cli.settings import SettingsWrong, read_settings
-from cli.standard_streams import heard_or_not, open_closed_ones
+from cli.standard_streams import ignoring_closed, open_closed_ones
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
 from cli.supervision.processes import Installation, process_groups
@@ -27,7 +27,7 @@ from services.chassis.settings import HostAndPort, Port, PostgresAddress, Second
 from services.chassis.telemetry.log import Log
 
 # The time that processes of a killed supervisor need to end, with a margin.
-LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -55,7 +55,7 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     grounding_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
-    # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
+    # How long running answers may continue at shutdown: Ctrl-C should not take half a minute.
     drain_s: SecondsOrZero = 8.0
     drain_delay_s: SecondsOrZero = 0.0
     # The upper bound of the backoff between restarts of a process that crashes repeatedly.
@@ -144,7 +144,7 @@ def up(
         with suppress(OSError):
             # A full disk must not end a running service.
             completeness.record_parts(data, settings.database_url)
-        with heard_or_not(sys.stdout):
+        with ignoring_closed(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
             if welcomes:
                 _greet(invocation, address)
@@ -171,7 +171,7 @@ def up(
 
 
 def _say(text: str) -> None:
-    with heard_or_not(sys.stderr):
+    with ignoring_closed(sys.stderr):
         click.echo(text, err=True)
 
 
@@ -194,7 +194,7 @@ def _wait_for_leftovers(data: Path) -> FolderLock:
     except AlreadyLocked:
         _say("waiting for the processes of an earlier start to end ...")
     try:
-        return data_folder.lock_for_processes(data, LEFTOVERS_PATIENCE_S)
+        return data_folder.lock_for_processes(data, LEFTOVERS_TIMEOUT_S)
     except AlreadyLocked:
         raise CannotStart(f"processes of an earlier start on {data} are still running: stop them by hand") from None
 

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: lets a chat in and reads what it asks. What is refused has its rates in the headers."""
+"""POST /v1/chat/completions: admits a chat and reads its request. Refusals have the rate limit headers too."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from edge.wire.chat_request import decode_chat
 from edge.wire.responses import Response
 from services.chassis.errors import LegatoError, Reason
 
-# Who is told to come back later has used nothing up.
+# Errors after which the client should retry later; they use nothing of its rate limits.
 TAKES_NOTHING = frozenset({Reason.TOO_MANY_AT_ONCE, Reason.CREDITS_HELD, Reason.SATURATED, Reason.UNAVAILABLE})
 
 
@@ -62,20 +62,20 @@ class ChatEndpoint:
         try:
             chat = await self._open(scope, receive, response.send, request_id, admitted)
             if WHEN_GONE not in scope:
-                # Whoever asked has left meanwhile.
+                # The client has disconnected.
                 raise ClientGone
             await chat.run_while_heard(scope[WHEN_GONE])
         except LegatoError as error:
             if error.reason in TAKES_NOTHING:
                 admission.give_back()
-            # Where no chat came of it, no tokens were used; and whoever is told so is told what is left.
+            # No tokens were used, and the headers report what remains.
             admission.use(0)
-            # A limit that is reached is told by the error itself.
+            # Rate limit errors have their own headers.
             if error.reason is not Reason.RATE_LIMITED:
                 response.put_headers(admission.headers)
             raise
         finally:
-            # Also where whoever asked has left.
+            # Also after a disconnect.
             admission.use(0)
 
     async def _open(

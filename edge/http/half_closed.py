@@ -37,7 +37,7 @@ class HalfClosed:
 
     def begin(self, cycle: Cycle) -> bool:
         """Starts probing for the request being answered. Returns False if its client is gone or cannot be probed."""
-        if not cycle.can_probe or self._is_broken_off() is not False:
+        if not cycle.can_probe or self._is_reset() is not False:
             return False
         self.follow(cycle)
         return True
@@ -63,7 +63,7 @@ class HalfClosed:
         cycle = self._cycle
         if cycle is None or cycle.response_complete or self._transport.is_closing():
             return
-        if self._is_broken_off() is not False:
+        if self._is_reset() is not False:
             self._transport.abort()
             return
         if is_due and not self._transport.get_write_buffer_size():
@@ -73,7 +73,7 @@ class HalfClosed:
         is_due_then = self._pause_s == LONGEST_PAUSE_S
         self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
 
-    def _is_broken_off(self) -> bool | None:
+    def _is_reset(self) -> bool | None:
         """Returns None if that is unknown."""
         connection = self._transport.get_extra_info("socket")
         try:

@@ -55,7 +55,7 @@ class Cycle(RequestResponseCycle):
             self.disconnected = True
             if self._tell_gone is not None:
                 self._tell_gone()
-            self._let_go()
+            self._drop_disconnect_callback()
 
     @property
     def can_probe(self) -> bool:
@@ -69,8 +69,8 @@ class Cycle(RequestResponseCycle):
         elif self._is_event_stream:
             self.transport.write(self._framed(COMMENT, more=True))
 
-    def lay_open(self) -> None:
-        """Puts the complete body into the scope if nobody has asked for it yet, so that nobody has to wait for it."""
+    def provide_body(self) -> None:
+        """Puts the complete body into the scope if it has not been read yet, so that the application need not wait."""
         if not self._is_read:
             self.scope[BODY], self.body = bytes(self.body), bytearray()
             self.message_event.clear()
@@ -139,7 +139,7 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("The body is not as long as announced.")
         return body
 
-    def _let_go(self) -> None:
+    def _drop_disconnect_callback(self) -> None:
         """Drops the disconnect callback. A reference cycle would have to wait for the garbage collector."""
         self._tell_gone = None
         self.scope.pop(WHEN_GONE, None)
@@ -149,6 +149,6 @@ class Cycle(RequestResponseCycle):
         # Nobody will read the rest any more.
         self.body = bytearray()
         self.scope.pop(BODY, None)
-        self._let_go()
+        self._drop_disconnect_callback()
         self.message_event.set()
         self.on_response()

@@ -10,7 +10,7 @@ Headers = list[tuple[bytes, bytes]]
 # Registers a callback for a client that disconnects before its answer is complete.
 WhenGone = Callable[[Callable[[], None]], None]
 
-# Scope key of the request's body, if that came together with its headers, so that nobody needs to wait for it.
+# Scope key of the request's body, if it arrived together with the headers.
 BODY = "legato.body"
 # Scope key of the WhenGone function, which registers a callback for a disconnect.
 WHEN_GONE = "legato.when_gone"

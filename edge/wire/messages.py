@@ -25,7 +25,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class UnreadObject(Struct, gc=False):
-    """Any object. Its fields are not decoded, for nobody reads them here."""
+    """Any object. Its fields are not used here, and so not decoded."""
 
 
 class TextPart(Struct, gc=False):

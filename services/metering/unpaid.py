@@ -52,7 +52,7 @@ class UnpaidPrompts:
         if len(self._by_account) > MOST_ACCOUNTS:
             self._by_account.popitem(last=False)
 
-    def are_habit_of(self, account_id: str) -> bool:
+    def is_over_limit(self, account_id: str) -> bool:
         left = self._by_account.get(account_id)
         if left is None:
             return False

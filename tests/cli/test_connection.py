@@ -174,6 +174,6 @@ def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch)
             raise Away
         return "an answer"
 
-    assert call_service(cast(Any, method), "a question", patience_s=10.0) == "an answer"
+    assert call_service(cast(Any, method), "a question", retry_for_s=10.0) == "an answer"
     assert "waiting for the service" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

@@ -30,7 +30,7 @@ def hold() -> None:
 def _end_with(lifeline: int) -> None:
     while os.read(lifeline, 1):
         pass
-    for patience_s in (GRACE_S, FAREWELL_S):
+    for wait_s in (GRACE_S, FAREWELL_S):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(patience_s)
+        time.sleep(wait_s)
     os._exit(1)

@@ -19,7 +19,7 @@ class Role(Enum):
     # Internal programs that use the services without HTTP; each has its own name.
     CALLER = "caller"
     ADMIN = "admin"
-    # Servers only: they call nobody.
+    # Servers only: they make no calls.
     AUTH = "auth"
     ROUTER = "router"
     METERING = "metering"

@@ -120,11 +120,11 @@ class Grounding:
         return Grounded(
             replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + TOOLS_TOKENS),
             CitingConversation(conversation, sources),
-            SearchTool(search, sources, room_tokens // 2, lambda why: self._tell_failure(chat, why)),
+            SearchTool(search, sources, room_tokens // 2, lambda why: self._log_failure(chat, why)),
             self._searches_most,
         )
 
-    def _tell_failure(self, chat: ChatOpen, why: str) -> None:
+    def _log_failure(self, chat: ChatOpen, why: str) -> None:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
     async def _look_up(

@@ -10,7 +10,7 @@ import msgspec
 from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import SearchResult
-from services.router.grounding.search import Search, SearchAway
+from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens
 from services.router.providers.answer import UNREADABLE
 from services.router.schema.tools import Tools
@@ -109,7 +109,7 @@ class SearchTool:
             return _NOT_READ
         try:
             return await self._search.find(query)
-        except SearchAway as away:
+        except SearchFailed as away:
             self._is_away = True
             self._on_failure(str(away))
             return _AWAY

@@ -39,7 +39,7 @@ class ProviderRoute:
     extra_json: bytes = b"{}"
     # API version, if the provider has several.
     version: str = ""
-    # Whether an OpenAI-compatible server is told with every request not to store it.
+    # Whether requests to an OpenAI-compatible server ask it not to store them.
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False

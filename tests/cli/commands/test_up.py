@@ -100,7 +100,7 @@ def test_it_starts_where_nothing_is_open(data: Path) -> None:
     environ = {**os.environ, "LEGATO_EDGE_PORT": "0"}
     process = subprocess.Popen(["/bin/sh", "-c", command], env=environ)
     try:
-        started = (data / "logs" / "edge-1.log", '"event":"edge.serves"')
+        started = (data / "logs" / "edge-1.log", '"event":"edge.started"')
         until(lambda: started[0].exists() and started[1] in started[0].read_text())
         process.terminate()
         assert process.wait(60) == 0
