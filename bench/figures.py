@@ -1,4 +1,4 @@
-"""All figures of a run: for the terminal, and as JSON for `python -m bench.readme`."""
+"""The figures of a run: printed on the terminal, and written as JSON for `python -m bench.readme`."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""`python -m bench.readme FIGURES.json`: writes what a run has given into the documents, between their markers."""
+"""`python -m bench.readme FIGURES.json`: writes the figures of a run into the documents, between their markers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
 
 
 def draw(rows: Sequence[Row], panels: Sequence[Panel]) -> str:
-    """A panel for each cost, a bar for each target that has one."""
+    """Draws a panel for each cost, with a bar for each target."""
     parts: list[str] = []
     y = 8
     for panel in panels:
@@ -42,7 +42,7 @@ def draw(rows: Sequence[Row], panels: Sequence[Panel]) -> str:
             continue
         parts.append(f'<text x="0" y="{y + 14}" font-weight="bold">{escape(panel.title)}</text>')
         y += HEAD_HEIGHT - 8
-        # The cheapest has a bar too.
+        # The lowest value gets a visible bar, too.
         least, most = math.log10(min(cost for _, cost in known) / 2), math.log10(max(cost for _, cost in known))
         for name, cost in known:
             part = (math.log10(cost) - least) / (most - least)
@@ -109,7 +109,7 @@ def replace_marked(document: str, name: str, text: str) -> str:
 
 
 def summary(figures: Figures) -> str:
-    """Gives the headline figures: a line for each cost, a column for each target."""
+    """Returns the headline figures: a row for each cost, a column for each target."""
     found = {(row.measurement, row.case): row.figures for row in figures.rows}
     targets = list(
         dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
@@ -130,7 +130,7 @@ def _heading(promise: Promise) -> str:
 
 
 def details(figures: Figures) -> str:
-    """The whole tables, but for columns that say nothing."""
+    """Returns the complete tables, without empty columns."""
     blocks = []
     for measurement in (*(case.name for case in CASES), FOOTPRINT):
         rows = [row for row in figures.rows if row.measurement == measurement]

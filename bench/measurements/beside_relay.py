@@ -1,6 +1,6 @@
-"""Legato with everything on beside a relay that only passes bytes: the same chats, one after the other, in one go.
+"""Compares Legato, with everything enabled, with a relay that only forwards bytes. Both get the same chats, in turns.
 
-What a machine does to one it does to the other, so the ratio of their costs says more than any figure of its own.
+A disturbance of the machine affects both, so the ratio of their costs is more reliable than either figure.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ ONE: Final = Case("one at a time", in_flight=1)
 MANY: Final = Case("64 at once", in_flight=64)
 BURST: Final = Case("32 streams in bursts", in_flight=32, chunks=100)
 PACED: Final = Case("200 paced streams", in_flight=200, chunks=50, pause_us=10_000)
-# Ordinary load: a model that writes 50 chunks per second, and as many streams as a process usually carries.
+# Ordinary load: a model that writes 50 chunks per second, and a typical number of streams per process.
 SLOW_10, SLOW_50, SLOW_100, SLOW_200 = (
     Case(f"{streams} slow streams", in_flight=streams, chunks=60, pause_us=20_000) for streams in (10, 50, 100, 200)
 )
@@ -56,14 +56,14 @@ STARTERS: Final[tuple[Starter, ...]] = (started_relay, legato_on(ON_SQLITE), leg
 
 def steps(rounds: int, peers: Sequence[Starter] = ()) -> int:
     targets = len(STARTERS) + len(peers)
-    # The provider itself is measured too, in one round.
+    # The provider itself is measured in one round, too.
     return targets + (1 + rounds * targets) * len(CASES)
 
 
 def measure(
     progress: Progress, seconds: float, rounds: int, peers: Sequence[Starter] = (), failures: list[str] | None = None
 ) -> Iterator[Row]:
-    """A peer that is missing or does not answer is named among the `failures`, and the others are measured."""
+    """Measures the targets in turns. A peer that is missing or does not answer is added to `failures`."""
     failures = [] if failures is None else failures
     calibration_ms = [calibrate()]
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name, ExitStack() as opened:
@@ -82,7 +82,7 @@ def measure(
         runs = {case: {target.name: list[Run]() for target in (direct(upstream), *targets)} for case in CASES}
         for number in range(rounds):
             for case, target in product(CASES, (direct(upstream), *targets)):
-                # The provider itself says what the machine can do at best; once is enough.
+                # The provider itself shows the machine's best case; one round is enough.
                 if target.name == DIRECT and number:
                     continue
                 progress.step(f"{case.name}: {target.name}", expected_s=seconds + SETTLE_S)
@@ -94,17 +94,17 @@ def measure(
                     failures.append(f"{target.name}: {wrong}")
             calibration_ms.append(calibrate())
         after_mib = [resident_mib(target.processes) for target in targets]
-        _check_books(targets)
+        _check_charges(targets)
     for case in CASES:
         yield from rows_of(case, runs[case])
     yield from map(_footprint, targets, idle_mib, after_mib)
     yield _calibration(calibration_ms)
 
 
-def _check_books(targets: Sequence[Target]) -> None:
+def _check_charges(targets: Sequence[Target]) -> None:
     for target in targets:
-        if target.books is not None:
-            target.books.check()
+        if target.charge_check is not None:
+            target.charge_check.check()
 
 
 def _footprint(target: Target, idle_mib: Mapping[str, float], after_mib: Mapping[str, float]) -> Row:

@@ -1,7 +1,7 @@
-"""Measures how the streams of others stutter while big prompts are counted, and what that takes in our processes.
+"""Measures how much other streams are delayed while large prompts are counted, and the CPU time that counting takes.
 
-Many streams run through the whole service, a chunk every 20 ms each, and their readers note the gaps between chunks:
-first undisturbed, then while a prompt of some size arrives every second.
+Many streams run through the whole service, with a chunk every 20 ms each. Their readers record the gaps between chunks:
+first without large prompts, then while a prompt of a given size arrives every second.
 """
 
 import tempfile
@@ -22,9 +22,9 @@ CHUNK_EVERY_S: Final = 0.02
 SIZES_BYTES: Final = {"none": 0, "100 KB": 100_000, "1 MB": 1_000_000, "4 MB": 4_000_000}
 GROWTH_MOST_MS: Final = 20.0
 STREAMS: Final = 50
-# All sizes are measured in each.
+# Each round measures all sizes.
 ROUNDS: Final = 3
-# Those that see a prompt, as `legato up` calls them.
+# The processes that handle a prompt, by their names in `legato up`.
 PROCESSES: Final = {"edge": "edge-1", "router": "router"}
 
 SETTINGS: Final = {
@@ -78,7 +78,7 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
 
 
 def _cpu_ms_a_prompt(outcome: Outcome, index: int, process: str) -> float | None:
-    """Beyond what the streams take, which are the same without prompts."""
+    """Returns the CPU time beyond that of the streams, which are the same without prompts."""
     if not outcome.prompts[index]:
         return None
     streams_s = outcome.cpu_s[0][process] * outcome.elapsed_s[index] / outcome.elapsed_s[0]
@@ -86,7 +86,7 @@ def _cpu_ms_a_prompt(outcome: Outcome, index: int, process: str) -> float | None
 
 
 def verdict(rows: list[Row]) -> str:
-    """Judges the promise that nobody hears a big prompt."""
+    """Checks the goal that a large prompt does not delay other streams."""
     [growth_ms] = [row.figures["p99 grows ms"] for row in rows if row.case == "4 MB"]
     assert growth_ms is not None
     kept = "kept" if growth_ms < GROWTH_MOST_MS else "BROKEN"

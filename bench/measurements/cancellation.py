@@ -1,7 +1,7 @@
-"""Times a model's work for a client that has left: from the client's leaving to the end of the provider's socket.
+"""Measures how long a provider's connection stays open after the client has disconnected.
 
-Clients are real sockets, and the provider's end is one too. What is measured last is an attempt that the router itself
-gives up: from the moment its time is over.
+Clients and the provider use real sockets. The last case is an attempt that the router itself abandons; it is measured
+from the moment of the timeout.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 MEASUREMENT: Final = "cancellation"
 PROMISED_MS: Final = 250.0
-# Its prompt takes a way of its own to the router.
+# A prompt this large is sent to the router separately.
 BIG_PROMPT_BYTES: Final = 400_000
 FIRST_BYTE_S: Final = 0.2
 
@@ -32,7 +32,7 @@ SETTINGS: Final = {
 QUESTION: Final = [{"role": "user", "content": "How is the weather in Paris?"}]
 LONG_QUESTION: Final = [{"role": "user", "content": "rain " * (BIG_PROMPT_BYTES // 5)}]
 STREAMED: Final[dict[str, Any]] = {"model": "mezzo", "messages": QUESTION, "stream": True}
-# Where the credit does not cover the longest answer, one is streamed to us even when it is wanted whole.
+# If the credit does not cover the longest answer, the provider streams one even if the client wants it whole.
 WHOLE_STREAMED: Final[dict[str, Any]] = {"model": "fortissimo", "messages": QUESTION}
 LITTLE: Final = "5.00"
 RAIN: Final = ["It", " rains", "."]
@@ -68,16 +68,16 @@ fortissimo = {{{{ models = ["gemini"] }}}}
 
 
 class Case(NamedTuple):
-    """A client that leaves, and when."""
+    """A client that disconnects, and when."""
 
     name: str
     reply: Reply
     chat: dict[str, Any] = STREAMED
-    # It leaves when it has read this; nothing: when the provider has its request.
+    # Disconnects after reading this; empty: as soon as the provider has its request.
     leaves_after: bytes = b""
     # Its credit does not cover the longest answer.
     is_poor: bool = False
-    # As one whose process was killed with something unread, or whose machine is gone.
+    # Closes with a reset, like a killed process with unread data.
     resets: bool = False
 
 
@@ -111,7 +111,7 @@ def measure(seconds: float, progress: Progress) -> Iterator[Row]:
 
 
 def measure_on(service: Service, upstream: Upstream, seconds: float, progress: Progress) -> Iterator[Row]:
-    """Measures on this upstream of the service, then sends it to other ones."""
+    """Measures with this upstream of the service, then changes the routes to others."""
     harness = _Harness(service, seconds, progress)
     for case in CASES:
         yield harness.row(case.name, lambda case=case: harness.leave(case, upstream))  # type: ignore[misc]
@@ -141,7 +141,7 @@ class _Harness:
         self._poor_key = service.new_key(service.new_account(LITTLE))
 
     def row(self, name: str, time_one: Callable[[], float]) -> Row:
-        """One after the other, for as long as a case is measured, but at least once."""
+        """Repeats one case, sequentially, for the measured time, at least once."""
         self._progress.step(f"{MEASUREMENT}: {name}", expected_s=self._seconds)
         time_one()
         watch, ends_at_s = Watch({}, family=os.getpid()), time.monotonic() + self._seconds
@@ -178,11 +178,12 @@ class _Harness:
         chat.read_until(b"[DONE]")
         chat.leave()
         [request] = first.requests
-        # Its time began when the router asked, which is a little before it was heard.
+        # The timeout began when the router sent the request, a little before the provider received it.
         return max(0.0, _ended_at_s(request) - request.received_at_s - FIRST_BYTE_S)
 
     def _forget(self, first: Upstream, spare: Upstream) -> None:
-        """A model that failed is asked last the next time; what is known of it belongs to its entry in the routes."""
+        """Resets what the router knows of a model that failed, by replacing its entry in the routes; otherwise it would
+        be tried last."""
         routes = self._service.read_routes()
         for text in (routes.replace('["first", "spare"]', '["spare"]'), routes):
             self._service.follow_routes(text)
@@ -192,7 +193,7 @@ class _Harness:
 
 @contextmanager
 def _several() -> Iterator[tuple[str, list[Upstream]]]:
-    """Routes to several providers, and these."""
+    """Starts several providers and routes to them."""
     with ExitStack() as opened:
         kinds = (Upstream(), Upstream(), AnthropicUpstream(), GeminiUpstream())
         upstreams = [opened.enter_context(UpstreamThread(kind)) for kind in kinds]

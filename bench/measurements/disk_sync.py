@@ -1,4 +1,4 @@
-"""Measures a disk sync here. Every durable commit waits for at least one, so this says how to read the others."""
+"""Measures the duration of a disk sync. Every durable commit waits for at least one, so other figures depend on it."""
 
 import os
 import tempfile
@@ -25,7 +25,7 @@ def measure(progress: Progress) -> Iterator[Row]:
 
 def time_syncs_ms() -> list[float]:
     syncs_ms: list[float] = []
-    # Where the databases of the other measurements are.
+    # The disk with the databases of the other measurements.
     with tempfile.TemporaryFile(dir="/tmp", buffering=0) as file:
         for _ in range(SYNCS):
             began_at_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Readers of many streams at once, in a process of their own, while prompts of several sizes arrive among them."""
+"""Readers of many concurrent streams, in a separate process, while prompts of several sizes arrive."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from bench.processors import Spent, Watch
 
 PROMPT_EVERY_S: Final = 1.0
 WARM_UP_S: Final = 1.0
-# Words, marks, letters outside of ASCII and characters that JSON escapes, as in the files that people paste.
+# Words, punctuation, non-ASCII letters and characters that JSON escapes, as in pasted files.
 _PARAGRAPH: Final = (
     'The "café" on the corner opens at seven; by noon 120 people\thave come and gone.\nSome stay: 日本語. '
 )
@@ -26,12 +26,12 @@ class Order(msgspec.Struct, frozen=True):
     port: int
     api_key: str
     streams: int
-    # Of the prompts that arrive meanwhile; 0: none does. Each is measured in each round, so that what others do to the
-    # machine does not meet only one of them.
+    # Sizes of the prompts that arrive meanwhile; 0: none. Each round measures every size, so that a disturbance of the
+    # machine affects them alike.
     prompt_bytes: list[int]
     round_s: float
     rounds: int
-    # Whose processor time is wanted, by name.
+    # The processes whose CPU time is measured, by name.
     processes: dict[str, int]
 
 
@@ -41,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     prompts: list[int]
     prompt_s: list[float]
     others_share: list[float]
-    # How long all rounds of a size took, and what the processes took of the processors meanwhile.
+    # Duration of all rounds of a size, and the CPU time of the processes in them.
     elapsed_s: list[float]
     cpu_s: list[dict[str, float]]
 
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Reader(asyncio.Protocol):
-    """Reads a stream from now on."""
+    """Starts to read a stream."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -63,7 +63,7 @@ class _Reader(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is none by descent.
+        # uvloop's transport does not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.write(self._request)
 
@@ -129,7 +129,7 @@ async def run(order: Order) -> Outcome:
 
 
 def text_of(size_bytes: int) -> str:
-    """Text of that many JSON bytes or more."""
+    """Returns a text of at least that many bytes as JSON."""
     return _PARAGRAPH * (1 + size_bytes // len(msgspec.json.encode(_PARAGRAPH)))
 
 

@@ -1,7 +1,7 @@
-"""Measures how many requests of one account metering can hold and settle.
+"""Measures how many requests per second of a single account metering can hold and settle.
 
-One account is the worst case: all its operations change the same row, and PostgreSQL keeps its lock until the commit is
-on disk. Beside metering as it is stands the same metering with one operation a transaction.
+One account is the worst case: all its operations change the same row, and PostgreSQL holds its lock until the commit is
+on disk. For comparison, the same is measured with one operation per transaction.
 """
 
 import os
@@ -17,18 +17,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.measurements.hot_account_load import GRANT_NANOS, PATIENCE_S, Order, Outcome
+from bench.measurements.hot_account_load import GRANT_NANOS, TIMEOUT_S, Order, Outcome
 from bench.report import Progress, Row
-from bench.targets import BooksWrong
+from bench.targets import ChargesWrong
 from services.chassis.database.database import Database, open_database
 from tests.support.child import start_child
 
-# The tests' own PostgreSQL: it needs nothing installed, and can be told to wait for its disk.
+# The tests' PostgreSQL: it needs no installation, and can be configured to sync every commit.
 from tests.support.postgres import Postgres
 
 NAME: Final = "hot account"
 ROOT: Final = Path(__file__).parents[2]
-# Until the statements are prepared, and the first pages are written.
+# Enough to prepare the statements and write the first pages.
 WARM_UP_MOST_S: Final = 1.0
 
 
@@ -65,7 +65,7 @@ def _postgres() -> Iterator[Postgres]:
 def measure_case(case: Case, postgres: Postgres, seconds: float, in_flight: int, progress: Progress) -> Row:
     progress.step(f"{NAME}: {case.name}", expected_s=seconds + WARM_UP_MOST_S)
     url = postgres.create_database() if case.on_postgresql else ""
-    # A short name: the path of a unix socket may have about a hundred characters.
+    # A short name, because the path of a Unix socket is limited to about a hundred bytes.
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
         folder = Path(name)
         with _metering(case, folder, url) as metering:
@@ -75,7 +75,7 @@ def measure_case(case: Case, postgres: Postgres, seconds: float, in_flight: int,
             warm_up_s = min(seconds, WARM_UP_MOST_S)
             order = Order(f"unix:{folder}/run/metering.sock", in_flight, warm_up_s, seconds, groups)
             outcome = _put_load(order, folder, progress)
-        check_books(outcome)
+        check_charges(outcome)
         database = open_database("metering", url, folder)
         commits = _count_batches(database) if case.by_group else outcome.all_operations
         database.close()
@@ -87,7 +87,7 @@ def measure_case(case: Case, postgres: Postgres, seconds: float, in_flight: int,
             "reserve p50 ms": outcome.reserve_p50_ms,
             "reserve p99 ms": outcome.reserve_p99_ms,
             "ops a commit": outcome.all_operations / commits,
-            # Of each kind of process, for a pair.
+            # CPU time per pair, by kind of process.
             **{f"CPU µs: {name}": _cpu_us_a_pair(outcome, name) for name in ("metering", "PostgreSQL", "load")},
         },
         outcome.spent.others_share,
@@ -102,7 +102,7 @@ def _metering(case: Case, folder: Path, url: str) -> "Iterator[subprocess.Popen[
         yield process
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
 
 
 def _put_load(order: Order, folder: Path, progress: Progress) -> Outcome:
@@ -119,22 +119,22 @@ def _put_load(order: Order, folder: Path, progress: Progress) -> Outcome:
 
 
 def _start(arguments: list[str], folder: Path, settings: dict[str, str]) -> "subprocess.Popen[bytes]":
-    # Settings of whoever measures are not for this service.
+    # The measured service must not read settings from this environment.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
     environ |= {"PYTHONPATH": str(ROOT), **settings}
     return start_child([sys.executable, *arguments], folder / "output", last_signal=signal.SIGTERM, environ=environ)
 
 
-def check_books(outcome: Outcome) -> None:
+def check_charges(outcome: Outcome) -> None:
     if outcome.balance_nanos != GRANT_NANOS - outcome.charged_nanos or outcome.held_nanos or outcome.violations:
-        raise BooksWrong(
+        raise ChargesWrong(
             f"{outcome.all_operations} operations charged {outcome.charged_nanos} nanos; the balance fell by"
             f" {GRANT_NANOS - outcome.balance_nanos}, {outcome.held_nanos} are held; audit: {outcome.violations}"
         )
 
 
 def _count_batches(database: Database) -> int:
-    """All operations of a batch have the time at which the database began it."""
+    """Counts batches by their timestamps: all operations of a batch have the same one."""
     moments = "SELECT reserved_at_us FROM holds UNION SELECT resolved_at_us FROM holds"
     with database.transaction(writes=False) as connection:
         return int(connection.exec_driver_sql(f"SELECT count(*) FROM ({moments}) AS batches").scalar_one())

@@ -1,4 +1,5 @@
-"""The load on one account, as a process of its own: pairs of Reserve and Settle, on the edge's own kind of exchange."""
+"""The load on one account, in a separate process: pairs of Reserve and Settle, sent over an exchange as the edge
+does."""
 
 import asyncio
 import os
@@ -21,8 +22,8 @@ from services.chassis.telemetry.log import Log
 
 ACCOUNT: Final = "acct_bench"
 GRANT_NANOS: Final = 10**15
-# Longer than anything takes on a machine that others use too.
-PATIENCE_S: Final = 60.0
+# Longer than any call takes, on a shared machine too.
+TIMEOUT_S: Final = 60.0
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -30,18 +31,18 @@ class Order(msgspec.Struct, frozen=True):
     in_flight: int
     warm_up_s: float
     seconds: float
-    # Processes whose processor time is wanted, by name.
+    # The processes whose CPU time is measured, by name.
     groups: dict[str, int]
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    # Half of the operations: where there is a queue, reserves are done before the first settlement.
+    # Half of the operations: in a queue, reserves are done before the first settlement.
     pairs: float
     pairs_per_s: float
     reserve_p50_ms: float
     reserve_p99_ms: float
     spent: Spent
-    # The whole run, from its first operation to its last.
+    # Of the whole run, from the first operation to the last.
     all_operations: int
     charged_nanos: int
     balance_nanos: int
@@ -58,7 +59,7 @@ class _Load:
         self.reserve_s: list[float] = []
 
     async def reserve_and_settle(self) -> None:
-        """One request after the other."""
+        """Sends requests sequentially."""
         while not self.is_over:
             request_id = os.urandom(16).hex()
             asked_at_s = time.perf_counter()
@@ -70,7 +71,7 @@ class _Load:
                 prompt_tokens=100,
                 output_tokens=4096,
             )
-            await self._replica.call("Reserve", reserve, pb.ReserveResponse, PATIENCE_S)
+            await self._replica.call("Reserve", reserve, pb.ReserveResponse, TIMEOUT_S)
             self.reserve_s.append(time.perf_counter() - asked_at_s)
             self.operations += 1
             settle = pb.SettleRequest(
@@ -80,7 +81,7 @@ class _Load:
                 basis=pb.BASIS_PROVIDER,
                 end=pb.END_COMPLETE,
             )
-            settled: pb.SettleResponse = await self._replica.call("Settle", settle, pb.SettleResponse, PATIENCE_S)
+            settled: pb.SettleResponse = await self._replica.call("Settle", settle, pb.SettleResponse, TIMEOUT_S)
             self.charged_nanos += settled.charged_nanos
             self.operations += 1
 
@@ -90,7 +91,7 @@ async def put_load(order: Order) -> Outcome:
     channel = open_channel(order.address)
     credits = CreditAdminServiceStub(channel)
     grant = pb.GrantCreditsRequest(operation_id="bench", account_id=ACCOUNT, amount_nanos=GRANT_NANOS)
-    await credits.GrantCredits(grant, timeout=PATIENCE_S, wait_for_ready=True)
+    await credits.GrantCredits(grant, timeout=TIMEOUT_S, wait_for_ready=True)
     while not replica.usable:
         await asyncio.sleep(0.01)
     load = _Load(replica)
@@ -108,8 +109,8 @@ async def put_load(order: Order) -> Outcome:
         pairs, took_s = (load.operations - operations_before) / 2, time.perf_counter() - began_at_s
         waits_ms = [1000 * wait_s for wait_s in load.reserve_s]
         load.is_over = True
-    response = await credits.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]), timeout=PATIENCE_S)
-    audit = await credits.Audit(pb.AuditRequest(), timeout=PATIENCE_S)
+    response = await credits.ListBalances(pb.ListBalancesRequest(account_ids=[ACCOUNT]), timeout=TIMEOUT_S)
+    audit = await credits.Audit(pb.AuditRequest(), timeout=TIMEOUT_S)
     await replica.close()
     await channel.close()
     return Outcome(

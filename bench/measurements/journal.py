@@ -1,4 +1,4 @@
-"""The cost of the edge's journal: for each chunk of an answer, and for a request beside its chunks."""
+"""Measures the CPU time of the edge's journal, per chunk and per request."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 
 NAME: Final = "journal"
-# Answers take turns, as they do in an edge.
+# Chunks of different answers alternate, as they do in an edge.
 ANSWERS: Final = 200
 CHUNKS: Final = 200
 

@@ -1,4 +1,4 @@
-"""Metering as it would be without group commits: the same process and the same rules, one operation a transaction."""
+"""Metering without group commits: the same process and rules, with one operation per transaction."""
 
 from unittest.mock import patch
 

@@ -1,9 +1,9 @@
-"""Measures the whole service when more chats are asked for than can be answered.
+"""Measures the whole service when more chats arrive than it can serve.
 
-First the peak is measured, with as many chats at once as the provider has places and a few more. Then chats are offered
-at multiples of it, at random moments and whatever became of those before, as the world does. Good is what ends with all
-of its answer. Two limits are tried: a provider with few places, where the router has to notice, and one that answers at
-once, where the processors are the limit; the load takes its share of the same processors then.
+First the peak is measured, with slightly more concurrent chats than the provider has slots. Then chats arrive at
+multiples of that rate, at random times and regardless of earlier ones (open loop). Goodput counts complete answers
+only. Two bottlenecks are measured: a provider with few slots, which the router has to detect, and a provider that
+answers at once, so that the CPU is the limit; the load generator then uses the same CPU.
 """
 
 import tempfile
@@ -31,16 +31,16 @@ MULTIPLES: Final = (0.5, 1.0, 1.5, 2.0, 3.0)
 EDGE_MULTIPLES: Final = (1.0, 3.0)
 KEYS: Final = 10
 GREEDY_MULTIPLE: Final = 3.0
-# Of what is offered; the others share the rest.
+# The greedy key's share of the offered load; the others share the rest.
 GREEDY_SHARE: Final = 0.9
 WARM_UP_S: Final = 1.0
-# In less nothing can be seen: some answers must have come and gone.
+# Shorter runs show nothing: several answers must complete.
 SHORTEST_S: Final = 1.0
 STEPS: Final = 1 + len(MULTIPLES) + 1 + 1 + len(EDGE_MULTIPLES)
 GOODPUT_LEAST: Final = 0.9
 
-# The rate of a key is not what is measured here; saturation is. The provider queues and says nothing of it, so that has
-# to be told by latency.
+# Rate limits are off, since saturation is measured. The provider queues silently, so the queue must be detected by
+# latency.
 SETTINGS: Final = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
     "LEGATO_REQUEST_BURST": "100000",
@@ -87,13 +87,13 @@ class OverloadHarness:
 def measure(seconds: float, progress: Progress) -> Iterator[Row]:
     with _harness(seconds, progress, SLOTS, FIRST_S, ANSWER_S) as harness:
         yield from measure_curve(harness, MULTIPLES, GREEDY_MULTIPLE)
-    # Its provider answers at once.
+    # The provider answers at once.
     with _harness(seconds, progress, 0, 0.0, 0.0) as harness:
         yield from _measure_edge(harness)
 
 
 def verdict(rows: list[Row]) -> str:
-    """Judges the promise that goodput in overload is almost that of the best load."""
+    """Checks the goal that goodput under overload is close to the peak."""
     [share] = [row.figures["of the peak %"] for row in rows if (row.measurement, row.case) == (CURVE, _case(3.0))]
     assert share is not None
     kept = "kept" if share > 100 * GOODPUT_LEAST else "BROKEN"

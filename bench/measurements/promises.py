@@ -1,4 +1,4 @@
-"""Legato's promises about its cost, and whether a measurement beside the relay has seen them kept."""
+"""The performance goals, and whether a comparison with the relay meets them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -16,9 +16,9 @@ class Promise(NamedTuple):
     figure: str
     most: float
     unit: str = ""
-    # Every chat waits for its credit to be held on disk.
+    # True if it includes waiting for a hold to be written to disk.
     beside_disk_sync: bool = False
-    # Whether the README's short table has it.
+    # True if it is in the README's short table.
     is_headline: bool = False
 
 
@@ -26,7 +26,7 @@ _RATIO: Final = "of the relay's"
 _FIRST_TOKEN: Final = "first token p99 ms"
 _LATENESS: Final = "late p99 ms"
 
-# Ordinary load first; the costs are ratios, since those of the relay are measured in the same run.
+# Ordinary load comes first. The goals for cost are ratios to the relay, which is measured in the same run.
 PROMISES: Final = (
     Promise("of the relay's CPU, 10 slow streams", SLOW_10.name, _RATIO, 2.2, is_headline=True),
     Promise("of the relay's CPU, 50 slow streams", SLOW_50.name, _RATIO, 1.5),
@@ -72,7 +72,7 @@ def verdicts(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """A line for each promise, with a column for each store."""
+    """Returns the table: a row for each goal, a column for each store."""
     all_verdicts = list(verdicts(rows))
     lines = [["promised are at most", "", *dict.fromkeys(one.target for one in all_verdicts)]]
     for promise in PROMISES:

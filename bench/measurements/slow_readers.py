@@ -1,4 +1,4 @@
-"""The cost of clients that stop reading while the model goes on: memory in all our processes together."""
+"""Measures the memory of all our processes while clients stop reading and the model keeps writing."""
 
 import os
 import time
@@ -16,9 +16,9 @@ MEASUREMENT: Final = "slow readers"
 PROMISED_KB: Final = 512.0
 READERS: Final = 50
 EVENTS_A_WRITE: Final = 50
-# Some answers before it, so that what every process needs once is there.
+# A few answers first, so that one-time allocations are done.
 WARM_UP_CHATS: Final = 10
-# Nothing was written for so long: everybody waits for the readers.
+# After this long without a write, every process waits for the readers.
 STILL_S: Final = 2.0
 STEPS: Final = 1
 
@@ -39,7 +39,7 @@ EVENTS: Final = 100_000
 
 
 class Endless(Upstream):
-    """Writes on for as long as somebody takes it; all answers are the same list."""
+    """Writes for as long as the reader accepts it; all answers share one list."""
 
     def __init__(self, events_a_write: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def measure_on(service: Service, upstream: Endless, readers_wanted: int) -> Row:
     stalled = list(upstream.requests)
     after = _held_kb(processes)
     grown_kb = {process: after[process] - before[process] for process in processes}
-    # A model that answers, for somebody who reads.
+    # The model answers normally, and the client reads.
     upstream.is_endless = False
     asked_at_s = time.monotonic()
     answer = post_chat(service, api_key, CHAT)
@@ -114,7 +114,7 @@ def _wait_until_still(upstream: Upstream, readers: int) -> None:
 
 
 def _held_kb(processes: dict[str, int]) -> dict[str, float]:
-    """Reads what a process has for itself: neither its program nor the kernel's buffers of its sockets."""
+    """Reads the private memory of a process, without its program and the kernel's socket buffers."""
     return {process: _rss_anon_kb(process_id) for process, process_id in processes.items()}
 
 

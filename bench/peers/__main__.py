@@ -1,4 +1,4 @@
-"""`python -m bench.peers`: other gateways in the same run as the relay and Legato."""
+"""`python -m bench.peers`: measures other gateways in the same run as the relay and Legato."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from bench.measurements import beside_relay, promises
 from bench.measurements.beside_relay import Starter
 from bench.peers.gateways import started_litellm, started_portkey, started_tensorzero
 from bench.report import Progress
-from bench.targets import BooksWrong
+from bench.targets import ChargesWrong
 
 PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_tensorzero)
 
@@ -32,7 +32,7 @@ def bench_peers(seconds: float, rounds: int, json_file: Path | None) -> None:
     failures: list[str] = []
     try:
         rows = list(beside_relay.measure(progress, seconds, rounds, PEERS, failures))
-    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+    except (AnswersWrong, ChargesWrong, CompilerMissing) as wrong:
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()

@@ -1,4 +1,5 @@
-"""A provider whose answers go on, a chunk at a time, until their reader leaves; who asks much is answered in one word.
+"""A provider whose streams continue at a fixed pace until the client disconnects; a large prompt gets a one-word
+answer.
 
 `python -m bench.providers.paced PAUSE_S` prints its base address.
 """
@@ -21,7 +22,7 @@ async def answer(request: web.Request, pause_s: float) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     await response.write(CHUNK)
-    # Moments are counted from the start, so that one that was late does not delay the next.
+    # Times are computed from the start, so a late chunk does not delay the next.
     loop = asyncio.get_running_loop()
     due_at_s = loop.time()
     while asked_bytes < MUCH_BYTES:

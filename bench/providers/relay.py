@@ -21,7 +21,7 @@ KEY: Final = "relayed"
 def relay_to(base_url: str) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # As many connections as there are chats.
+        # One connection for each chat.
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
             app.state.session = session

@@ -1,6 +1,6 @@
-"""A provider of limited capacity, in a process of its own: it answers so many requests at once, and others wait.
+"""A provider with a limited number of slots, in a separate process: requests beyond them wait.
 
-`python -m bench.providers.slots SLOTS FIRST_S ANSWER_S` prints its base address. With 0 slots nobody waits.
+`python -m bench.providers.slots SLOTS FIRST_S ANSWER_S` prints its base address. With 0 slots no request waits.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Slots:
 async def main(slots: int, first_s: float, answer_s: float) -> None:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", Slots(slots, first_s, answer_s).answer)
-    # Who left is not answered, and gives its slot back.
+    # A disconnected client gets no answer, and frees its slot.
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,4 +1,4 @@
-"""`legato up` with two routers, among which the edges divide their chats: otherwise the same processes."""
+"""`legato up` with two routers, between which the edges distribute their chats; otherwise the same processes."""
 
 import dataclasses
 from collections.abc import Sequence

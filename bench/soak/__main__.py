@@ -1,4 +1,5 @@
-"""`python -m bench.soak`: chats of all kinds for half an hour, half of whose clients leave, and nothing may be left."""
+"""`python -m bench.soak`: chats of all kinds for half an hour, half of whose clients disconnect, and a check for
+leaks."""
 
 import sys
 from pathlib import Path

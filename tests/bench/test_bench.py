@@ -9,13 +9,13 @@ import pytest
 
 from bench.children import started_provider
 from bench.measurements import big_prompt, cancellation, hot_account, slow_readers
-from bench.measurements.hot_account import CASES, check_books
+from bench.measurements.hot_account import CASES, check_charges
 from bench.measurements.hot_account_load import GRANT_NANOS, Outcome
 from bench.measurements.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, OverloadHarness, measure_curve
 from bench.measurements.slow_readers import Endless
 from bench.processors import Spent
 from bench.report import Progress
-from bench.targets import BooksWrong
+from bench.targets import ChargesWrong
 from tests.bench.conftest import send_to
 from tests.support.postgres import Postgres
 from tests.support.service import Service, UpstreamThread
@@ -91,7 +91,7 @@ def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, 
 
 
 def test_run_that_lost_nothing_is_believed() -> None:
-    check_books(outcome())
+    check_charges(outcome())
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_run_that_lost_nothing_is_believed() -> None:
     ],
     ids=["a charge is missing", "a charge was made twice", "credit is still held", "the audit objects"],
 )
-def test_run_whose_books_are_wrong_is_thrown_away(wrong: Outcome) -> None:
-    with pytest.raises(BooksWrong):
-        check_books(wrong)
+def test_run_with_wrong_charges_is_discarded(wrong: Outcome) -> None:
+    with pytest.raises(ChargesWrong):
+        check_charges(wrong)
