@@ -190,7 +190,7 @@ def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
 def _wait_for_leftovers(data: Path) -> FolderLock:
     """Waits for the processes of a killed supervisor, which end by themselves, but not at once."""
     try:
-        return data_folder.lock_for_processes(data, patience_s=0)
+        return data_folder.lock_for_processes(data, timeout_s=0)
     except AlreadyLocked:
         _say("waiting for the processes of an earlier start to end ...")
     try:

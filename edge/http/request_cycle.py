@@ -146,7 +146,7 @@ class Cycle(RequestResponseCycle):
 
     def _complete(self) -> None:
         self.response_complete = True
-        # Nobody will read the rest any more.
+        # The rest is never read.
         self.body = bytearray()
         self.scope.pop(BODY, None)
         self._drop_disconnect_callback()

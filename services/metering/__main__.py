@@ -34,7 +34,7 @@ from services.metering.unpaid import UnpaidPrompts
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# Under load a reserve comes sooner than this anyway; without load nobody notices the delay.
+# Under load a reserve arrives sooner than this anyway; without load the delay is not noticeable.
 SETTLEMENT_DELAY_S = 0.01
 # Long enough for a large batch, and a small part of a model's time to first token.
 PACE_UNDER_LOAD_S = 0.005

@@ -85,7 +85,7 @@ class Writer:
         self._next_at_s = 0.0
         self._waiting: deque[_Waiting] = deque()
         # Whether any queued operation must be written without delay.
-        self._is_urged = False
+        self._must_write_now = False
         self._delay_timer: asyncio.TimerHandle | None = None
         self._drain: asyncio.Task[None] | None = None
         self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_wait_s)
@@ -134,7 +134,7 @@ class Writer:
             await asyncio.gather(*running)
 
     def _end_delay(self) -> None:
-        self._is_urged = True
+        self._must_write_now = True
         if self._delay_timer is not None:
             self._delay_timer.cancel()
             self._delay_timer = None
@@ -151,11 +151,11 @@ class Writer:
 
     async def _write_all(self) -> None:
         try:
-            while self._waiting and self._is_urged:
+            while self._waiting and self._must_write_now:
                 if (pause_s := self._next_at_s - self._clock.elapsed_s()) > 0:
                     await asyncio.sleep(pause_s)
                 batch = self._next_batch()
-                self._is_urged = bool(self._waiting)
+                self._must_write_now = bool(self._waiting)
                 if not batch:
                     continue
                 operations = [waiting.operation for waiting in batch]

@@ -18,7 +18,7 @@ MOST_ACCOUNTS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UnpaidLimit:
-    """The threshold: so many unpaid prompts, with so many tokens together, within the window. 0 prompts: never."""
+    """The threshold: this many unpaid prompts, with this many tokens in total, within the window. 0 prompts: never."""
 
     prompts: int
     tokens: int

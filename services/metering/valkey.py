@@ -21,7 +21,7 @@ from services.metering.valkey_client import in_time, make_client
 
 # Interval of a replica's heartbeats, and of retries when the server is unavailable.
 HEARTBEAT_EVERY_S: Final = 0.5
-# A replica without a heartbeat for so long is gone.
+# A replica without a heartbeat for this long has ended.
 HEARTBEAT_LIFE_S: Final = 5
 
 CALL_MOST: Final = 256
@@ -118,11 +118,11 @@ class ValkeyLimiter:
 
     @property
     def is_shared(self) -> bool:
-        """Tells whether all replicas share the limits; False while each falls back to its own."""
+        """Returns whether all replicas share the limits; False while each falls back to its own."""
         return not self._is_away
 
     async def start(self) -> None:
-        """Starts heartbeats; returns when the server was asked once how many replicas there are."""
+        """Starts heartbeats; returns after the first query for the number of replicas."""
         await self._send_heartbeat()
         self._signing = asyncio.create_task(self._send_heartbeats())
 

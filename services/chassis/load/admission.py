@@ -111,7 +111,7 @@ class Gate:
         return self.refuse()
 
     def refuse(self, retry_after_s: float | None = None, latest_s: float = LATEST_RETRY_S) -> LegatoError:
-        """Builds and counts a refusal, whoever decided it."""
+        """Builds and counts a refusal, whatever decided it."""
         now_s = self._clock.elapsed_s()
         self._refused.add(now_s)
         if retry_after_s is None:

@@ -1,7 +1,7 @@
-"""Ends a process when the supervisor that started it is gone, however that died.
+"""Ends a process when the supervisor that started it has ended, for whatever reason.
 
 The supervisor keeps the only write end of a pipe and passes the read end to its children. Nothing is ever written; when
-the last writer is gone, even by SIGKILL, every reader gets end of file.
+the last writer has ended, even by SIGKILL, every reader gets end of file.
 """
 
 import os

@@ -22,7 +22,7 @@ class Replica(Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """Tells whether it is shutting down: it is used only if no other replica is usable."""
+        """Returns whether it is shutting down: it is used only if no other replica is usable."""
         ...
 
     @property

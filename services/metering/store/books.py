@@ -25,7 +25,7 @@ from services.metering.store.tables import accounts, claims, holds, ledger, usag
 
 Outcome = Any | LegatoError
 
-# Everybody locks in the same order, so that two batches never deadlock.
+# All sessions lock in the same order, so that two batches never deadlock.
 _LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock="FOR UPDATE")
 _LOCK_FREE_ACCOUNTS: Final = Lookup(
     "SELECT account_id FROM accounts", "account_id", "ORDER BY account_id", lock="FOR UPDATE SKIP LOCKED"

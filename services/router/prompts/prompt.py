@@ -54,7 +54,7 @@ async def compose_prompt(
     parameters_json: bytes = b"",
 ) -> Prompt:
     """Composes the prompt and counts everything that is sent to the model, in any field."""
-    counted = tokens.PatientCount()
+    counted = tokens.YieldingCount()
     tools = Tools(tools_json, tool_choice_json)
     parameters = Parameters(parameters_json)
     for given_json in (tools_json, tool_choice_json, *_texts_among(parameters)):
@@ -91,7 +91,7 @@ def _texts_among(parameters: Parameters) -> list[bytes]:
     return [given for given in values if given[0] in b'"[{' or len(given) > LONGEST_NUMBER_BYTES]
 
 
-async def _count(messages: Iterable[Message], counted: tokens.PatientCount) -> None:
+async def _count(messages: Iterable[Message], counted: tokens.YieldingCount) -> None:
     for message in messages:
         for piece in _texts(message):
             if counted.add(piece):

@@ -84,7 +84,7 @@ def _last_word(text: str) -> int:
     return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
-class PatientCount:
+class YieldingCount:
     """Counts slices and tells when to yield to the event loop:
 
     for piece in slices_of(text):

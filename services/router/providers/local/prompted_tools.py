@@ -84,29 +84,29 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     return ToolCallFragment(name=answer.name, arguments=answer.arguments)
 
 
-async def tell_plainly(messages: Messages, guidance: str = "") -> Messages:
+async def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:
     """Rewrites the conversation for a template with only system, user and assistant roles."""
     yielder = ConversionYielder()
-    told: list[Message] = []
+    rendered: list[Message] = []
     names: dict[str, str] = {}
     for message in messages.parsed:
         if guidance and message.role != "system":
-            told.append(_told("system", guidance))
+            rendered.append(_message("system", guidance))
             guidance = ""
-        told.append(await _told_plainly(message, names, yielder))
+        rendered.append(await _rendered(message, names, yielder))
         if yielder.is_due(BYTES_PER_ELEMENT):
             await yielder.pause()
     if guidance:
-        told.append(_told("system", guidance))
-    return await write_messages(told, yielder)
+        rendered.append(_message("system", guidance))
+    return await write_messages(rendered, yielder)
 
 
-async def _told_plainly(message: Message, names: dict[str, str], yielder: ConversionYielder) -> Message:
+async def _rendered(message: Message, names: dict[str, str], yielder: ConversionYielder) -> Message:
     """Rewrites one message; `names` maps call ids to the functions called so far."""
     texts = list(map(decode_string, message.texts))
     if message.role == "tool":
         name = names.get(message.tool_call_id or "", "the function")
-        return _told("user", f"{name} gave: {''.join(texts)}")
+        return _message("user", f"{name} gave: {''.join(texts)}")
     # Calls in messages of other roles are ignored.
     for call in message.calls if message.role == "assistant" else ():
         function = call.function
@@ -117,10 +117,10 @@ async def _told_plainly(message: Message, names: dict[str, str], yielder: Conver
         texts.append(f'{{"name": "{function.name}", "arguments": {decode_string(function.arguments)}}}')
         if yielder.is_due_after(function.arguments):
             await yielder.pause()
-    return _told(message.role, "".join(texts))
+    return _message(message.role, "".join(texts))
 
 
-def _told(role: str, content: str) -> Message:
+def _message(role: str, content: str) -> Message:
     return Message(role=role, content=encode_string(content))
 
 

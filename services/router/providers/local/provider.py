@@ -18,7 +18,7 @@ from services.router.providers.base import (
     Timeouts,
 )
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
-from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
+from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.schema.parameters import Parameters
 from services.router.schema.tools import NO_TOOLS
@@ -96,7 +96,7 @@ def _check_response_format(parameters: Parameters) -> None:
 async def _plain_call(call: ProviderCall) -> ProviderCall:
     messages = call.messages
     if any(message.role == "tool" or message.calls or message.tool_call_id for message in messages.parsed):
-        messages = await tell_plainly(messages)
+        messages = await render_as_plain_text(messages)
     return replace(call, messages=messages, tools=NO_TOOLS)
 
 
@@ -105,7 +105,7 @@ async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> Provi
     parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
     return replace(
         call,
-        messages=await tell_plainly(call.messages, offer.guidance),
+        messages=await render_as_plain_text(call.messages, offer.guidance),
         tools=NO_TOOLS,
         parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,

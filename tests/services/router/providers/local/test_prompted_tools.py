@@ -9,7 +9,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
+from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.schema.tools import Tools
 from tests.services.router.schema.reading import parsed
 
@@ -32,7 +32,7 @@ def offer(choice: Any = None) -> Offer:
 
 
 def told(messages: Sequence[Any], guidance: str = "") -> Any:
-    return msgspec.json.decode(asyncio.run(tell_plainly(parsed(msgspec.json.encode(messages)), guidance)).json)
+    return msgspec.json.decode(asyncio.run(render_as_plain_text(parsed(msgspec.json.encode(messages)), guidance)).json)
 
 
 def ways_to_answer(made: Offer, *, exact: bool = True) -> list[dict[str, Any]]:
