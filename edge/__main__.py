@@ -61,7 +61,7 @@ async def main() -> None:
 
 
 async def _done_before(stop: "asyncio.Task[Literal[True]]", work: Coroutine[Any, Any, None]) -> bool:
-    """Returns whether the work was done before shutdown was asked for; else cancels it."""
+    """Returns whether the work was done before shutdown was requested; else cancels it."""
     task = asyncio.create_task(work)
     await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():

@@ -87,7 +87,7 @@ class AuthReplica:
         try:
             yield stream
         finally:
-            # Otherwise auth would never learn that we left.
+            # Otherwise auth would not notice the disconnect.
             stream.cancel()
             self.is_watched = False
             self.left_at_s = self._clock.elapsed_s()
@@ -132,7 +132,7 @@ class AuthClient:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while replicas or asked:
                     if replicas:
-                        # Each is a task of its own: a cancelled call cancels the task that awaits it.
+                        # Each call has its own task: a cancelled call cancels the task that awaits it.
                         asked.add(asyncio.create_task(question(replicas.popleft())))
                     timeout_s = ASK_ANOTHER_AFTER_S if replicas else None
                     done, asked = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -108,7 +108,8 @@ class ChatHold:
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
         """Holds enough for these totals, or as near to it as the account affords.
 
-        Reports what was delivered so far, in case nobody is left to settle."""
+        Reports what was delivered so far, in case this edge crashes before it settles.
+        """
         if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self.grant(prompt_tokens)

@@ -27,7 +27,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
-# Most pipelined requests that may wait on a connection, of those that came in one read with the one before.
+# Most pipelined requests that may wait on a connection, of those that arrived in one read with the one before.
 MOST_EARLY_REQUESTS = 32
 # Most bytes of chunk framing of a body, beyond the size of the body itself.
 LARGEST_FRAMING_BYTES = 1024 * 1024
@@ -67,7 +67,7 @@ class EdgeProtocol(HeadProtocol):
         # The request that is being answered; `cycle` is the one being read.
         self._started: Cycle | None = None
         self._pipelined = PipelinedData()
-        # Malformed data came after a valid request.
+        # Malformed data arrived after a valid request.
         self._has_invalid_data = False
         self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
         self._pace = BodyPacer(self.owing)
@@ -160,7 +160,7 @@ class EdgeProtocol(HeadProtocol):
         return True
 
     def _is_pipelined(self) -> bool:
-        """Returns whether data that comes now belongs to a next request, though one is being answered."""
+        """Returns whether data that arrives now belongs to a next request, though one is being answered."""
         started = self._started
         if started is None or started.response_complete:
             return False
@@ -193,7 +193,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self._headers_begun = False
         if self.transport.is_closing():
-            # This request came after the connection's last one.
+            # This request arrived after the connection's last one.
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0

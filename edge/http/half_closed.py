@@ -11,7 +11,7 @@ from typing import Final
 
 from edge.http.request_cycle import Cycle
 
-# An answer that comes sooner needs no probe.
+# A sooner answer needs no probe.
 FIRST_LOOK_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
 # The kernel's state of a TCP connection that was reset.
@@ -36,7 +36,8 @@ class HalfClosed:
         return self._is_begun
 
     def begin(self, cycle: Cycle) -> bool:
-        """Starts probing for the request being answered. Returns False if its client is gone or cannot be probed."""
+        """Starts probing for the request being answered. Returns False if its client has disconnected or cannot be
+        probed."""
         if not cycle.can_probe or self._is_reset() is not False:
             return False
         self.follow(cycle)

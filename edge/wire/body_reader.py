@@ -21,7 +21,7 @@ SHARE_OF_FREE = 2
 
 
 class ClientGone(Exception):
-    """The client has disconnected; there is nobody to answer."""
+    """The client has disconnected, and gets no answer."""
 
 
 class Bodies:
@@ -118,7 +118,7 @@ class Progress:
 
 def announced_tokens(scope: HttpScope) -> int:
     """Estimates the prompt's tokens from content-length, before the body is read; at least one. Returns one for a body
-    of unknown length, which is estimated once it is there."""
+    of unknown length, which is estimated once it has arrived."""
     if BODY in scope:
         return guess_tokens(len(scope[BODY]))
     for name, value in scope["headers"]:

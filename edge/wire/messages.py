@@ -1,4 +1,4 @@
-"""Validates the messages and tools of a chat in place: they are passed on as the bytes they came in."""
+"""Validates the messages and tools of a chat in place: they are passed on as the bytes that arrived."""
 
 import re
 from typing import Annotated, Final, Literal

@@ -71,12 +71,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Asks every edge to use other replicas, then waits until no call of theirs runs. Callers without an exchange
-        may call until the delay is over."""
+        """Requests every edge to use other replicas, then waits until no call of theirs runs. Callers without an
+        exchange may call until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._exchange.close()
 
-    # Futures, not coroutines: on the exchange an operation needs no task of its own.
+    # Futures, not coroutines: on the exchange an operation needs no separate task.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
         return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)

@@ -30,7 +30,7 @@ GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
 HARDEST_CUT: Final = 0.5
 # How long a limit lasts that no queueing confirms. Where the admitted requests themselves queue, it counts from when
-# the limit is in force, and lasts at least so many turnovers of the running requests.
+# the limit is in force, and lasts at least this many turnovers of the running requests.
 LIFETIME_S: Final = 5.0
 TURNOVERS: Final = 1.5
 LONGEST_LIFETIME_S: Final = 30.0
@@ -104,7 +104,7 @@ class Gate:
         return Permit(self, key_id, self._clock.elapsed_s())
 
     def refusal(self, key_id: str) -> LegatoError | None:
-        """Returns and counts the refusal for a request that comes now; None where there is room."""
+        """Returns and counts the refusal for a request that arrives now; None if there is capacity."""
         if self._has_room_for(key_id):
             return None
         self._used_up = True

@@ -11,7 +11,7 @@ import time
 
 VARIABLE = "LEGATO_LIFELINE_FD"
 
-# How long a graceful shutdown may take before a second SIGTERM asks not to wait for running requests.
+# How long a graceful shutdown may take before a second SIGTERM, which ends it without waiting for running requests.
 GRACE_S = 4.0
 # How long it may then take to notify its clients, before it exits at once.
 FAREWELL_S = 1.0

@@ -113,7 +113,7 @@ class Replicas(Generic[ReplicaT]):
         for address in self._replicas.keys() - found:
             replica = self._replicas[address]
             if not replica.usable and not replica.load:
-                # It has no calls and nothing answers there: it is gone, not just unlisted.
+                # It has no calls and nothing answers there: it has ended, and is not just unlisted.
                 del self._replicas[address]
                 await replica.close()
 

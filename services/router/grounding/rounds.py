@@ -69,7 +69,7 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Tells if the answer is complete, not waiting for a search."""
+        """Returns whether the answer is complete, not waiting for a search."""
         return self._is_over
 
     async def pass_on(self, upstream: Upstream) -> None:

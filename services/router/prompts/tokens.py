@@ -85,7 +85,7 @@ def _last_word(text: str) -> int:
 
 
 class YieldingCount:
-    """Counts slices and tells when to yield to the event loop:
+    """Counts slices, and reports when to yield to the event loop:
 
     for piece in slices_of(text):
         if counted.add(piece):

@@ -235,7 +235,7 @@ def _read_plain(raw_message: Raw) -> Message | None:
 
 
 async def _read_any(raw_message: Raw, yielder: Yielder) -> tuple[Message, bool]:
-    """Decodes any message, and tells if it has only known fields."""
+    """Decodes any message, and returns whether it has only known fields."""
     message, is_same = _decode(raw_message, _strict_message, _message, _MESSAGE_VALUES)
     _check_string(message.refusal)
     # Parts and calls are replaced in place.
@@ -283,7 +283,7 @@ def _read_call(raw_call: Raw) -> tuple[PastToolCall, bool]:
 def _decode(
     raw_object: Raw, strict: msgspec.json.Decoder[Any], lenient: msgspec.json.Decoder[_Item], values: tuple[str, ...]
 ) -> tuple[_Item, bool]:
-    """Decodes an object, and tells if it has only known fields; `values` are those that may be any JSON."""
+    """Decodes an object, and returns whether it has only known fields; `values` are those that may be any JSON."""
     try:
         decoded, is_same = strict.decode(raw_object), True
     except msgspec.ValidationError:
@@ -296,8 +296,8 @@ def _decode(
 
 
 def _is_all_of(raw_object: Raw, decoded: Struct) -> bool:
-    """Tells if an object has only these fields, by its size. Detects fields that are null or twice in it, since servers
-    differ in which of two they read."""
+    """Returns whether an object has only these fields, by its size. Detects fields that are null or twice in it, since
+    servers differ in which of two they read."""
     fields = _count_fields(decoded)
     if isinstance(decoded, PastToolCall) and decoded.function is not None:
         fields += _count_fields(decoded.function)

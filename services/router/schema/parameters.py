@@ -84,7 +84,7 @@ class Parameters:
 
     @property
     def wants_one_call(self) -> bool:
-        """Tells if the model may call only one function at a time."""
+        """Returns whether the model may call only one function at a time."""
         return "parallel_tool_calls" in self.fields and self.read().parallel_tool_calls is False
 
 

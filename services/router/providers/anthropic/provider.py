@@ -193,8 +193,8 @@ def _output_format(parameters: KnownParameters) -> dict[str, Any]:
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Tells if thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last call,
-    which were not kept. Its budget must also leave room for the answer."""
+    """Returns whether thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last
+    call, which were not kept. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
     last = conversation.turns[-1]

@@ -65,7 +65,7 @@ class GeminiProvider:
         await self._server.aclose()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        # Google stores requests in its logs unless told not to; nothing in the routes file may override that.
+        # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
         question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)

@@ -195,7 +195,7 @@ def _read_call(call: PastToolCall) -> PastCall:
 
 
 def _says_something(text: Raw) -> bool:
-    """Tells if a text is not blank. Providers refuse blank texts, though models write them before a call."""
+    """Returns whether a text is not blank. Providers refuse blank texts, though models write them before a call."""
     return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(decode_string(text).strip())
 
 
