@@ -18,7 +18,7 @@ from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics
 from edge.principal import Scope
 from edge.step_timer import StepTimer, traced_step_timer
-from edge.wire.asgi import WHEN_GONE, Headers, HttpScope, Receive, Send
+from edge.wire.asgi import BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
 from edge.wire.body_reader import Bodies, ClientGone
 from edge.wire.chat_request import decode_chat
 from edge.wire.rate_headers import Admission
@@ -69,9 +69,6 @@ class ChatEndpoint:
                 step_timer.end_step(metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer)
                 chat = await self._open(scope, receive, response.send, request_id, admitted)
-                if WHEN_GONE not in scope:
-                    # The client has disconnected meanwhile.
-                    raise ClientGone
                 await chat.run(scope[WHEN_GONE])
         except LegatoError as error:
             step_timer.refused(error)
@@ -101,13 +98,23 @@ class ChatEndpoint:
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, admitted.principal)
         class_id = self.models.class_for(body.model, admitted.principal)
+        if WHEN_GONE not in scope:
+            # The client has disconnected meanwhile.
+            raise ClientGone
         created_s = int(self.clock.now().timestamp())
         reply_type = StreamedReply if body.stream else WholeReply
         return Chat(
             admitted,
             body,
             ChatHold(self.metering, self.journal, admitted.principal, request_id, class_id),
-            reply_type(send, f"{COMPLETION_PREFIX}{request_id}", created_s, class_id, admitted.admission.headers),
+            reply_type(
+                send,
+                scope[BODY_WRITER],
+                f"{COMPLETION_PREFIX}{request_id}",
+                created_s,
+                class_id,
+                admitted.admission.headers,
+            ),
             routers=self.routers,
             saturation=self.saturation,
             life_s=self.life_s,

@@ -148,6 +148,7 @@ class Chat:
         self._enter(ChatStage.ANSWERING)
         self._first_piece_at_s = step_timer.end_step(self._metrics.first_piece)
         self._keepalive.stop()
+        # From here on this task sees only the responses that `_deliver_now` declines.
         while True:
             self._admitted.running_key.raise_if_refused()
             if self._age_s() >= self._life_s:
@@ -158,7 +159,9 @@ class Chat:
             ):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
-                await self._deliver(response)
+                if not self._reply.can_write:
+                    await self._reply.prepare()
+                self._deliver(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
             response = await self._next_response(call)
@@ -176,7 +179,8 @@ class Chat:
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
         """Returns the next response that has something for the client."""
-        while (response := await call.receive()) is not None:
+        consume = self._deliver_now if self._stage is ChatStage.ANSWERING else None
+        while (response := await call.receive(consume)) is not None:
             if response.HasField("need"):
                 self._hold_growth.answer(call, response.need, self._delivered)
             if response.accepted:
@@ -191,15 +195,36 @@ class Chat:
     def _delivered(self) -> Usage:
         return self._counted if self._reply.delivered else Usage()
 
-    async def _deliver(self, response: router.ChatResponse) -> None:
-        """Counts a piece in the journal, and only then sends it."""
-        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+    def _deliver_now(self, response: router.ChatResponse) -> bool:
+        """Delivers an ordinary piece as soon as it arrives, without waking the chat's task. Declines a response if
+        somebody has to wait or decide: there is more to it than a piece, the key is refused, the time is over, the hold
+        does not cover it, or the client does not keep up."""
+        if (
+            self._stage is not ChatStage.ANSWERING
+            or not (response.contents or response.tool_calls)
+            or response.HasField("finished")
+            or response.HasField("need")
+            or response.HasField("started")
+            or self._admitted.running_key.is_refused
+            or self._age_s() >= self._life_s
+            or not self._hold.covers(response.prompt_tokens, response.output_tokens)
+            or not self._reply.can_write
+        ):
+            return False
+        self._deliver(response)
+        return True
+
+    def _deliver(self, response: router.ChatResponse) -> None:
+        """Counts a piece in the journal, and only then writes it."""
+        # Changed in place: that costs a fraction of a new message.
+        self._counted.prompt_tokens = response.prompt_tokens
+        self._counted.completion_tokens = response.output_tokens
         if not self._reply.is_streamed:
-            await self._reply.deliver(response)
+            self._reply.write(response)
             return
         is_first = not self._reply.delivered
         self._hold.count(self._counted)
-        await self._reply.deliver(response)
+        self._reply.write(response)
         if is_first:
             self._hold.mark()
         else:

@@ -82,6 +82,9 @@ class ChatHarness:
         self.admission = Admission(
             AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
         )
+        # Cleared while the client does not read; a BodyWriter otherwise.
+        self.reads = asyncio.Event()
+        self.reads.set()
         self._folder = socket_folder
         self._log = log
         self._servers: list[RpcServer] = []
@@ -117,7 +120,7 @@ class ChatHarness:
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
-        reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
+        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(
             admitted,
@@ -157,13 +160,24 @@ class ChatHarness:
         for server in self._servers:
             await server.stop(0)
 
+    @property
+    def can_write(self) -> bool:
+        return self.status != 0 and self.reads.is_set()
+
+    async def drain(self) -> None:
+        await self.reads.wait()
+
+    def write(self, body: bytes) -> None:
+        self.received += body
+        self.journaled += [
+            (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
+        ]
+
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
         if message.get("body"):
-            self.received += message["body"]
-            self.journaled += [
-                (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
-            ]
+            await self.drain()
+            self.write(message["body"])
 
 
 def piece(text: str, output_tokens: int) -> pb.ChatResponse:

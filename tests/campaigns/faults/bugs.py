@@ -64,10 +64,10 @@ def _seal_without_writing(_: Any) -> Any:
 
 
 def _deliver_then_count(_: Any) -> Any:
-    async def deliver(self: Any, response: Any) -> None:
+    def deliver(self: Any, response: Any) -> None:
         self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
         is_first = not self._reply.delivered
-        await self._reply.deliver(response)
+        self._reply.write(response)
         if self._reply.is_streamed:
             failpoints.hit("edge.relayed")
             self._hold.count(self._counted)

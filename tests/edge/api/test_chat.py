@@ -12,7 +12,7 @@ from edge.access.saturation import EdgeSaturation
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.metrics import ChatMetrics
-from edge.wire.asgi import BODY, WHEN_GONE
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE
 from edge.wire.body_reader import Bodies
 from edge.wire.cors import Cors
 from services.chassis.exchange import ExchangeClient
@@ -112,6 +112,7 @@ async def test_few_frames_lie_between_the_front_door_and_the_exchange(
         "query_string": b"",
         BODY: given,
         WHEN_GONE: lambda tell: None,
+        BODY_WRITER: chat_harness,
     }
     await app(scope, cast(Any, None), chat_harness._send)
     assert chat_harness.text == "Hello"
