@@ -82,7 +82,8 @@ class ChatHarness:
         self.admission = Admission(
             AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
         )
-        # Cleared while the client does not read; a BodyWriter otherwise.
+        # Cleared while the client does not read, and how often somebody waited for it: the harness is the BodyWriter.
+        self.waits = 0
         self.reads = asyncio.Event()
         self.reads.set()
         self._folder = socket_folder
@@ -165,6 +166,7 @@ class ChatHarness:
         return self.status != 0 and self.reads.is_set()
 
     async def drain(self) -> None:
+        self.waits += not self.reads.is_set()
         await self.reads.wait()
 
     def write(self, body: bytes) -> None:

@@ -68,7 +68,7 @@ class ClientCall(Generic[ResponseT]):
         self._response_type = response_type
         self._inbox: deque[bytes] = deque()
         self._ended = False
-        self._error: Exception | None = None
+        self._error: LegatoError | None = None
         self._arrived: asyncio.Future[None] | None = None
         # Set only while the reader waits.
         self._consume: Consume[ResponseT] | None = None
@@ -113,22 +113,19 @@ class ClientCall(Generic[ResponseT]):
         self._ended = True
         self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: LegatoError) -> None:
         self._error = error
         self._wake()
 
     def _consumed(self, payload: bytes, consume: Consume[ResponseT]) -> bool:
         try:
-            if not consume(self._response_type.FromString(payload)):
-                return False
-        except DecodeError:
-            # The reader meets it again.
+            is_consumed = consume(self._response_type.FromString(payload))
+        except Exception:
+            # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
             return False
-        except Exception as error:
-            # Raised here it would end the exchange, and all other calls with it.
-            self.fail(error)
-        self._return_credit(payload)
-        return True
+        if is_consumed:
+            self._return_credit(payload)
+        return is_consumed
 
     def _return_credit(self, payload: bytes) -> None:
         self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
