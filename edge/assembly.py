@@ -17,7 +17,6 @@ from edge.backends.exchanges import Backends
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
 from edge.billing.recovery import Journals
-from edge.chat.chat import ChatDependencies
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
@@ -78,20 +77,22 @@ async def assembled(
     wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
-    dependencies = ChatDependencies(
-        metering,
-        journals.own,
-        services.routers,
-        saturation,
-        settings.stream_life_s,
-        settings.keepalive_s,
-        clock,
-        log,
-        metrics,
-        tracer,
-    )
     entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
-    chat = ChatEndpoint(entrance, models, Bodies(), dependencies)
+    chat = ChatEndpoint(
+        entrance=entrance,
+        models=models,
+        bodies=Bodies(),
+        metering=metering,
+        journal=journals.own,
+        routers=services.routers,
+        saturation=saturation,
+        life_s=settings.stream_life_s,
+        keepalive_s=settings.keepalive_s,
+        clock=clock,
+        log=log,
+        metrics=metrics,
+        tracer=tracer,
+    )
     await services.start()
     principals.start()
     models.start()

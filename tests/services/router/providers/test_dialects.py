@@ -100,6 +100,19 @@ async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
     return caller.responses
 
 
+@dataclass
+class Writer:
+    """The client's connection, which takes everything."""
+
+    written: list[MutableMapping[str, Any]]
+    can_write: bool = True
+
+    async def drain(self) -> None: ...
+
+    def write(self, body: bytes) -> None:
+        self.written.append({"body": body})
+
+
 async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | type[WholeReply]) -> bytes:
     """Returns what the edge writes."""
     written: list[MutableMapping[str, Any]] = []
@@ -107,10 +120,11 @@ async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | typ
     async def send(message: MutableMapping[str, Any]) -> None:
         written.append(message)
 
-    reply: Reply = kind(send, "chatcmpl-1", 1_800_000_000, "forte", [])
+    reply: Reply = kind(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte", [])
     for response in responses:
         if response.contents or response.tool_calls:
-            await reply.deliver(response)
+            await reply.prepare()
+            reply.write(response)
     finished = responses[-1].finished
     await reply.finish(finished.finish_reason, finished.usage)
     return b"".join(message.get("body", b"") for message in written)
