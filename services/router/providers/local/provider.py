@@ -127,6 +127,7 @@ async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> Provi
         tool_choice_json=b"",
         parameters_json=msgspec.json.encode(parameters),
         stream=True,
+        taker=None,
     )
 
 
