@@ -53,7 +53,7 @@ class ProviderEnvironment:
 
 
 class PieceTaker:
-    """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until somebody reads the answer."""
+    """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
 
     __slots__ = ("take",)
 
