@@ -196,7 +196,7 @@ async def test_reading_pauses_while_the_edge_gives_no_credit_and_goes_on_when_it
         chat.call.add_credit(WINDOW_BYTES)
         await until(lambda: len(chat.contents) == 2 + sent and chat.is_waiting)
         assert chat.contents[1] == "waits"
-        assert not chat.transport.is_paused
+        await until(lambda: not chat.transport.is_paused)
         woken = chat.woken
         chat.receive(chunk("again"))
         assert chat.contents[-1] == "again"
