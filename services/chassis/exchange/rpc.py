@@ -112,3 +112,10 @@ class _RpcCallStream(Generic[RequestT, ResponseT]):
         self.written.clear()
         self.responses.put_nowait(response)
         await self.written.wait()
+
+    @property
+    def has_room(self) -> bool:
+        return self.responses.empty()
+
+    def send_soon(self, response: ResponseT) -> None:
+        self.responses.put_nowait(response)

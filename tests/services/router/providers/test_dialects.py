@@ -51,7 +51,7 @@ class Network:
 
     segments: list[bytes]
 
-    async def read(self) -> bytes:
+    async def read(self, consume: Callable[[bytes], bool]) -> bytes:
         return self.segments.pop(0) if self.segments else b""
 
     def limit_silence(self, silence_s: float) -> None:
@@ -67,7 +67,12 @@ class Caller:
 
     responses: list[ChatResponse] = field(default_factory=list)
 
+    has_room = True
+
     async def send(self, response: ChatResponse) -> None:
+        self.responses.append(response)
+
+    def send_soon(self, response: ChatResponse) -> None:
         self.responses.append(response)
 
     def as_conversation(self) -> ChatConversation:
