@@ -14,6 +14,7 @@ from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.api.models import Models
 from edge.backends.exchanges import Backends
+from edge.backends.position import EdgePosition, parse_position
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
 from edge.billing.recovery import Journals
@@ -24,6 +25,7 @@ from edge.wire.body_reader import Bodies
 from edge.wire.client_address import Addresses
 from edge.wire.cors import Cors
 from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, show_certificate, show_exchanges
 from services.chassis.telemetry.tracing import Tracer
@@ -69,6 +71,11 @@ async def assembled(
         clock,
         log,
         certificates,
+        Subset(
+            settings.router_subset,
+            EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log),
+            settings.zone,
+        ),
     )
     principals = Principals(services.auths, clock, log, registry)
     metering = Metering(services.meterings, clock, log)

@@ -16,9 +16,10 @@ from services.chassis.timing.deadlines import Deadlines
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.prompts.tokens import SLICE_CHARACTERS
-from services.router.providers.base import PieceTaker, ProviderCall, ProviderError, Timeouts
+from services.router.providers.base import PieceTaker, ProviderError, Timeouts
 from services.router.providers.http.connection import READ_AHEAD_BYTES, HttpConnection
 from services.router.providers.openai.provider import OpenAIProvider
+from tests.services.router.providers.asking import make_call
 from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -82,7 +83,9 @@ class Chat:
             return self.connection
 
         provider._server._connections.acquire = acquire  # type: ignore[method-assign]
-        pieces = provider.answer(ProviderCall("m", b"[]", b"", b"", b"{}", MAX_TOKENS, True, taker=self.taker))
+        call = make_call("m", b"[]", max_tokens=MAX_TOKENS, stream=True)
+        call.taker = self.taker
+        pieces = provider.answer(call)
         try:
             await self.relay.pass_on(await anext(pieces))
             self.taker.take = self.relay.pass_at_once
