@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
 CHECK_PROCESSES ?= 2
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 COVERAGE := --cov --cov-report= --cov-fail-under=0
