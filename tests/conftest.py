@@ -56,6 +56,9 @@ def _lane_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
     if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS:
         return "service"
+    if hasattr(item, "callspec") and "postgresql" in item.callspec.params.values():
+        # Asked for by name while the test is set up, so it is not among the fixtures.
+        return "stores"
     imported = {id(value) for value in vars(item.module).values()}
     for lane in LANES:
         if FIXTURES.get(lane, frozenset()).intersection(item.fixturenames):
