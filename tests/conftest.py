@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 import sqlalchemy
@@ -23,6 +24,10 @@ from tests.support.fakes import FakeClock
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.valkey import Valkey
+
+# A busy machine takes longer over an example than the 200 ms of the default.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 TESTS = Path(__file__).parent
 # The slowest first, so that no worker is left alone with them at the end.
