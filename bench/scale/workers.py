@@ -1,6 +1,5 @@
 """Measures the cost of a chat with more edges and with two routers, in turns, on the same CPUs."""
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,6 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from bench.chats import Case, Upstream, started_upstream
-from bench.children import ROOT
 from bench.measurements.beside_relay import BURST, MANY
 from bench.report import Progress, Row
 from bench.runs import SETTLE_S, Run, run, warm_up
@@ -65,8 +63,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 @contextmanager
 def _started(crew: Crew, upstream: Upstream) -> Iterator[Target]:
-    legato = [sys.executable, "-m", "bench.scale.two_routers"] if crew.routers > 1 else None
-    with Service(upstream, {**SETTINGS, "PYTHONPATH": str(ROOT)}, workers=crew.edges, legato=legato) as service:
+    with Service(upstream, SETTINGS, workers=crew.edges, routers=crew.routers) as service:
         charge_check = ChargeCheck(service)
         processes = {name: state["pid"] for name, state in service.states().items()}
         yield Target(crew.name, service.address[1], processes, charge_check.api_key, CLASS, charge_check=charge_check)

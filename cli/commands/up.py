@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
@@ -19,15 +19,21 @@ from cli.settings import SettingsWrong, read_settings
 from cli.standard_streams import ignoring_closed, open_closed_ones
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
-from cli.supervision.processes import Installation, process_groups
+from cli.supervision.processes import Installation, counts_of, process_groups
 from cli.supervision.public_socket import base_url, listen
+from cli.supervision.scale import Scale, count_processors, default_scale
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import HostAndPort, Port, PostgresAddress, SecondsOrZero
+from services.chassis.settings import PREFIX, HostAndPort, Port, PostgresAddress, SecondsOrZero
 from services.chassis.telemetry.log import Log
+from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 
 # The time that processes of a killed supervisor need to end, with a margin.
 LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+
+# Of one kind.
+MOST_PROCESSES: Final = 64
+BY_PROCESSORS: Final = "[default: by the number of processors]"
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -55,6 +61,14 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     grounding_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
+    # The same for routers and metering processes.
+    router_metrics_listen: HostAndPort = ""
+    router_health_listen: str = ""
+    metering_metrics_listen: HostAndPort = ""
+    metering_health_listen: str = ""
+    # The routers share the places at the bundled model.
+    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
+    local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE
     # How long running answers may continue at shutdown: Ctrl-C should not take half a minute.
     drain_s: SecondsOrZero = 8.0
     drain_delay_s: SecondsOrZero = 0.0
@@ -62,6 +76,12 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
     # A process that fails its health check for this long is restarted; 0 disables this.
     unresponsive_after_s: SecondsOrZero = Timing.unresponsive_after_s
+
+    @property
+    def further_listens(self) -> dict[str, str]:
+        """Returns the addresses that are set, by variable."""
+        fields = ("router_metrics_listen", "router_health_listen", "metering_metrics_listen", "metering_health_listen")
+        return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}
 
 
 class CannotStart(click.ClickException):
@@ -81,7 +101,13 @@ class CannotStart(click.ClickException):
     help="The routes file: the models of each class.  [default: $LEGATO_ROUTES, or the local model for all]",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of edges (HTTP processes)."
+    "--workers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of edges (HTTP processes).  {BY_PROCESSORS}"
+)
+@click.option("--routers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of routers.  {BY_PROCESSORS}")
+@click.option(
+    "--metering",
+    type=click.IntRange(1, MOST_PROCESSES),
+    help=f"Number of metering processes; several need PostgreSQL.  {BY_PROCESSORS}",
 )
 @click.option(
     "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
@@ -98,7 +124,9 @@ def up(
     port: int | None,
     host: str | None,
     routes: Path | None,
-    workers: int,
+    workers: int | None,
+    routers: int | None,
+    metering: int | None,
     welcomes: bool,
     begin_anew: tuple[str, ...],
 ) -> None:
@@ -118,6 +146,7 @@ def up(
     for strange in strange_names(UpSettings, routes):
         _say(strange)
     settings = read_settings(UpSettings)
+    scale = _scale(settings, workers, routers, metering)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
     completeness.require_complete(
@@ -130,12 +159,14 @@ def up(
         routes=routes,
         prices=prices,
         uses_local_model=load_routes(routes).uses_local_model,
-        workers=workers,
+        scale=scale,
+        local_model_places=settings.local_model_parallel + settings.local_model_queue,
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
         grounding_key=grounding_key_for(settings, data),
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
+        further_listens=settings.further_listens,
         lock_fd=processes_lock.fd,
     )
     address = base_url(listener, host)
@@ -168,6 +199,22 @@ def up(
             raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
     processes_lock.release()
     lock.release()
+
+
+def _scale(settings: UpSettings, workers: int | None, routers: int | None, meterings: int | None) -> Scale:
+    """Returns the number of processes: those asked for, otherwise by the number of processors."""
+    default = default_scale(count_processors(), has_postgresql=bool(settings.database_url))
+    scale = Scale(workers or default.edges, routers or default.routers, meterings or default.meterings)
+    if scale.meterings > 1 and not settings.database_url:
+        raise SettingsWrong(
+            f"--metering {scale.meterings} needs PostgreSQL (LEGATO_DATABASE_URL): SQLite has a single writer"
+        )
+    counts = counts_of(scale)
+    for variable, address in settings.further_listens.items():
+        service = variable.removeprefix(PREFIX).partition("_")[0].lower()
+        if counts[service] > 1 and address.startswith("unix:"):
+            raise SettingsWrong(f"{variable}: must be HOST:PORT if there are several: each has the next port")
+    return scale
 
 
 def _say(text: str) -> None:

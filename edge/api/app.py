@@ -58,12 +58,9 @@ class Edge:
             await self._dispatch(scope, receive, response, request_id)
         except ClientGone:
             pass
-        except LegatoError as error:
-            await self._refuse(response, error, request_id)
         except Exception as error:
-            self._log.failure("request.failed", error, request_id=request_id)
+            await self._refuse(response, self._public_error(error, request_id), request_id)
             forget_origin(error)
-            await self._refuse(response, internal_error(), request_id)
 
     def _dispatch(self, scope: HttpScope, receive: Receive, response: Response, request_id: str) -> Awaitable[None]:
         """Starts to answer the request. It is not a coroutine, which saves one frame for each piece of a stream."""
@@ -117,17 +114,22 @@ class Edge:
         status, headers, body = self._render(error, request_id)
         return status, [*headers, *rates, *self._common_headers(scope, request_id)], body
 
+    def _public_error(self, error: Exception, request_id: str) -> LegatoError:
+        if isinstance(error, LegatoError):
+            return error
+        self._log.failure("request.failed", error, request_id=request_id)
+        return internal_error()
+
     async def _refuse(self, response: Response, error: LegatoError, request_id: str) -> None:
         status, headers, body = self._render(error, request_id)
         if not response.has_begun:
             await send_json(response.send, status, body, headers)
 
     def _render(self, error: LegatoError, request_id: str) -> tuple[int, Headers, bytes]:
-        """Counts and logs the error, drops its traceback, and returns its status, headers and body."""
+        """Counts and logs the error, and gives its status, headers and body."""
         status = error.wire.http_status
         self._metrics.refused(error.reason)
         self._log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)
-        forget_origin(error)
         return status, error_headers(error), error_body(error)
 
     def _common_headers(self, scope: HttpScope, request_id: str) -> Headers:

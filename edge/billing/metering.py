@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
@@ -156,7 +157,7 @@ class Metering:
     ) -> Awaitable[ResponseT]:
         """Calls by the exchange."""
         return self._with_retries(
-            account_id, lambda replica: replica.call(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+            account_id, methodcaller("call", method, request, response_type, ASK_TIMEOUT_S), on_repeat
         )
 
     def _read(

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from edge.wire.asgi import BODY, WHEN_GONE, HttpScope
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE, HttpScope
 from edge.wire.completion_json import COMMENT
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -35,6 +35,7 @@ class Cycle(RequestResponseCycle):
             on_response=protocol.on_response_complete,
         )
         scope[WHEN_GONE] = self.when_gone
+        scope[BODY_WRITER] = self
         self._is_read = False
         self._head = b""
         self._ends_with_connection = False
@@ -87,14 +88,23 @@ class Cycle(RequestResponseCycle):
             self.waiting_for_100_continue = False
             self._head = self._rendered_head(message["status"], message["headers"])
             return
+        await self.drain()
+        self.write(message.get("body", b""), more=message.get("more_body", False))
+
+    @property
+    def can_write(self) -> bool:
+        return self.response_started and not self.flow.write_paused
+
+    async def drain(self) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
+
+    def write(self, body: bytes, *, more: bool = True) -> None:
         if self.disconnected:
             return
         if self.response_complete:
             raise RuntimeError("The answer is complete already.")
-        more = message.get("more_body", False)
-        framed = self._framed(message.get("body", b""), more=more)
+        framed = self._framed(body, more=more)
         if self._head:
             framed, self._head = self._head + framed, b""
         self.transport.write(framed)
@@ -143,6 +153,7 @@ class Cycle(RequestResponseCycle):
         """Drops the disconnect callback. A reference cycle would have to wait for the garbage collector."""
         self._tell_gone = None
         self.scope.pop(WHEN_GONE, None)
+        self.scope.pop(BODY_WRITER, None)
 
     def _complete(self) -> None:
         self.response_complete = True

@@ -126,14 +126,17 @@ class Completions:
             )
             try:
                 if await relay.pass_on(upstream.first):
+                    # Ordinary pieces are relayed as they are read; only the others get here.
+                    upstream.taker.take = relay.pass_at_once
                     async for piece in upstream.rest:
-                        # Placed here rather than after sending: the previous piece has left the process by now.
+                        # Placed here rather than after sending: the previous piece has mostly left the process by now.
                         failpoints.hit("router.passed_on")
                         if not await relay.pass_on(piece):
                             break
             finally:
                 upstream.finished = relay.finished
                 upstream.went_beyond_limit = relay.went_beyond_limit
+                upstream.taker.take = None
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")

@@ -31,6 +31,10 @@ max_output_tokens = 1024
 """ + "".join(f'\n[classes.{name}]\nmodels = ["none"]\n' for name in ("mezzo", "forte", "fortissimo"))
 
 
+# Whatever the machine has.
+ONE_OF_EACH = ("--workers", "1", "--routers", "1", "--metering", "1")
+
+
 class Up:
     """Started by the constructor; `ready()` waits for the line that says so."""
 
@@ -39,7 +43,7 @@ class Up:
         routes = data.with_name(f"{data.name}-routes.toml")
         routes.write_text(ROUTES)
         self.process = subprocess.Popen(
-            [LEGATO, "up", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+            [LEGATO, "up", "--port", "0", "--data", str(data), "--routes", str(routes), *ONE_OF_EACH, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -78,6 +78,7 @@ class Rounds:
         self._judge = upstream.judge(self._prompt.tokens)
         async with aclosing(upstream.rest) as rest:
             goes_on = await self._pass_on(upstream.first)
+            upstream.taker.take = self._pass_at_once
             while goes_on and (piece := await anext(rest, None)) is not None:
                 failpoints.hit("router.passed_on")
                 goes_on = await self._pass_on(piece)
@@ -94,6 +95,15 @@ class Rounds:
             with upstream:
                 self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
                 await self.pass_on(upstream)
+
+    def _pass_at_once(self, piece: Piece) -> bool:
+        """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
+        if piece.tool_calls or piece.finish_reason or not self._round.has_spoken:
+            return False
+        if not self._relay.pass_at_once(piece):
+            return False
+        self._round.record(piece)
+        return True
 
     async def _pass_on(self, piece: Piece) -> bool:
         shown = self._round.record(piece)

@@ -55,6 +55,17 @@ class ProviderEnvironment:
     local_model_socket: Path
 
 
+class PieceTaker:
+    """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
+
+    __slots__ = ("take",)
+
+    def __init__(self) -> None:
+        # Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
+        # is called again once the reader waits for the next piece.
+        self.take: Callable[[Piece], bool] | None = None
+
+
 @dataclass(slots=True, repr=False)
 class ProviderCall:
     """One request to a model. The client's JSON has been validated; OpenAI-compatible providers send it unchanged, and
@@ -70,6 +81,8 @@ class ProviderCall:
     traceparent: str = ""
     # Called once the whole request has been sent.
     on_sent: Callable[[], None] | None = None
+    # None if the provider's pieces are not those of the answer.
+    taker: PieceTaker | None = None
 
 
 @dataclass(slots=True)

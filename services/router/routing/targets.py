@@ -15,7 +15,7 @@ from services.router.answers.upstream import Upstream, begin
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import CannotDo, Failure, ProviderCall, ProviderError
+from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.retry_budget import RetryBudget
@@ -191,6 +191,7 @@ class _Opening:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)
         call = _make_call(prompt, target, max_tokens, is_whole)
+        call.taker = taker = PieceTaker()
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance:
@@ -209,7 +210,8 @@ class _Opening:
             self._refit_tokens = self._refit(error, model_state, max_tokens)
             return None
         model_state.pooled.acquire()
-        return Upstream(model_state, model_use, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
+        counted = self._counted
+        return Upstream(model_state, model_use, attempt, first, pieces, taker, counted, max_tokens, is_whole, span)
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target

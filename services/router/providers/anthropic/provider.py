@@ -88,7 +88,9 @@ class AnthropicProvider:
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
-        question = ProviderRequest(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(
+            self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent, call.taker
+        )
         async with aclosing(self._server.send(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

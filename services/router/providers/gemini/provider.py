@@ -68,7 +68,7 @@ class GeminiProvider:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
-        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent, call.taker)
         async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece

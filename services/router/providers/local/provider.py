@@ -109,6 +109,7 @@ async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> Provi
         tools=NO_TOOLS,
         parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,
+        taker=None,
     )
 
 

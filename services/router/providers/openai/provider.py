@@ -78,7 +78,7 @@ class OpenAIProvider:
 
     def _send(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         body = encode_call(call, self._output_field, self._extra_json)
-        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent, call.taker)
         return self._server.send(question, CompletionAnswer())
 
 

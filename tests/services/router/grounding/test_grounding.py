@@ -223,6 +223,13 @@ class Unasked:
     async def send(self, response: ChatResponse) -> None:
         raise AssertionError
 
+    @property
+    def has_room(self) -> bool:
+        raise AssertionError
+
+    def send_soon(self, response: ChatResponse) -> None:
+        raise AssertionError
+
 
 async def test_store_that_fails_costs_no_answer(harness: RouterGroundingHarness, log_text: Callable[[], str]) -> None:
     await harness.note("I own a Zephyr.")
