@@ -195,8 +195,8 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
 
 
 def _open_if_there(process: str, data: Path) -> grpc.Channel:
-    """Opens a channel to one of several processes. If it is not there after a while, its calls fail: others are asked
-    nevertheless."""
+    """Opens a channel to one of several processes. If it does not answer within the timeout, its calls fail, and
+    those to others go on."""
     path = socket_of(process, data)
     with suppress(CallRefused):
         _require_socket(path, data)

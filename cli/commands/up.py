@@ -202,7 +202,7 @@ def up(
 
 
 def _scale(settings: UpSettings, workers: int | None, routers: int | None, meterings: int | None) -> Scale:
-    """Returns the number of processes: those asked for, otherwise by the number of processors."""
+    """Returns the number of processes: as configured, otherwise by the number of CPUs."""
     default = default_scale(count_processors(), has_postgresql=bool(settings.database_url))
     scale = Scale(workers or default.edges, routers or default.routers, meterings or default.meterings)
     if scale.meterings > 1 and not settings.database_url:

@@ -15,7 +15,7 @@ from services.chassis.telemetry.log import Log
 # Every second while a replica is unavailable: in a rollout another has replaced it, and the next may be about to stop.
 RESOLVE_SOON_S = 1.0
 RESOLVE_EVERY_TURNS = 5
-# A replica that was connected at most so many turns ago may still become usable: no other is connected in its place.
+# A replica that was connected at most this many turns ago may still become usable: no other is connected in its place.
 CONNECTING_TURNS = 2
 # Precedes the zone of an address.
 ZONE = ";zone="
