@@ -2,7 +2,11 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-TEST_PROCESSES ?= 2
+# Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do.
+TEST_PROCESSES ?= 3
+CHECK_PROCESSES ?= 2
+# What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
+COVERAGE := --cov --cov-report= --cov-fail-under=0
 STUBBED := $(shell find protos -name '*.proto')
 # Compiled bytecode is kept in one place, whatever the environment says: every test of the whole service starts
 # processes, and without it each of them compiles its libraries anew.
@@ -11,7 +15,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/uv: requirements/uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { echo "Legato runs on Python 3.11 to 3.14, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Install one of those and say where it is: make PYTHON=/path/to/python3.13 run" >&2; exit 1; }
@@ -87,19 +91,32 @@ lint: .venv/dev ## Run all static checks
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
+.PHONY: check
+check: lint ## Run lint and the unit tests: no database, no service (a minute)
+	@echo "Unit tests ..."
+	@$(BIN)/pytest -q -m unit -n $(CHECK_PROCESSES)
+
 .PHONY: test
-test: lint ## Run lint and all tests; the tests start their own databases
+test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
+	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
+
+.PHONY: all-tests
+all-tests: .venv/dev
 	@echo "Tests ..."
-	@$(BIN)/pytest -q -n $(TEST_PROCESSES) || { [ $$? -eq 1 ] && \
+	@$(BIN)/coverage erase
+	@$(BIN)/pytest -q -n $(TEST_PROCESSES) $(COVERAGE) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
-	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
+	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(COVERAGE) --cov-append; }
+	@echo "Coverage ..."
+	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
+	@tail -n 1 .venv/coverage.txt
 
 .PHONY: bench
-bench: .venv/dev ## Measure the service on this machine (nine minutes). Options: make bench ARGS="--only beside-relay"
+bench: .venv/dev ## Measure the service on this machine (twelve minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (fifteen minutes)
+bench-peers: .venv/dev ## The same with LiteLLM, Portkey and TensorZero, from their registries (half an hour)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: bench-scale

@@ -1,16 +1,16 @@
-"""`python -m bench`: every measurement that there is, or those asked for, in one table."""
+"""`python -m bench`: runs all measurements, or the selected ones, and prints one table."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
-from bench.progress import Progress
+from bench.report import Progress
 from bench.sections import SECTIONS, Options
+from bench.targets import ChargesWrong
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,7 +26,8 @@ from bench.sections import SECTIONS, Options
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
-    """Measure the service on this machine: in all about nine minutes, beside the relay four."""
+    """Measure the service on this machine. All measurements take about twelve minutes, the comparison with the relay
+    seven."""
     options = Options(seconds, in_flight, rounds)
     sections = [SECTIONS[name] for name in only or SECTIONS]
     progress = Progress(sys.stderr, steps=sum(section.steps(options) for section in sections))
@@ -37,7 +38,7 @@ def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], js
             rows += of_section
             if section.verdict is not None:
                 said.append(section.verdict(of_section))
-    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+    except (AnswersWrong, ChargesWrong, CompilerMissing) as wrong:
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()

@@ -1,4 +1,4 @@
-"""Cases of chats that every target is put through, and the load that does it: `bench/wire/load.c`."""
+"""The chat workloads that every target gets, and the load generator that sends them (`bench/wire/load.c`)."""
 
 import json
 import os
@@ -12,32 +12,31 @@ from urllib.request import urlopen
 
 import msgspec
 
-from bench.children import printed_address
-from bench.compiled import TOKENS_A_CHUNK, program
-from bench.progress import Progress
+from bench.children import TOKENS_A_CHUNK, printed_address, program
+from bench.report import Progress
 from tests.support.child import start_child
 from tests.support.service import wait_until
 
-# As long as a short question with its instruction is.
+# Typical lengths of a short question and its system prompt.
 _INSTRUCTION: Final = "You are a helpful assistant."
 _QUESTION: Final = (
     "how will the weather be tomorrow, here by the river and up in the hills, and should we rather stay at home?"
 )
-# The slowest gateway takes some twenty seconds for what others do at once.
-PATIENCE_S: Final = 60.0
+# The slowest gateway takes about twenty seconds for what others finish at once.
+TIMEOUT_S: Final = 60.0
 
 
 class Case(msgspec.Struct, frozen=True):
     name: str
     in_flight: int
-    # Of a stream; 0: the answer is wanted whole.
+    # Number of chunks of a stream; 0: the response is not streamed.
     chunks: int = 0
-    # From one chunk to the next; 0: the provider writes all of them at once.
+    # Delay between chunks; 0: the provider writes all of them at once.
     pause_us: int = 0
 
     @property
     def ramp_us(self) -> int:
-        """Paced streams begin evenly over the length of one, so that their chunks do not come in step."""
+        """The time over which paced streams start: the length of one, so that their chunks are not synchronized."""
         return self.chunks * self.pause_us
 
 
@@ -48,14 +47,14 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The load's report; all answers were good."""
+    """The load generator's report. All answers were correct."""
 
     started: int
     answered: int
     refused: int
     chunks: int
     connections: int
-    # As the answers have told them.
+    # Token counts that the responses reported.
     prompt_tokens: int
     completion_tokens: int
     chats_per_s: float
@@ -66,12 +65,12 @@ class Outcome(msgspec.Struct, frozen=True):
     failed_body: str
     whole_ms: Percentiles | None
     first_ms: Percentiles | None
-    # From the provider's writing a chunk to the client's reading it.
+    # Time from the provider's write of a chunk to the client's read.
     late_ms: Percentiles | None
 
 
 class AnswersWrong(Exception):
-    """A chat was not answered, or not with what the provider had written: its figures are worth nothing."""
+    """A chat got no answer, or not the one that the provider wrote: the run's figures are worthless."""
 
 
 class Upstream(msgspec.Struct, frozen=True):
@@ -80,8 +79,8 @@ class Upstream(msgspec.Struct, frozen=True):
     base_url: str
 
     def chats(self) -> int:
-        """Counts chats asked for so far."""
-        with urlopen(self.base_url.removesuffix("/v1") + "/stats", timeout=PATIENCE_S) as response:
+        """Counts the chats that the upstream has received."""
+        with urlopen(self.base_url.removesuffix("/v1") + "/stats", timeout=TIMEOUT_S) as response:
             chats: int = json.load(response)["chats"]
             return chats
 
@@ -133,9 +132,9 @@ def put_load(
     chats: int = 0,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Sends chats for `seconds`, or until `chats` were asked for, and calls `meanwhile` again and again."""
+    """Sends chats for `seconds`, or until `chats` were sent, and calls `meanwhile` repeatedly."""
     request_file, output = folder / "request", folder / "load.json"
-    # The request has a key in it.
+    # The request contains an API key.
     request_file.touch(mode=0o600)
     request_file.write_bytes(request)
     output.unlink(missing_ok=True)
@@ -147,7 +146,7 @@ def put_load(
         "chats": chats,
         "chunks": case.chunks,
         "ramp-us": case.ramp_us,
-        "patience": PATIENCE_S,
+        "timeout": TIMEOUT_S,
     }
     arguments = [argument for name, value in options.items() for argument in (f"--{name}", str(value))]
     load = start_child([program("load"), *arguments], output, last_signal=signal.SIGKILL, environ=dict(os.environ))

@@ -1,4 +1,5 @@
-"""Clients that ask for chats, in a process of their own: at a rate, whatever becomes of them, or so many at once."""
+"""Clients in a separate process, which send chats at a given rate (open loop) or with a given concurrency (closed
+loop)."""
 
 import asyncio
 import itertools
@@ -17,14 +18,14 @@ from bench.connections import Answer, Connections, encode_chat
 from bench.processors import Watch
 from bench.report import percentile
 
-# Longer than anybody waits.
-PATIENCE_S: Final = 30.0
+# Longer than any response takes.
+TIMEOUT_S: Final = 30.0
 SEED: Final = 1
 
 
 class Offer(msgspec.Struct, frozen=True):
     api_key: str
-    # On average, at random moments; or of no meaning where a number at once is asked for.
+    # The mean rate of a Poisson process; ignored if `in_flight` is given.
     chats_per_s: float = 0.0
 
 
@@ -34,17 +35,17 @@ class Order(msgspec.Struct, frozen=True):
     offers: list[Offer]
     warm_up_s: float
     seconds: float
-    # In place of the rates: so many chats at once, each followed by the next.
+    # Concurrency, instead of rates: each finished chat is followed by the next.
     in_flight: int = 0
 
 
 class Tally(msgspec.Struct):
-    """Key totals."""
+    """Counts for one key."""
 
     sent: int = 0
     done: int = 0
     refused: int = 0
-    # Neither: what should not be.
+    # Neither completed nor refused: a defect.
     failed: int = 0
 
 
@@ -52,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     # In the order of the offers.
     tallies: list[Tally]
-    # Of the chats that were let in.
+    # Of admitted chats only.
     first_token_ms: list[float]
     total_ms: list[float]
     others_share: float
@@ -88,7 +89,7 @@ class _Load:
         others_share, seconds = watch.spent().others_share, time.perf_counter() - began_at_s
         for source in sources:
             if source.done():
-                # They go on for ever, unless something is wrong with them.
+                # Sources never end, unless one fails.
                 source.result()
             source.cancel()
         if self._running:
@@ -107,7 +108,8 @@ class _Load:
             await self._ask(key)
 
     async def _ask_at_rate(self, key: int, chats_per_s: float) -> None:
-        """Moments are counted from the start, so that one that was late does not delay the next."""
+        """Sends chats at random times. The times are computed from the start, so a late chat does not delay the
+        next."""
         dice = random.Random(f"{SEED} {key}")
         due_at_s = time.perf_counter()
         while True:
@@ -123,11 +125,11 @@ class _Load:
         tally.sent += is_measured
         answer: Answer | None = None
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 answer = await self._connections.ask(self._chats[key])
         except (TimeoutError, OSError):
             pass
-        # Speed is what comes out while somebody looks. How long it took is of those that came in meanwhile.
+        # Throughput counts the chats that end within the measured time; latency, those that begin within it.
         tally.done += self._is_counted and answer is not None and answer.is_done
         tally.refused += self._is_counted and answer is not None and answer.is_refusal
         tally.failed += is_measured and not (answer is not None and (answer.is_done or answer.is_refusal))

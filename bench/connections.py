@@ -1,4 +1,4 @@
-"""HTTP as cheaply as can be, so that the load leaves the processors to what is measured."""
+"""A minimal HTTP client, so that the load leaves the CPU to what is measured."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def encode_chat(api_key: str, content: str = "How is the weather?") -> bytes:
 
 
 class Connections:
-    """Reused connections, as many as there are requests at once."""
+    """A pool of reused connections, one for each concurrent request."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -89,7 +89,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is none by descent.
+        # uvloop's transport does not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""All figures of a run: for the terminal, and as JSON for `python -m bench.readme`."""
+"""The figures of a run: printed on the terminal, and written as JSON for `python -m bench.readme`."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench.promises import Verdict, verdicts
+from bench.measurements.promises import Verdict, verdicts
 from bench.report import Row, doubts, table
 
 

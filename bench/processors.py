@@ -1,4 +1,4 @@
-"""Reads what processes and the whole machine have taken of processors and memory, from /proc: Linux only."""
+"""Reads the CPU time and memory of processes and of the whole machine from /proc (Linux only)."""
 
 import os
 import time
@@ -14,25 +14,26 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 class _Process(NamedTuple):
     parent_id: int
-    # Its own, and that of its children that have ended.
+    # Includes that of children that have ended.
     cpu_s: float
     resident_bytes: int
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Processor time taken while somebody looked."""
+    """CPU time used while a `Watch` ran."""
 
     cpu_s: dict[str, float]
-    # How much of all processors went to processes that are not ours: to the kernel's own, to other machines as well.
+    # Share of the machine's CPU time used by processes outside the measurement, including the kernel and other virtual
+    # machines.
     others_share: float
 
 
 class Watch:
-    """Looks from when it is made."""
+    """Measures CPU time from its creation."""
 
     def __init__(self, groups: Mapping[str, int], family: int) -> None:
-        """Each group is a process with all that it started, but for what is a group of its own. `family` is the process
-        that started them all: what no member of the family took, others did."""
+        """Takes groups of processes: each is a process with its descendants, except those that are groups themselves.
+        CPU time outside `family`, the process that started all of them, counts as used by others."""
         self._groups = groups
         self._family = family
         self._before = self._look()
@@ -52,14 +53,14 @@ class Watch:
 
 
 def resident_mib(groups: Mapping[str, int]) -> dict[str, float]:
-    """Returns each group's memory. What several processes share is counted for each."""
+    """Returns each group's memory. Shared pages are counted for each process."""
     members = _groups(groups, dict(_processes()))
     return {name: sum(one.resident_bytes for one in group) / 2**20 for name, group in members}
 
 
 def calibrate() -> float:
-    """The processor's milliseconds for a fixed piece of work. Where it grows, somebody crowds the caches, or the host
-    has taken the processor away: and all other figures have grown with it."""
+    """Returns the CPU milliseconds of a fixed piece of work. If they grow, other processes compete for the caches or
+    the host has taken CPU time away, and all other figures have grown too."""
     took_s = []
     for _ in range(5):
         began_at_s = time.process_time()
@@ -88,9 +89,9 @@ def _processes() -> Iterable[tuple[int, _Process]]:
         try:
             stat = (folder / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
-            # It has ended since.
+            # The process has ended.
             continue
-        # The second field is the program's name, in brackets, and may hold anything.
+        # The second field is the program's name, in brackets, and may contain any character.
         fields = stat.rpartition(")")[2].split()
         yield (
             int(folder.name),
@@ -99,7 +100,7 @@ def _processes() -> Iterable[tuple[int, _Process]]:
 
 
 def _machine() -> tuple[float, float]:
-    """Seconds of all processors together: busy, and passed."""
+    """Returns the busy and the total seconds of all CPUs."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     user, nice, system, idle, waiting, *others = (int(field) * _TICK_S for field in fields)
     busy_s = user + nice + system + sum(others)

@@ -1,18 +1,68 @@
-"""`python -m bench.readme FIGURES.json`: writes what a run has given into the documents, between their markers."""
+"""`python -m bench.readme FIGURES.json`: writes the figures of a run into the documents, between their markers."""
 
+import math
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 import msgspec
 
-from bench.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED
-from bench.chart import Panel, draw
 from bench.figures import Figures
-from bench.promises import PROMISES, Promise
+from bench.measurements.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10, SLOW_100
+from bench.measurements.promises import PROMISES, Promise
 from bench.report import CALIBRATION, Row, doubts
 from bench.targets import DIRECT
+
+WIDTH: Final = 760
+NAME_WIDTH: Final = 150
+FIGURE_WIDTH: Final = 90
+BAR_HEIGHT: Final = 16
+BAR_STEP: Final = 22
+HEAD_HEIGHT: Final = 34
+OURS: Final = "#1f6feb"
+OTHERS: Final = "#9aa4b2"
+
+
+class Panel(NamedTuple):
+    title: str
+    measurement: str
+    figure: str
+
+
+def draw(rows: Sequence[Row], panels: Sequence[Panel]) -> str:
+    """Draws a panel for each cost, with a bar for each target."""
+    parts: list[str] = []
+    y = 8
+    for panel in panels:
+        costs = [(row.case, row.figures.get(panel.figure)) for row in rows if row.measurement == panel.measurement]
+        known = [(name, cost) for name, cost in costs if cost]
+        if not known:
+            continue
+        parts.append(f'<text x="0" y="{y + 14}" font-weight="bold">{escape(panel.title)}</text>')
+        y += HEAD_HEIGHT - 8
+        # The lowest value gets a visible bar, too.
+        least, most = math.log10(min(cost for _, cost in known) / 2), math.log10(max(cost for _, cost in known))
+        for name, cost in known:
+            part = (math.log10(cost) - least) / (most - least)
+            parts += _bar(name, cost, part * (WIDTH - NAME_WIDTH - FIGURE_WIDTH), y)
+            y += BAR_STEP
+        y += 12
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" font-family="sans-serif" font-size="13"'
+        f' fill="#57606a">\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _bar(name: str, cost: float, length: float, y: int) -> list[str]:
+    color = OURS if name.startswith("Legato") else OTHERS
+    return [
+        f'<text x="{NAME_WIDTH - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>',
+        f'<rect x="{NAME_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT}" rx="2" fill="{color}"/>',
+        f'<text x="{NAME_WIDTH + length + 6:.1f}" y="{y + 13}">{cost:,.3g}</text>',
+    ]
+
 
 ROOT: Final = Path(__file__).parents[1]
 BEGIN: Final = "<!-- figures: {name} -->"
@@ -22,7 +72,9 @@ SUMMARY: Final = "summary"
 DETAILS: Final = "details"
 
 PANELS: Final = (
-    Panel("CPU ms a chat, 64 at once (logarithmic)", MANY.name, "CPU ms a chat"),
+    Panel("CPU µs a chunk, 10 slow streams (logarithmic)", SLOW_10.name, "CPU µs a chunk"),
+    Panel("CPU µs a chunk, 100 slow streams", SLOW_100.name, "CPU µs a chunk"),
+    Panel("CPU ms a chat, 64 at once", MANY.name, "CPU ms a chat"),
     Panel("CPU µs a chunk, 32 streams in bursts", BURST.name, "CPU µs a chunk"),
     Panel("CPU µs a chunk, 200 paced streams", PACED.name, "CPU µs a chunk"),
 )
@@ -57,7 +109,7 @@ def replace_marked(document: str, name: str, text: str) -> str:
 
 
 def summary(figures: Figures) -> str:
-    """Gives the headline figures: a line for each cost, a column for each target."""
+    """Returns the headline figures: a row for each cost, a column for each target."""
     found = {(row.measurement, row.case): row.figures for row in figures.rows}
     targets = list(
         dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
@@ -78,7 +130,7 @@ def _heading(promise: Promise) -> str:
 
 
 def details(figures: Figures) -> str:
-    """The whole tables, but for columns that say nothing."""
+    """Returns the complete tables, without empty columns."""
     blocks = []
     for measurement in (*(case.name for case in CASES), FOOTPRINT):
         rows = [row for row in figures.rows if row.measurement == measurement]

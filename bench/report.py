@@ -1,14 +1,15 @@
-"""Measurements as a table for people and as JSON."""
+"""Prints progress, tables and warnings about a run."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
-# With more than this taken by others, figures say as much about them as about us.
+# If others use more CPU time than this, the figures are not reliable.
 OTHERS_MOST: Final = 0.1
-# The measurement that says how even the processors' speed was, and how uneven it may be.
+# The measurement of how much the CPU's speed varied, and the most that is tolerated.
 CALIBRATION: Final = "calibration"
 DRIFT_MOST: Final = 1.15
 
@@ -16,9 +17,9 @@ DRIFT_MOST: Final = 1.15
 class Row(msgspec.Struct, frozen=True):
     measurement: str
     case: str
-    # By names that carry their units. All rows of a measurement have the same ones; None where one does not apply.
+    # By names that include the unit. All rows of a measurement have the same ones; None if one does not apply.
     figures: dict[str, float | None]
-    # How much of the processors other people's processes took meanwhile.
+    # Share of the CPU time that processes outside the measurement used.
     others_share: float
 
 
@@ -27,12 +28,12 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A block for each measurement."""
+    """Prints a block for each measurement."""
     return "\n\n".join(_block(name, list(block)) for name, block in groupby(rows, lambda row: row.measurement))
 
 
 def doubts(rows: Sequence[Row]) -> str | None:
-    """Why these figures should not be trusted, if they should not."""
+    """Returns the reasons why the figures are not reliable."""
     share = max(row.others_share for row in rows)
     drift = max((row.figures["most / least"] or 1.0 for row in rows if row.measurement == CALIBRATION), default=1.0)
     if share <= OTHERS_MOST and drift <= DRIFT_MOST:
@@ -50,7 +51,7 @@ def _block(name: str, rows: list[Row]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Aligns the first column to the left, and the others to the right."""
+    """Aligns the first column left and the others right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *others in lines:
         yield "  ".join(
@@ -62,3 +63,38 @@ def _figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+WIDTH = 30
+
+
+class Progress:
+    def __init__(self, stream: TextIO, steps: int) -> None:
+        self._stream = stream
+        self._is_shown = stream.isatty()
+        self._steps = steps
+        self._begun = 0
+        self._name = ""
+        self._expected_s = 1.0
+        self._step_began_at_s = 0.0
+
+    def step(self, name: str, expected_s: float) -> None:
+        """Begins the next step."""
+        self._begun += 1
+        self._name, self._expected_s, self._step_began_at_s = name, expected_s, time.monotonic()
+        self.show()
+
+    def show(self) -> None:
+        """Updates the display; called repeatedly."""
+        if not self._is_shown:
+            return
+        part = min(1.0, (time.monotonic() - self._step_began_at_s) / self._expected_s)
+        filled = round(WIDTH * (self._begun - 1 + part) / self._steps)
+        bar = "#" * filled + "." * (WIDTH - filled)
+        self._stream.write(f"\r\x1b[K[{bar}] {self._begun}/{self._steps} {self._name}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

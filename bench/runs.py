@@ -1,4 +1,4 @@
-"""One target in one case, as often as it is asked; and what many runs say together."""
+"""Runs one target with one workload, and aggregates repeated runs."""
 
 import os
 import time
@@ -11,11 +11,10 @@ import msgspec
 
 from bench.chats import AnswersWrong, Case, Outcome, Percentiles, Upstream
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.targets import DATABASE, DIRECT, OURS, RELAY, Target
 
-# What is still to be settled when the last answer is there belongs to the cost of the chats.
+# Settlements that follow the last answer are part of the cost of the chats.
 SETTLE_S: Final = 0.3
 WARM_UP: Final = {Case("warm-up", in_flight=8): 300, Case("warm-up, streams", in_flight=8, chunks=20): 30}
 
@@ -27,7 +26,7 @@ class Run(msgspec.Struct, frozen=True):
     others_share: float
 
     def cost(self, processes: Sequence[str]) -> float | None:
-        """CPU ms a chat, or µs a chunk of a stream."""
+        """CPU ms per chat, or µs per chunk of a stream."""
         if not any(process in self.cpu_s for process in processes):
             return None
         cpu_s = sum(self.cpu_s.get(process, 0.0) for process in processes)

@@ -1,9 +1,9 @@
-"""The parts of `make bench`, in the order in which they are measured."""
+"""The sections of `make bench`, in the order in which they run."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from bench import (
+from bench.measurements import (
     beside_relay,
     big_prompt,
     cancellation,
@@ -14,23 +14,22 @@ from bench import (
     promises,
     slow_readers,
 )
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 
 
 class Options(NamedTuple):
-    # How long each case is measured, after its warm-up.
+    # Duration of each case, after its warm-up.
     seconds: float = beside_relay.SECONDS
-    # On the hot account.
+    # Of the hot account.
     in_flight: int = 64
-    # Beside the relay.
+    # Of the comparison with the relay.
     rounds: int = beside_relay.ROUNDS
 
 
 class Section(NamedTuple):
     steps: Callable[[Options], int]
     measure: Callable[[Options, Progress], Iterator[Row]]
-    # What it says about promises.
+    # Compares the rows with the goals.
     verdict: Callable[[list[Row]], str] | None = None
 
 

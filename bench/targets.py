@@ -1,4 +1,4 @@
-"""Targets of the cases: the provider itself, the relay, and Legato with everything on."""
+"""Starts the targets of a measurement (the relay, Legato) and checks what Legato charged."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,13 +7,55 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bench.books import CLASS, Books
 from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
-from bench.progress import Progress
-from bench.relay import KEY
+from bench.providers.relay import KEY
+from bench.report import Progress
+from services.metering.prices import read_prices
+from services.metering.records import Usage
 from tests.support.postgres import Postgres
 from tests.support.service import Service
+
+PRICES: Final = Path(__file__).parents[1] / "prices.toml"
+CLASS: Final = "forte"
+CREDITS: Final = "1000000"
+
+
+class ChargesWrong(Exception):
+    """A chat was lost or charged twice."""
+
+
+class ChargeCheck:
+    """Compares an account's charges with the usage of its chats."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.account_id = service.new_account(CREDITS)
+        self._granted_nanos = service.settled_balance_nanos(self.account_id)
+        self._used = Usage()
+        self.api_key = service.new_key(self.account_id)
+
+    def add(self, outcome: Outcome) -> None:
+        self.add_usage(outcome.prompt_tokens, outcome.completion_tokens)
+
+    def add_usage(self, prompt_tokens: int, completion_tokens: int) -> None:
+        self._used = Usage(
+            prompt_tokens=self._used.prompt_tokens + prompt_tokens,
+            completion_tokens=self._used.completion_tokens + completion_tokens,
+        )
+
+    def check(self) -> None:
+        self.check_charges()
+        if violations := self._service.audit():
+            raise ChargesWrong(f"The audit found violations: {violations}")
+
+    def check_charges(self) -> None:
+        # A token of this class costs whole nanos, so the sum of the chats' prices is the price of all their tokens.
+        price_nanos = read_prices(PRICES)[CLASS].cost_nanos(self._used)
+        charged_nanos = self._granted_nanos - self._service.settled_balance_nanos(self.account_id)
+        if charged_nanos != price_nanos:
+            raise ChargesWrong(f"The answers cost {price_nanos} nanos, but {charged_nanos} were charged.")
+
 
 DIRECT: Final = "no gateway"
 RELAY: Final = "relay"
@@ -21,12 +63,12 @@ ON_SQLITE: Final = "Legato, SQLite"
 ON_POSTGRESQL: Final = "Legato, PostgreSQL"
 
 OURS: Final = ("edge", "router", "metering", "auth")
-# Not one of our processes, though it works for us: shown, and not added to what is ours.
+# Not one of our processes: its figures are shown, but not added to ours.
 DATABASE: Final = "PostgreSQL"
-# It keeps the four alive, and has no part in a chat.
+# Restarts the four services, and has no part in a chat.
 SUPERVISOR: Final = "supervisor"
 
-# As they are by default, but for the rate of a key, which is not what is measured here.
+# The defaults, except for the rate limit of a key, which is not measured here.
 SETTINGS: Final = {
     "LEGATO_REQUESTS_PER_MINUTE": "1000000",
     "LEGATO_REQUEST_BURST": "100000",
@@ -46,15 +88,15 @@ class TargetMissing(Exception):
 class Target(NamedTuple):
     name: str
     port: int
-    # By name; each with all that it started.
+    # Process ids by name; each includes its descendants.
     processes: dict[str, int]
     api_key: str = "played"
     model: str = "mock-model"
     path: str = "/v1/chat/completions"
     headers: Mapping[str, str] = {}
     first_answer_s: float | None = None
-    books: Books | None = None
-    # Not ours: where it fails, that says nothing about us.
+    charge_check: ChargeCheck | None = None
+    # A peer's failure is no failure of ours.
     is_peer: bool = False
 
     def put_load(
@@ -62,8 +104,8 @@ class Target(NamedTuple):
     ) -> Outcome:
         request = encode_request(case, self.api_key, self.model, self.path, self.headers)
         outcome = put_load(case, self.port, request, folder, progress, seconds=seconds, chats=chats)
-        if self.books is not None:
-            self.books.add(outcome)
+        if self.charge_check is not None:
+            self.charge_check.add(outcome)
         return outcome
 
 
@@ -80,7 +122,7 @@ def port_of(base_url: str) -> int:
 @contextmanager
 def started_relay(upstream: Upstream, folder: Path, progress: Progress) -> Iterator[Target]:
     began_at_s = time.monotonic()
-    with started_provider(["bench.relay", upstream.base_url], folder, RELAY) as relay:
+    with started_provider(["bench.providers.relay", upstream.base_url], folder, RELAY) as relay:
         target = Target(RELAY, port_of(relay.base_url), {RELAY: relay.process_id}, api_key=KEY)
         target.put_load(ONE_CHAT, folder, progress, chats=1)
         yield target._replace(first_answer_s=time.monotonic() - began_at_s)
@@ -99,18 +141,18 @@ def started_legato(
             settings = {**settings, "LEGATO_DATABASE_URL": postgres.create_database()}
             database[DATABASE] = postgres.process_id
         service = opened.enter_context(Service(upstream, settings))
-        books = Books(service)
-        # As it starts on any day but its first: there is an account that has a key.
+        charge_check = ChargeCheck(service)
+        # A normal start, not the first one: an account with a key exists.
         service.stop()
         began_at_s = time.monotonic()
         service.start()
-        target = legato_target(name, service, books)
+        target = legato_target(name, service, charge_check)
         target.put_load(ONE_CHAT, folder, progress, chats=1)
         first_answer_s = time.monotonic() - began_at_s
         yield target._replace(first_answer_s=first_answer_s, processes={**target.processes, **database})
 
 
-def legato_target(name: str, service: Service, books: Books) -> Target:
+def legato_target(name: str, service: Service, charge_check: ChargeCheck) -> Target:
     processes = {process.partition("-")[0]: state["pid"] for process, state in service.states().items()}
     processes[SUPERVISOR] = service.supervisor_id
-    return Target(name, service.address[1], processes, books.api_key, CLASS, books=books)
+    return Target(name, service.address[1], processes, charge_check.api_key, CLASS, charge_check=charge_check)

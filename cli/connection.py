@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,7 +14,7 @@ import grpc
 
 from cli.progress import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
-from cli.supervision.data_folder import is_supervised, socket_of
+from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
@@ -22,6 +23,7 @@ from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
+from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -32,15 +34,16 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 ROUTER = "router"
+METERING = "metering"
 THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
 # Default time for which calls to an unavailable service are retried.
-PATIENCE_S = 1.0
+RETRY_FOR_S = 1.0
 PAUSE_S = 0.3
 
 # A crashed process is back within this, unless it cannot start.
-RESTART_PATIENCE_S = 6.0
+RESTART_TIMEOUT_S = 6.0
 
 
 class CallRefused(click.ClickException):
@@ -60,11 +63,13 @@ class ServiceStubs:
         self,
         open_channel_to: Callable[[str], grpc.Channel],
         find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
+        find_router: Callable[[], str] = lambda: ROUTER,
     ) -> None:
         """Calls `open_channel_to` for "auth", "metering" and each of `find_routers`, once each and not before a command
-        needs it."""
+        needs it. `find_router` returns one that answers, if there is one."""
         self._open_channel_to = open_channel_to
         self._find_routers = find_routers
+        self._find_router = find_router
         self._channels: dict[str, grpc.Channel] = {}
 
     @property
@@ -87,11 +92,11 @@ class ServiceStubs:
 
     @property
     def credits(self) -> CreditAdminServiceStub:
-        return CreditAdminServiceStub(self._channel("metering"))
+        return CreditAdminServiceStub(self._channel(METERING))
 
     @property
     def metering(self) -> MeteringServiceStub:
-        return MeteringServiceStub(self._channel("metering"))
+        return MeteringServiceStub(self._channel(METERING))
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
@@ -100,8 +105,8 @@ class ServiceStubs:
 
     @property
     def grounding(self) -> GroundingAdminServiceStub:
-        """The stub of any replica: all share one database."""
-        return GroundingAdminServiceStub(self._channel(self._find_routers()[0]))
+        """The stub of any replica that answers: all share one database."""
+        return GroundingAdminServiceStub(self._channel(self._find_router()))
 
     def _channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:
@@ -119,10 +124,10 @@ def call_service(
     *,
     repeatable: bool = True,
     timeout_s: float = TIMEOUT_S,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
 ) -> ResponseT:
     """Makes one call. `repeatable` says that the request is idempotent: then it is retried while the service is
-    unavailable, for `patience_s`."""
+    unavailable, for `retry_for_s`."""
     began_at_s = time.monotonic()
     bar = Bar(sys.stderr)
     try:
@@ -139,9 +144,9 @@ def call_service(
                 raise CallRefused(
                     f"{_outage(refusal)}: check whether it was done before you repeat it.", refusal.reason
                 )
-            if waited_s >= patience_s:
+            if waited_s >= retry_for_s:
                 raise _refused(refusal)
-            bar.show("waiting for the service", round(waited_s), round(patience_s))
+            bar.show("waiting for the service", round(waited_s), round(retry_for_s))
             time.sleep(PAUSE_S)
     finally:
         bar.clear()
@@ -166,7 +171,11 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
 
     def find_routers() -> list[str]:
         given = settings.address(ROUTER)
-        return _every_address(given) if given else [ROUTER]
+        return _every_address(given) if given else _processes_of(ROUTER, data)
+
+    def find_router() -> str:
+        routers = find_routers()
+        return next((router for router in routers[:-1] if _answers(_address_of(router, data))), routers[-1])
 
     def open_secured(address: str, service: str) -> grpc.Channel:
         try:
@@ -178,21 +187,47 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
     def open_channel_to(service: str) -> grpc.Channel:
         if ":" in service:
             return open_secured(service, ROUTER)
+        if service.startswith(f"{ROUTER}-"):
+            return _open_if_there(service, data)
         given = settings.address(service)
-        elsewhere = _first_that_answers([address.strip() for address in given.split(",")])
+        elsewhere = _first_that_answers([endpoint.address for endpoint in parse_endpoints(given)] or [""])
         if elsewhere and not elsewhere.startswith("unix:"):
             if not _answers(elsewhere):
                 raise NotRunning(f"{service} is not running at {given}")
             return open_secured(elsewhere, service)
-        path = Path(elsewhere.removeprefix("unix:")) if elsewhere else socket_of(service, data)
+        here = elsewhere or _first_that_answers([_address_of(name, data) for name in _processes_of(service, data)])
+        path = Path(here.removeprefix("unix:"))
         _require_socket(path, data)
         return open_sync_channel(f"unix:{path}")
 
-    return ServiceStubs(open_channel_to, find_routers)
+    return ServiceStubs(open_channel_to, find_routers, find_router)
+
+
+def _open_if_there(process: str, data: Path) -> grpc.Channel:
+    """Opens a channel to one of several processes. If it does not answer within the timeout, its calls fail, and
+    those to others go on."""
+    path = socket_of(process, data)
+    with suppress(CallRefused):
+        _require_socket(path, data)
+    return open_sync_channel(f"unix:{path}")
+
+
+def _processes_of(service: str, data: Path) -> list[str]:
+    """Returns the names of a service's processes that `legato up` runs on the folder: numbered if there are several."""
+    try:
+        names = [str(state["name"]) for state in read_processes(data)["processes"]]
+    except (OSError, ValueError, KeyError):
+        names = []
+    return [name for name in names if name.rpartition("-")[0] == service] or [service]
+
+
+def _address_of(process: str, data: Path) -> str:
+    """Returns the address of a process on the folder; an address is returned unchanged."""
+    return process if ":" in process else f"unix:{socket_of(process, data)}"
 
 
 def _require_socket(path: Path, data: Path) -> None:
-    give_up_at = time.monotonic() + RESTART_PATIENCE_S
+    give_up_at = time.monotonic() + RESTART_TIMEOUT_S
     while not is_listening(path):
         if not is_supervised(data):
             raise NotRunning(f"Legato is not running on {data}: start it with `legato up --data {data}`")
@@ -209,7 +244,7 @@ def _first_that_answers(addresses: list[str]) -> str:
 def _every_address(addresses: str) -> list[str]:
     """Resolves host names to all their addresses."""
     found: list[str] = []
-    for address in (address.strip() for address in addresses.split(",")):
+    for address, _ in parse_endpoints(addresses):
         host, _, port = address.rpartition(":")
         if address.startswith("unix:"):
             found.append(address)

@@ -1,4 +1,4 @@
-"""`legato`: the commands by name. Each command's imports are lazy, so that help comes at once."""
+"""`legato`: the commands by name. Each command's imports are lazy, so that help is printed at once."""
 
 import importlib
 import sys

@@ -63,8 +63,8 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
 
 
 def strange_names(own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ) -> Iterable[str]:
-    """Warns of unknown names, since a mistyped setting would silently have its default. They are not errors: people
-    have own variables with our prefix, `routes` may name some, and a later version knows more."""
+    """Warns of unknown names, since a mistyped setting would silently have its default. They are not errors: operators
+    have their own variables with our prefix, `routes` may name some, and a later version has more."""
     kinds = (own, *kinds_of_settings())
     known = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
     strange = [name for name in environ if name.startswith(PREFIX) and name not in OUR_OWN]

@@ -14,7 +14,7 @@ def open_closed_ones() -> None:
 
 
 @contextmanager
-def heard_or_not(stream: TextIO | None) -> Iterator[None]:
+def ignoring_closed(stream: TextIO | None) -> Iterator[None]:
     """Ignores write errors on a stream whose reader is gone."""
     try:
         yield

@@ -1,6 +1,6 @@
-"""Waits until the service answers, and says how to use it: the last word of `docker compose up`.
+"""Waits until the service responds, then prints how to use it, as the last output of `docker compose up`.
 
-python deploy/hello.py http://balancer:8080/v1 http://127.0.0.1:8080/v1        where it answers here, and for others
+python deploy/hello.py http://balancer:8080/v1 http://127.0.0.1:8080/v1        the addresses inside and outside
 """
 
 import sys
@@ -22,7 +22,7 @@ Legato serves on {address}. To make a key, and to use it:
 
 
 def answers(base_url: str) -> bool:
-    """Tells whether the edge answers; a call without a key is refused with 401."""
+    """Tells if the edge responds; a call without a key is refused with 401."""
     try:
         urllib.request.urlopen(f"{base_url}/models", timeout=TIMEOUT_S)  # noqa: S310  (the address is the operator's)
     except urllib.error.HTTPError as refusal:

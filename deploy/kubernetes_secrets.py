@@ -1,10 +1,10 @@
-"""Makes the Secrets that the manifests in `kubernetes/` mount, and prints them for `kubectl apply -f -`.
+"""Creates the Secrets that the manifests in `kubernetes/` mount, and prints them for `kubectl apply -f -`.
 
-python -m deploy.kubernetes_secrets FOLDER             all of them
-python -m deploy.kubernetes_secrets FOLDER NAME...     these alone
+python -m deploy.kubernetes_secrets FOLDER             all
+python -m deploy.kubernetes_secrets FOLDER NAME...     only these
 
-The folder keeps what they are made of, for its owner's eyes alone. With the same folder passwords and keys stay the
-same, and certificates are new.
+The folder keeps the files that they contain, readable only by its owner. With the same folder, passwords and keys stay
+the same and certificates are issued again.
 """
 
 import base64
@@ -40,7 +40,7 @@ SECRETS: dict[str, dict[str, str]] = {
 def secrets_in(folder: Path, names: Sequence[str] = tuple(SECRETS)) -> list[dict[str, Any]]:
     make_secrets(folder)
     for name in FOLDERS:
-        # Earlier versions left some of them open to all.
+        # Earlier versions left some of them readable for all.
         (folder / name).chmod(0o700)
     return [
         {

@@ -1,10 +1,10 @@
-"""Makes what the containers of the compose file prove themselves with, each into the folder of that container alone.
+"""Creates the passwords, keys and certificates of the compose file's containers, in one folder for each container.
 
 python deploy/make_secrets.py /secrets
 
-Passwords, pepper and authority are made on the first start and kept. Certificates are issued anew on every start; the
-processes that use them notice. All is made for its maker's eyes alone; root hands it over to those whom the containers
-run as.
+Passwords, pepper and certificate authority are created on the first start and kept. Certificates are issued on every
+start; running processes reload them. Files are created with access for the current user only; root then passes them to
+the users of the containers.
 """
 
 import os
@@ -17,16 +17,16 @@ from cli.authority import AUTHORITY, issue, make_authority
 from cli.commands.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
 from services.chassis.access_tokens import AccessTokenSigner
 
-# Whom the service's image runs as.
+# The user id of the service's image.
 OWNER = 10001
-# The other images run as others, so all may read these, once they are handed over: each is in a volume that no other
-# container mounts, and that only root reaches on the machine itself.
+# The other images run as other users, so these files become readable for all: each is in a volume that no other
+# container mounts, and that only root can access on the host.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
 HOLDERS = ("edge", "auth", "router", "metering", "console", "admin")
 FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
-# Request rates, for minutes: nothing that must outlive a restart.
+# Valkey holds rate limits of a few minutes, which need not survive a restart.
 VALKEY_SETTINGS = """\
 bind * -::*
 protected-mode no
@@ -37,7 +37,7 @@ requirepass {password}
 
 
 def make_secrets(home: Path) -> None:
-    """Nobody but whoever runs this can read them."""
+    """Creates the files, readable only by the current user."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in FOLDERS:
         (home / folder).mkdir(mode=0o700, exist_ok=True)
@@ -62,7 +62,7 @@ def _make_access_token_keys(home: Path) -> None:
 
 
 def hand_over(home: Path) -> None:
-    """Lets the containers' user read them; only root can."""
+    """Makes the files readable for the users of the containers. Only root can do this."""
     for folder in FOLDERS:
         for path in (home / folder, *(home / folder).iterdir()):
             if folder in READ_BY_OTHERS:
@@ -89,9 +89,9 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
 
 
 def _write(path: Path, content: str) -> None:
-    """All at once: whoever reads it finds the old file or the new one."""
+    """Writes the file atomically: a reader gets the old content or the new."""
     if path.exists() and path.read_text() == content:
-        # It was handed over already, to somebody who may be reading it.
+        # A container may be using it: its owner and mode are kept.
         return
     beside = path.with_name(f"{path.name}.new")
     beside.unlink(missing_ok=True)
@@ -101,10 +101,10 @@ def _write(path: Path, content: str) -> None:
 
 
 if __name__ == "__main__":
-    # Nothing is open to others that is not handed over.
+    # No file is readable for others before `hand_over`.
     os.umask(0o077)
     home = Path(sys.argv[1])
     make_secrets(home)
-    # Whoever tries this out without a container keeps the files.
+    # Without root, for instance outside of a container, the files stay with the current user.
     if os.geteuid() == 0:
         hand_over(home)

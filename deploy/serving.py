@@ -1,4 +1,4 @@
-"""Ends with 0 if the process at an address serves: what a container's health check runs.
+"""Exits with 0 if the process at an address is serving, for the health check of a container.
 
 python deploy/serving.py auth:7001                              gRPC's health service
 python deploy/serving.py http+unix:/run/legato/model.sock       GET /health, and whether the model works
@@ -9,7 +9,7 @@ import sys
 from cli.supervision.health import HealthProbe, grpc_is_serving
 from services.router.local_model import WORK_PATH
 
-# A long prompt may keep it busy for some seconds; less than the probe's own patience.
+# A long prompt may keep the model busy for some seconds. Shorter than the timeout of the health check.
 WORK_TIMEOUT_S = 3.0
 HTTP_ON_A_SOCKET = "http+unix:"
 

@@ -1,10 +1,10 @@
-"""Copies what a service has in SQLite files into an empty PostgreSQL: accounts, keys, the ledger, notes and documents.
+"""Copies the SQLite databases of a service into an empty PostgreSQL: accounts, keys, the ledger, notes and documents.
 
-    legato migrate                                      # makes the tables
+    legato migrate                                      # creates the tables
     python -m deploy.sqlite_to_postgresql .legato
 
-PostgreSQL is where `LEGATO_DATABASE_URL`, or the file that `LEGATO_DATABASE_URL_FILE` names, says. Both must be of one
-version, and nothing may run on either. docs/runbooks/scale-out.md tells the rest.
+`LEGATO_DATABASE_URL`, or the file that `LEGATO_DATABASE_URL_FILE` names, is the address of PostgreSQL. Both databases
+must have the same schema version, and no process may use them. docs/runbooks/scale-out.md has the whole procedure.
 """
 
 import os
@@ -17,9 +17,9 @@ from services.chassis.settings import SettingsError, read_variable
 
 SCHEMAS = ("auth", "metering", "router")
 ROWS_AT_ONCE = 1000
-# Which version the tables are of: each database has its own, and they must be the same.
+# Holds the schema version, which must be the same in both databases.
 VERSION_TABLE = "alembic_version"
-# They hold something from the beginning, which is replaced.
+# Migrations insert rows into these tables; the rows are replaced.
 FILLED_TABLES = ("epoch", "audit_head")
 
 
@@ -28,7 +28,7 @@ class CannotCopy(Exception):
 
 
 def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
-    """All of it or nothing. Gives how many rows each table has."""
+    """Copies all tables in one transaction. Returns the number of rows of each."""
     source = create_engine(f"sqlite:///{file}")
     destination = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://", 1))
     try:
@@ -37,10 +37,10 @@ def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
             found.reflect(reading)
             wanted.reflect(writing)
             if not wanted.tables or _version(reading, found.tables) != _version(writing, wanted.tables, f"{schema}."):
-                raise CannotCopy(f"{schema} is not of the version of {file}: run `legato migrate` on both")
+                raise CannotCopy(f"{schema} does not have the schema version of {file}: run `legato migrate` on both")
             tables = [table for table in wanted.sorted_tables if table.name != VERSION_TABLE]
             copied = {table.name: _copy(reading, found.tables[table.name], writing, table) for table in tables}
-            _go_on_counting(writing, schema)
+            _advance_sequences(writing, schema)
             return copied
     finally:
         source.dispose()
@@ -63,8 +63,8 @@ def _copy(reading: Connection, source: Table, writing: Connection, destination: 
     return copied
 
 
-def _go_on_counting(writing: Connection, schema: str) -> None:
-    """Numbers that the database gives go on after the last one that was copied."""
+def _advance_sequences(writing: Connection, schema: str) -> None:
+    """Sets the sequences, so that generated ids continue after the last copied one."""
     numbered = text(
         "SELECT table_name, column_name FROM information_schema.columns"
         " WHERE table_schema = :schema AND (is_identity = 'YES' OR column_default LIKE 'nextval%')"

@@ -47,10 +47,10 @@ async def main() -> None:
                 await health.start()
                 edge.readiness.is_complete = True
                 host, port = listener.getsockname()[:2]
-                log.info("edge.serves", address=f"{host}:{port}")
+                log.info("edge.started", address=f"{host}:{port}")
                 memory.settle()
             await stop
-            on_second_signal(server.break_off)
+            on_second_signal(server.cancel_all)
             edge.readiness.is_leaving = True
             await health.announce_shutdown()
             server.stop_keeping_alive()
@@ -61,7 +61,7 @@ async def main() -> None:
 
 
 async def _done_before(stop: "asyncio.Task[Literal[True]]", work: Coroutine[Any, Any, None]) -> bool:
-    """Returns whether the work was done before shutdown was asked for; else cancels it."""
+    """Returns whether the work was done before shutdown was requested; else cancels it."""
     task = asyncio.create_task(work)
     await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():

@@ -14,10 +14,10 @@ from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.api.models import Models
 from edge.backends.exchanges import Backends
+from edge.backends.position import EdgePosition, parse_position
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
 from edge.billing.recovery import Journals
-from edge.chat.chat import ChatDependencies
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
@@ -25,13 +25,14 @@ from edge.wire.body_reader import Bodies
 from edge.wire.client_address import Addresses
 from edge.wire.cors import Cors
 from services.chassis.rpc.certificates import open_certificates
+from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, show_certificate, show_exchanges
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import Clock
 
 # Longer than healthy services take to answer, and shorter than a client waits for a connection.
-COMPANY_PATIENCE_S: Final = 5.0
+BACKENDS_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Assembly:
         they start. The wait has a timeout: while a service is down, requests to it are refused."""
         await self._journals.recover(self._metering)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMPANY_PATIENCE_S):
+            async with asyncio.timeout(BACKENDS_TIMEOUT_S):
                 await self.complete()
 
     async def complete(self) -> None:
@@ -70,6 +71,11 @@ async def assembled(
         clock,
         log,
         certificates,
+        Subset(
+            settings.router_subset,
+            EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log),
+            settings.zone,
+        ),
     )
     principals = Principals(services.auths, clock, log, registry)
     metering = Metering(services.meterings, clock, log)
@@ -78,20 +84,22 @@ async def assembled(
     wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
-    dependencies = ChatDependencies(
-        metering,
-        journals.own,
-        services.routers,
-        saturation,
-        settings.stream_life_s,
-        settings.keepalive_s,
-        clock,
-        log,
-        metrics,
-        tracer,
-    )
     entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
-    chat = ChatEndpoint(entrance, models, Bodies(), dependencies)
+    chat = ChatEndpoint(
+        entrance=entrance,
+        models=models,
+        bodies=Bodies(),
+        metering=metering,
+        journal=journals.own,
+        routers=services.routers,
+        saturation=saturation,
+        life_s=settings.stream_life_s,
+        keepalive_s=settings.keepalive_s,
+        clock=clock,
+        log=log,
+        metrics=metrics,
+        tracer=tracer,
+    )
     await services.start()
     principals.start()
     models.start()

@@ -109,7 +109,7 @@ class ChatMetrics:
         first_token_s: float | None,
         charged: Usage,
     ) -> None:
-        """Records a chat. `first_token_s` counts from the arrival; None if it never came."""
+        """Records a chat. `first_token_s` counts from the arrival; None if there was no token."""
         self._chats[class_id, OUTCOMES[end]].value += 1
         if first_token_s is None:
             return

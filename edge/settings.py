@@ -5,11 +5,13 @@ from typing import Annotated
 import msgspec
 
 from edge.access.saturation import LATENESS_TOLERATED_S
+from edge.backends.position import parse_position
 from edge.http.connection_limit import MOST_CONNECTIONS
 from edge.wire.client_address import Addresses
 from edge.wire.cors import Cors
 from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.residency import DataStore, keep_in_canada
+from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, check_all
 
 
@@ -30,6 +32,13 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
+    # How many routers an edge uses if there are more; 0 means all of them.
+    router_subset: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 3
+    # What an edge must know to choose them: its position, NUMBER/COUNT, or addresses that resolve to all edges.
+    edge_position: str = ""
+    edge_peers: str = ""
+    # Routers in the same zone are preferred.
+    zone: str = ""
     # The folder of the journals of unsettled requests; default: in `data`. It must outlive the process.
     journals: Path | None = None
     # Time limit of an answer; metering releases a hold a little later.
@@ -40,7 +49,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     stalled_reader_s: Seconds = 60.0
     # On shutdown, how long new requests are still accepted, until load balancers have noticed.
     drain_delay_s: SecondsOrZero = 0.0
-    # How long running answers may go on after that.
+    # How long running answers may continue after that.
     drain_s: SecondsOrZero = 30.0
     # How late the event loop may run before new chats are refused; 0 disables this.
     edge_queueing_s: SecondsOrZero = LATENESS_TOLERATED_S
@@ -65,6 +74,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
             partial(keep_in_canada, [DataStore("DATA", self.data_region)]),
             partial(Addresses, self.trusted_proxies),
             partial(Cors, self.cors_origins),
+            partial(parse_position, self.edge_position),
+            partial(parse_endpoints, self.edge_peers),
         )
 
     def address(self, service: str) -> str:

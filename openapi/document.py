@@ -1,4 +1,4 @@
-"""Puts the OpenAPI document together from the route table, the table of errors, and the structs."""
+"""Builds the OpenAPI document from the route table, the error table and the structs."""
 
 import importlib.metadata
 from collections import defaultdict
@@ -24,20 +24,20 @@ _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "x-request-id": ("The id of this request.", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
     **{
-        name: ("How long until the limit is whole again, as in `6m0s`.", {"type": "string"})
+        name: ("The time until the limit is fully replenished, for example `6m0s`.", {"type": "string"})
         if "reset" in name
-        else ("The limit of a minute, or what remains of it.", _INTEGER)
+        else ("The limit per minute, or what remains of it.", _INTEGER)
         for name in RATE_HEADERS
     },
-    "x-legato-max-tokens": ("How many tokens the answer may have.", _INTEGER),
-    "x-legato-attempt": ("How many models were asked.", _INTEGER),
+    "x-legato-max-tokens": ("The maximum number of tokens of the answer.", _INTEGER),
+    "x-legato-attempt": ("The number of models that were called.", _INTEGER),
     "retry-after": ("Seconds to wait.", _INTEGER),
     "retry-after-ms": ("Milliseconds to wait.", _INTEGER),
     "x-should-retry": ("`false` where a repeat cannot help.", {"enum": ["false"]}),
-    "x-original-request-id": ("The request that was there first.", {"type": "string"}),
+    "x-original-request-id": ("The id of the first request with this Idempotency-Key.", {"type": "string"}),
     "allow": ("The methods of this endpoint.", {"type": "string"}),
 }
-# Those with which errors of a status may come, beside what `error_headers` gives.
+# Headers that errors of a status may have, in addition to those of `error_headers`.
 _HEADERS_OF_STATUS = {405: ("allow",), 409: ("x-original-request-id",), 429: ("retry-after", "retry-after-ms")}
 
 
@@ -91,7 +91,7 @@ class _Schemas:
 
 
 def _tidy(schema: Any) -> Any:
-    """Drops titles that repeat a schema's name, and defaults of null for what is absent."""
+    """Drops titles that repeat a schema's name, and null defaults."""
     if isinstance(schema, list):
         return [_tidy(part) for part in schema]
     if not isinstance(schema, dict):
@@ -141,11 +141,11 @@ def _good(route: Route, operation: Operation, schemas: _Schemas) -> dict[str, An
 
 
 def _event_schema(schemas: _Schemas) -> dict[str, Any]:
-    """Each event of a stream, in the form that later versions of OpenAPI give to them."""
+    """Describes the events of a stream, in the form of later versions of OpenAPI."""
     of_json = {"anyOf": [schemas.ref(responses.ChatCompletionChunk), schemas.ref(responses.ErrorBody)]}
     data = [{"const": "[DONE]"}, {"type": "string", "contentMediaType": JSON, "contentSchema": of_json}]
     return {
-        "description": "Each event. Its data is a ChatCompletionChunk and, of the last one, `[DONE]`; or it is an "
+        "description": "An event. Its data is a ChatCompletionChunk, `[DONE]` in the last event, or an "
         "error, which then is the last. Comments keep the connection open while the model is silent.",
         "type": "object",
         "properties": {"data": {"anyOf": data}, "event": {"const": "message"}},

@@ -1,4 +1,4 @@
-"""The errors of each endpoint, with a message to show; the rest of an error comes from the one table of errors."""
+"""The errors of each endpoint, with an example of the message; the rest comes from the error table."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ NEVER_SHOWN: Final = frozenset(
     }
 )
 
-# What the HTTP server answers before any route is known, and what can go wrong anywhere.
+# Errors of the HTTP server, before a route is known, and errors that can occur anywhere.
 _ANYWHERE: Final = (Reason.REQUEST_INVALID, Reason.METHOD_NOT_ALLOWED, Reason.BODY_TIMEOUT, Reason.INTERNAL)
 _WITH_A_KEY: Final = (
     Reason.KEY_INVALID,
@@ -74,7 +74,7 @@ _OF_PATH: Final = {
         Reason.UPSTREAM_REFUSED,
         Reason.MAINTENANCE,
     ),
-    # A path parameter that is empty, or has a slash in it, makes another address.
+    # A path parameter that is empty or contains a slash makes another path.
     "/v1/models/{model_id}": (Reason.MODEL_NOT_FOUND, Reason.NOT_FOUND),
     "/v1/usage/requests/{request_id}": (Reason.NOT_FOUND,),
 }

@@ -1,4 +1,4 @@
-"""The endpoints' descriptions: what each takes and answers, beside what the route table says of it."""
+"""Descriptions of the endpoints: parameters, bodies and headers, in addition to the route table."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,11 +19,11 @@ class Operation:
     parameters: list[dict[str, Any]] = field(default_factory=list)
     request: type[msgspec.Struct] | None = None
     request_examples: dict[str, Any] = field(default_factory=dict)
-    # None: there is no good response, or one of any shape.
+    # None: no successful response, or one of any shape.
     response: type[msgspec.Struct] | None = None
     response_examples: dict[str, Any] = field(default_factory=dict)
     is_streamed: bool = False
-    # Headers of good responses, beside x-request-id.
+    # Headers of successful responses, in addition to x-request-id.
     headers: tuple[str, ...] = ()
 
 
@@ -110,7 +110,7 @@ OPERATIONS: Final = {
             _query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": max(width.most for width in WIDTHS.values())},
-                "Buckets on a page: at most, and without it, 168 hours or 31 days.",
+                "Buckets per page. The maximum, which is also the default, is 168 hours or 31 days.",
             ),
             _query("page", {"type": "string", "pattern": "^[0-9]{1,12}$"}, "The `next_page` of the previous page."),
         ],

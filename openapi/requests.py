@@ -1,6 +1,6 @@
-"""The body of a chat as the document shows it: the edge's own structs, with types where the edge keeps bytes.
+"""The body of a chat as the document shows it: the edge's structs, with types where the edge keeps bytes.
 
-The edge checks those parts one by one, for reasons of speed (`edge/wire/messages.py`); here they are whole.
+The edge validates those parts one by one for speed (`edge/wire/messages.py`); here they are complete.
 """
 
 # mypy: disable-error-code="assignment"
@@ -25,7 +25,7 @@ Content = str | Annotated[list[TextPart], Meta(min_length=1)]
 
 
 class SystemMessage(messages.SystemMessage, tag_field="role", tag="system", gc=False):
-    """What the model is told before the conversation."""
+    """Instructions for the model."""
 
     content: Content
 
@@ -37,7 +37,7 @@ class DeveloperMessage(messages.DeveloperMessage, tag_field="role", tag="develop
 
 
 class UserMessage(messages.UserMessage, tag_field="role", tag="user", gc=False):
-    """What the user says."""
+    """A message of the user."""
 
     content: Content
 
@@ -49,7 +49,7 @@ class ToolMessage(messages.ToolMessage, tag_field="role", tag="tool", kw_only=Tr
 
 
 class AssistantMessage(messages.AssistantMessage, tag_field="role", tag="assistant", gc=False):
-    """What the model said before: content, tool calls or a refusal, at least one of them."""
+    """An earlier answer of the model: content, tool calls or a refusal, at least one of them."""
 
     content: Content | None = None
     tool_calls: list[messages.ToolCall] | None = None

@@ -1,4 +1,4 @@
-"""The bodies of responses, as structs: the document's schemas are made from them, and its examples checked by them."""
+"""The bodies of responses as structs, from which the document's schemas are made; they also validate its examples."""
 
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ class _Response(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Error(_Response):
-    """`code` is what a program may act on; `param` is the field that is meant, if one is."""
+    """An error. Programs should use `code`; `param` is the field that caused the error, if any."""
 
     message: str
     type: str
@@ -50,7 +50,7 @@ class ModelList(_Response):
 
 
 class PromptTokensDetails(_Response):
-    """How the prompt's tokens are made up."""
+    """A breakdown of the prompt's tokens."""
 
     cached_tokens: Count
 
@@ -65,7 +65,7 @@ class TokenUsage(_Response):
 
 
 class UrlCitation(_Response):
-    """A source, and the characters of the answer that rest on it."""
+    """A source, and the characters of the answer that cite it."""
 
     start_index: Count
     end_index: Count
@@ -89,7 +89,7 @@ class ToolCallMade(_Response):
 
 
 class AnswerMessage(_Response):
-    """What the model said."""
+    """The message of the model."""
 
     role: Literal["assistant"]
     content: str | None
@@ -145,7 +145,7 @@ class Delta(_Response):
 
 
 class ChunkChoice(_Response):
-    """The piece that a chunk brings."""
+    """The choice of one chunk."""
 
     index: Literal[0]
     delta: Delta
@@ -164,7 +164,7 @@ class ChatCompletionChunk(_Response):
 
 
 class UsageResult(_Response):
-    """What was used in a bucket. `model` and `key_id` are null unless grouped by them."""
+    """Usage in one bucket. `model` and `key_id` are null unless grouped by them."""
 
     object: Literal["usage.result"]
     model: str | None
@@ -187,7 +187,7 @@ class UsageBucket(_Response):
 
 
 class UsagePage(_Response):
-    """Usage of the account that owns the key, and what it has left."""
+    """Usage of the account that owns the key, and its remaining credit."""
 
     object: Literal["page"]
     data: list[UsageBucket]
@@ -197,7 +197,7 @@ class UsagePage(_Response):
 
 
 class UsageRequest(_Response):
-    """What became of one request, and what it cost."""
+    """The state and cost of one request."""
 
     object: Literal["usage.request"]
     id: RequestId

@@ -1,17 +1,45 @@
-"""Hooks of `make docs`: puts the OpenAPI document and a first page into the site."""
+"""Hooks of `make docs`: adds the OpenAPI document, the start page and the pages outside `docs/` to the site."""
 
+import posixpath
+import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md")
+SECTIONS = ("runbooks", "decisions")
+RELATIVE_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\((?![a-z]+:|#)([^()\s#]+)(?:#[^()\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    for section in SECTIONS:
+        pages = sorted((ROOT / "docs" / section).glob("*.md"))
+        config["nav"].append({section.title(): [f"{section}/{page.name}" for page in pages]})
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
-    document = (ROOT / "edge" / "api" / "openapi.json").read_text()
-    # In the repository, the first page is the README beside the folder of the others.
-    overview = (ROOT / "README.md").read_text().replace("](docs/", "](")
-    files.append(File.generated(config, "openapi.json", content=document))
-    files.append(File.generated(config, "index.md", content=overview))
+    files.append(File.generated(config, "openapi.json", content=_read("edge/api/openapi.json")))
+    files.append(File.generated(config, "LICENSE", content=_read("LICENSE")))
+    # The start page is the README.
+    for name, page in (("README.md", "index.md"), *((page, page) for page in PAGES)):
+        # Links from the root begin with the folder of the other pages.
+        files.append(File.generated(config, page, content=_read(name).replace("](docs/", "](")))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Replaces links to files that are not part of the site by their text."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def keep_if_found(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, link[2]))
+        return link[0] if files.get_file_from_path(target) else link[1]
+
+    return RELATIVE_LINK.sub(keep_if_found, markdown)
+
+
+def _read(path: str) -> str:
+    return (ROOT / path).read_text()

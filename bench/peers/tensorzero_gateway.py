@@ -1,6 +1,6 @@
-"""TensorZero's gateway as its package carries it. Runs in TensorZero's environment, where nothing of ours is.
+"""Starts TensorZero's gateway from its Python package. Runs in TensorZero's environment, without our modules.
 
-Its standalone server comes as a container image only; this is the same one, started from its own module.
+The standalone server is published only as a container image; this is the same code.
 """
 
 import sys

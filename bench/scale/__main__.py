@@ -1,4 +1,4 @@
-"""`python -m bench.scale`: how cost and memory behave where there is more of everything."""
+"""`python -m bench.scale`: measures how cost and memory grow with the load and the data."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 
 import click
 
-from bench.books import BooksWrong
 from bench.chats import AnswersWrong
-from bench.compiled import CompilerMissing
+from bench.children import CompilerMissing
 from bench.figures import present
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.scale import chunks, flatness, streams, workers
+from bench.targets import ChargesWrong
 
 SECONDS: Final = 3.0
 
@@ -39,7 +38,7 @@ SECTIONS: Final = {
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def scale(seconds: float, only: tuple[str, ...], json_file: Path | None) -> None:
-    """More processes, more streams, longer streams, and more accounts, keys and bookings."""
+    """Measure more processes, more streams, longer streams, and more accounts, keys and ledger entries."""
     sections = [SECTIONS[name] for name in only or SECTIONS]
     progress = Progress(sys.stderr, steps=sum(section.steps for section in sections))
     rows, said = [], []
@@ -48,7 +47,7 @@ def scale(seconds: float, only: tuple[str, ...], json_file: Path | None) -> None
             of_section = list(section.measure(progress, seconds))
             rows += of_section
             said.append(section.verdict(of_section))
-    except (AnswersWrong, BooksWrong, CompilerMissing) as wrong:
+    except (AnswersWrong, ChargesWrong, CompilerMissing) as wrong:
         raise click.ClickException(str(wrong)) from None
     finally:
         progress.clear()

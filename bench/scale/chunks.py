@@ -1,4 +1,4 @@
-"""Measures longer streams: each further chunk should cost what those before it did."""
+"""Measures longer streams: every further chunk should cost as much as the earlier ones."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,7 @@ from statistics import median
 from typing import Final
 
 from bench.chats import Case, started_upstream
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, Run, run, warm_up
 from bench.targets import ON_SQLITE, SUPERVISOR, started_legato
 
@@ -36,8 +35,8 @@ def measure(progress: Progress, seconds: float, rounds: int = ROUNDS) -> Iterato
             for case in CASES:
                 progress.step(f"{MEASUREMENT}: {case.name}", seconds + SETTLE_S)
                 runs[case].append(run(target, case, upstream, folder, progress, seconds))
-        assert target.books is not None
-        target.books.check()
+        assert target.charge_check is not None
+        target.charge_check.check()
     yield from rows_of(runs)
 
 

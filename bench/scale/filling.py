@@ -1,21 +1,21 @@
-"""Accounts, keys and a past, by the million, straight into the databases: as if all of it had been asked for.
+"""Writes millions of accounts, keys and past chats directly to the databases, as if the service had served them.
 
-Everything that the audit compares is made of the holds, by the database itself. The service must not be running.
+The database derives everything that the audit compares from the holds. The service must not be running.
 """
 
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.books import CLASS, PRICES
+from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.metering.prices import read_prices
 from services.metering.records import HOUR_US, Usage
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12
-# Some hour of the past.
+# Any hour in the past.
 HOUR: Final = 490_000 * HOUR_US
-# Whose names begin so was made here.
+# The prefix of everything that is created here.
 ACCOUNT: Final = "acct_filled"
 
 
@@ -23,7 +23,7 @@ class Size(NamedTuple):
     name: str
     accounts: int
     keys: int
-    # A grant for each account; what is beyond are chats.
+    # A grant for each account; all other rows are chats.
     ledger_rows: int
 
     @property
@@ -36,14 +36,14 @@ MANY: Final = Size("many", accounts=100_000, keys=1_000_000, ledger_rows=2_000_0
 
 
 class _Dialect(NamedTuple):
-    # The numbers from 1 on, as `n`.
+    # A query for the numbers from 1, as `n`.
     numbers: str
-    # As requests are named: by the time they came, so the next one comes after all of them.
+    # Sorted by time like real request ids, so that the next one sorts after all of them.
     request_id: str
-    # Evenly spread, as the names of keys are, and as many bits as a digest has.
+    # Evenly distributed like key ids, and as long as a digest.
     random_id: str
     random_bytes: str
-    # So that the planner knows what is there, and all of it is on disk.
+    # Updates the planner's statistics and syncs to disk.
     afterwards: tuple[str, ...]
 
 
@@ -78,7 +78,7 @@ def _run(database: Database, statements: list[str], dialect: _Dialect) -> None:
     with database.engine.connect() as connection:
         driver: Any = connection.connection.driver_connection
         if database.is_sqlite:
-            # Large trees are written in any order: with less, every row would be a walk to the disk.
+            # Large trees are written in random order: with a smaller cache every row would be read from disk.
             driver.execute("PRAGMA cache_size = -500000")
             driver.execute("BEGIN IMMEDIATE")
         for statement in statements:

@@ -1,4 +1,4 @@
-"""Checks that a chat costs the same among few accounts, keys and bookings as among many: in turns, in one go."""
+"""Compares the cost of a chat among few accounts, keys and ledger entries with that among many, in turns."""
 
 import asyncio
 import os
@@ -12,16 +12,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bench.beside_relay import MANY as CASE
-from bench.books import Books
 from bench.chats import AnswersWrong, Upstream, encode_request, started_upstream
 from bench.connections import Connections
+from bench.measurements.beside_relay import MANY as CASE
 from bench.processors import Spent, Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, run, warm_up
 from bench.scale.filling import FEW, MANY, Size, fill
-from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, Target, legato_target
+from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, ChargeCheck, Target, legato_target
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 
@@ -36,18 +34,18 @@ SIZES: Final = (FEW, MANY)
 
 
 class FlatnessHarness(NamedTuple):
-    """One service with its databases filled, and an account for each round."""
+    """One service with filled databases, and an account for each round."""
 
     size: Size
     target: Target
     service: Service
-    books: list[Books]
+    charge_checks: list[ChargeCheck]
     new_keys: list[list[str]]
     fill_s: float
 
 
 class Cost(NamedTuple):
-    """Chat cost by process."""
+    """The cost of a chat by process."""
 
     cpu_ms: dict[str, float]
     others_share: float
@@ -79,10 +77,12 @@ def measure(
             ]
             costs: dict[tuple[str, str], list[Cost]] = {}
             for number in range(rounds):
-                # Each is the first as often as the other: what is warm then helps both.
+                # The order alternates, so that warm caches help both equally.
                 for harness in harnesses if number % 2 else harnesses[::-1]:
                     progress.step(f"{store}, {harness.size.name}: {SAME_KEY}", seconds + SETTLE_S)
-                    target = harness.target._replace(api_key=harness.books[number].api_key, books=harness.books[number])
+                    target = harness.target._replace(
+                        api_key=harness.charge_checks[number].api_key, charge_check=harness.charge_checks[number]
+                    )
                     seen = run(target, CASE, upstream, folder, progress, seconds)
                     spent = Spent(seen.cpu_s, seen.others_share)
                     costs.setdefault((SAME_KEY, harness.size.name), []).append(_cost(spent, seen.outcome.answered))
@@ -115,7 +115,7 @@ def _filled(
 ) -> Iterator[FlatnessHarness]:
     progress.step(f"{store}: filling in {size.ledger_rows:,} bookings", size.ledger_rows / 50_000)
     with ExitStack() as opened:
-        # What the auditor takes is no matter of a chat; it is timed by itself.
+        # The auditor's cost is not part of a chat; it is measured separately.
         settings = {**SETTINGS, "LEGATO_AUDIT_INTERVAL_S": "0"}
         database: dict[str, int] = {}
         if store == ON_POSTGRESQL:
@@ -125,24 +125,24 @@ def _filled(
             settings["LEGATO_DATABASE_URL"] = postgres.create_database()
             database[DATABASE] = postgres.process_id
         service = opened.enter_context(Service(upstream, settings))
-        # The first start makes the tables.
-        books = [Books(service) for _ in range(rounds)]
+        # The first start creates the tables.
+        charge_checks = [ChargeCheck(service) for _ in range(rounds)]
         service.stop()
         began_at_s = time.monotonic()
         fill(size, service.data, settings.get("LEGATO_DATABASE_URL", ""))
         fill_s, began_at_s = time.monotonic() - began_at_s, time.monotonic()
         service.start()
-        target = legato_target(f"{store}, {size.name}", service, books[0])
+        target = legato_target(f"{store}, {size.name}", service, charge_checks[0])
         target = target._replace(processes={**target.processes, **database})
         target.put_load(CASE, folder, progress, chats=1)
         target = target._replace(first_answer_s=time.monotonic() - began_at_s)
         warm_up(target, folder, progress)
-        keys = [[service.new_key(book.account_id) for _ in range(new_keys)] for book in books]
-        yield FlatnessHarness(size, target, service, books, keys, fill_s)
+        keys = [[service.new_key(check.account_id) for _ in range(new_keys)] for check in charge_checks]
+        yield FlatnessHarness(size, target, service, charge_checks, keys, fill_s)
 
 
 def _ask_with_new_keys(harness: FlatnessHarness, number: int) -> Cost:
-    """Each is asked about at auth, where it is found among all others."""
+    """Sends chats with new keys, each of which auth has to look up among all others."""
     keys = harness.new_keys[number]
     target = harness.target
     requests = [encode_request(CASE, key, target.model, target.path, target.headers) for key in keys]
@@ -151,12 +151,12 @@ def _ask_with_new_keys(harness: FlatnessHarness, number: int) -> Cost:
     time.sleep(SETTLE_S)
     spent = watch.spent()
     for answer in answers:
-        harness.books[number].add_usage(*_tokens(answer))
+        harness.charge_checks[number].add_usage(*_tokens(answer))
     return _cost(spent, len(keys))
 
 
 async def _ask_all(port: int, requests: Sequence[bytes]) -> list[bytes]:
-    """Eight at once."""
+    """Sends the requests, eight at a time."""
     connections = Connections("127.0.0.1", port)
     waiting = list(requests)
     answers: list[bytes] = []
@@ -194,10 +194,10 @@ def _cost(spent: Spent, chats: int) -> Cost:
 def _audit_s(harness: FlatnessHarness, progress: Progress) -> float:
     """Times an audit, and checks all charges to the nano."""
     progress.step(f"auditing {harness.target.name}", harness.size.ledger_rows / 50_000)
-    for books in harness.books[1:]:
-        books.check_charges()
+    for charge_check in harness.charge_checks[1:]:
+        charge_check.check_charges()
     began_at_s = time.monotonic()
-    harness.books[0].check()
+    harness.charge_checks[0].check()
     return time.monotonic() - began_at_s
 
 
@@ -218,5 +218,5 @@ def rows_of(case: str, store: str, by_size: Sequence[Sequence[Cost]], sizes: Seq
 
 
 def _median_ms(costs: Sequence[Cost], process: str = "") -> float:
-    """Median of all of ours or one process."""
+    """Returns the median over all our processes, or of one."""
     return median(cost.cpu_ms.get(process, 0.0) if process else cost.ours_ms for cost in costs)

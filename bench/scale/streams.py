@@ -1,4 +1,5 @@
-"""Many streams that say something once a second: what each takes of our memory, and that it takes no more in time."""
+"""Measures the memory of many streams with one chunk per second: the memory of each, and that it does not grow over
+time."""
 
 import os
 import re
@@ -9,19 +10,17 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.books import Books
 from bench.chats import AnswersWrong, Case, Upstream, encode_request, put_load, started_upstream
 from bench.processors import Watch
-from bench.progress import Progress
-from bench.report import Row
+from bench.report import Progress, Row
 from bench.runs import warm_up
 from bench.soak.readings import SoakHarness
-from bench.targets import ON_SQLITE, OURS, legato_target
+from bench.targets import ON_SQLITE, OURS, ChargeCheck, legato_target
 from tests.support.service import Service
 
 MEASUREMENT: Final = "idle streams"
 PROMISED_KB: Final = 60.0
-# What a process has or has not given back at some moment, spread over all streams.
+# Tolerates allocations that a process has not returned yet, spread over all streams.
 GROWTH_MOST_KB: Final = 2.0
 COUNTS: Final = (1000, 5000)
 WATCHED_S: Final = 60.0
@@ -35,7 +34,7 @@ SETTINGS: Final = {
 
 
 class Slow(Case, frozen=True):
-    """Streams of one chunk a second that begin one after the other, and last until all of them were watched."""
+    """Streams of one chunk per second that start one after the other and last until all of them were measured."""
 
     @property
     def ramp_us(self) -> int:
@@ -47,7 +46,7 @@ class Slow(Case, frozen=True):
 
 
 def slow_streams(count: int, watched_s: float) -> Slow:
-    # The first has begun so much earlier than the last; and on a busy machine the last begins late.
+    # The first starts this much earlier than the last, which is late on a busy machine.
     chunks = round(2 * count / STREAMS_BEGUN_PER_S + watched_s) + 10
     return Slow(f"{count:,} streams", in_flight=count, chunks=chunks, pause_us=1_000_000)
 
@@ -59,13 +58,13 @@ def steps() -> int:
 def measure(
     progress: Progress, seconds: float, counts: Sequence[int] = COUNTS, watched_s: float = WATCHED_S
 ) -> Iterator[Row]:
-    """`seconds` says nothing here: a minute is watched."""
+    """Measures for a minute; `seconds` is ignored."""
     for count in counts:
         case = slow_streams(count, watched_s)
         progress.step(f"{MEASUREMENT}: {count:,}", expected_s=case.ramp_s + case.chunks)
         with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
             folder = Path(name)
-            # Each on a service of its own: what one has had before would be used again.
+            # A separate service for each: otherwise memory of an earlier run would be reused.
             with started_upstream(folder) as upstream, Service(upstream, SETTINGS) as service:
                 yield measure_on(service, upstream, case, watched_s, folder, progress)
 
@@ -73,8 +72,8 @@ def measure(
 def measure_on(
     service: Service, upstream: Upstream, case: Slow, watched_s: float, folder: Path, progress: Progress
 ) -> Row:
-    books = Books(service)
-    target = legato_target(ON_SQLITE, service, books)
+    charge_check = ChargeCheck(service)
+    target = legato_target(ON_SQLITE, service, charge_check)
     warm_up(target, folder, progress)
     look = _Look(SoakHarness(service), upstream, case.in_flight, watched_s)
     request = encode_request(case, target.api_key, target.model, target.path, target.headers)
@@ -82,8 +81,8 @@ def measure_on(
     outcome = put_load(
         case, target.port, request, folder, progress, seconds=lasts_s, chats=case.in_flight, meanwhile=look
     )
-    books.add(outcome)
-    books.check()
+    charge_check.add(outcome)
+    charge_check.check()
     if outcome.refused or not look.is_over:
         raise AnswersWrong(f"{case.name}: {outcome.refused} were refused, or not all of them ran for {watched_s:.0f} s")
     late_ms = outcome.late_ms
@@ -110,7 +109,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 class _Look:
-    """Watches the processes once the last stream has begun; called again and again."""
+    """Samples the processes once the last stream has started; called repeatedly."""
 
     def __init__(self, harness: SoakHarness, upstream: Upstream, streams: int, watched_s: float) -> None:
         self._harness = harness
@@ -148,12 +147,12 @@ class _Look:
             self.chunks = self._streams * (now_s - self._began_at_s)
 
     def kb_a_stream(self, process: str) -> float:
-        """The most of all samples."""
+        """Returns the maximum of all samples."""
         first, *others = self._samples
         return (max(sample[process] for sample in others) - first[process]) / self._streams
 
     def growth_kb(self) -> float:
-        """A stream, from the first half of the samples to the second."""
+        """Returns the growth per stream from the first half of the samples to the second."""
         totals = [sum(sample.values()) for sample in self._samples[1:]]
         half = len(totals) // 2
         return (median(totals[half:]) - median(totals[:half])) / self._streams if half else 0.0
@@ -166,8 +165,8 @@ class _Look:
 
 
 def _kernel_kb() -> float:
-    """Sums the machine's socket memory and the kernel's own objects, of which sockets are a part. Four ends of
-    connections belong to a stream, of which two are the client's and the provider's."""
+    """Returns the machine's socket memory and the kernel's objects, of which sockets are a part. Each stream has four
+    connection ends, two of which are the client's and the provider's."""
     sockets = re.search(r"^TCP: .* mem (\d+)$", Path("/proc/net/sockstat").read_text(), re.MULTILINE)
     objects = re.search(r"^SUnreclaim: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     pages, objects_kb = (int(found[1]) if found else 0 for found in (sockets, objects))

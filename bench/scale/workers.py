@@ -1,6 +1,5 @@
-"""A chat's cost with more edges and with two routers: in turns, in one go, all on the same processors."""
+"""Measures the cost of a chat with more edges and with two routers, in turns, on the same CPUs."""
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,14 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from bench.beside_relay import BURST, MANY
-from bench.books import CLASS, Books
 from bench.chats import Case, Upstream, started_upstream
-from bench.children import ROOT
-from bench.progress import Progress
-from bench.report import Row
+from bench.measurements.beside_relay import BURST, MANY
+from bench.report import Progress, Row
 from bench.runs import SETTLE_S, Run, run, warm_up
-from bench.targets import OURS, SETTINGS, Target
+from bench.targets import CLASS, OURS, SETTINGS, ChargeCheck, Target
 from tests.support.service import Service
 
 CASES: Final = (MANY, BURST)
@@ -54,8 +50,8 @@ def measure(progress: Progress, seconds: float, rounds: int = ROUNDS, crews: Seq
                 progress.step(f"{case.name}: {crew.name}", seconds + SETTLE_S)
                 of_crew.append(run(targets[crew], case, upstream, folder, progress, seconds))
         for target in targets.values():
-            assert target.books is not None
-            target.books.check()
+            assert target.charge_check is not None
+            target.charge_check.check()
     for (case, crew), of_crew in runs.items():
         yield row_of(case, crew, of_crew, runs[case, crews[0]])
 
@@ -67,11 +63,10 @@ def verdict(rows: Sequence[Row]) -> str:
 
 @contextmanager
 def _started(crew: Crew, upstream: Upstream) -> Iterator[Target]:
-    legato = [sys.executable, "-m", "bench.scale.two_routers"] if crew.routers > 1 else None
-    with Service(upstream, {**SETTINGS, "PYTHONPATH": str(ROOT)}, workers=crew.edges, legato=legato) as service:
-        books = Books(service)
+    with Service(upstream, SETTINGS, workers=crew.edges, routers=crew.routers) as service:
+        charge_check = ChargeCheck(service)
         processes = {name: state["pid"] for name, state in service.states().items()}
-        yield Target(crew.name, service.address[1], processes, books.api_key, CLASS, books=books)
+        yield Target(crew.name, service.address[1], processes, charge_check.api_key, CLASS, charge_check=charge_check)
 
 
 def row_of(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run]) -> Row:
@@ -90,5 +85,5 @@ def row_of(case: Case, crew: Crew, runs: Sequence[Run], of_first: Sequence[Run])
 
 
 def _cost_of_kind(one: Run, kind: str) -> float:
-    """Sums all processes of the kind."""
+    """Sums all processes of one kind."""
     return one.cost([name for name in one.cpu_s if name.partition("-")[0] == kind]) or 0.0

@@ -1,4 +1,5 @@
-"""`python -m bench.soak`: chats of all kinds for half an hour, half of whose clients leave, and nothing may be left."""
+"""`python -m bench.soak`: chats of all kinds for half an hour, half of whose clients disconnect, and a check for
+leaks."""
 
 import sys
 from pathlib import Path
@@ -6,8 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from bench.compiled import CompilerMissing
-from bench.progress import Progress
+from bench.children import CompilerMissing
+from bench.report import Progress
 from bench.soak.campaign import started_campaign
 from bench.soak.judgement import PROMISED_MIB_PER_H, Soak, table
 

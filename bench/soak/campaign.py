@@ -1,4 +1,4 @@
-"""Clients of all kinds for as long as is wished, of which half leave; and before and after it, a look at everything."""
+"""Runs clients of all kinds, half of which disconnect, and compares the state of all processes before and after."""
 
 import tempfile
 import time
@@ -11,7 +11,7 @@ import msgspec
 
 from bench.chats import Upstream, started_upstream
 from bench.children import result_of
-from bench.progress import Progress
+from bench.report import Progress
 from bench.soak.clients import Order, Outcome
 from bench.soak.judgement import Sample, Soak, is_back
 from bench.soak.kinds import UNSTEADY_CLASS
@@ -24,7 +24,7 @@ SETTINGS: Final = {
     "LEGATO_REQUEST_BURST": "100000",
     **LISTENING,
 }
-# Nobody listens there, so every chat of the class that has it first may need its second model.
+# A closed port. Every chat of the class that lists it first may need the second model.
 AWAY: Final = "http://127.0.0.1:9/v1"
 ROUTES: Final = f"""
 [providers.away]
@@ -60,7 +60,7 @@ models = ["wide"]
 """
 CREDITS: Final = "1000000"
 SAMPLE_EVERY_S: Final = 5.0
-# Before the first look: whatever a process needs once is there afterwards.
+# Runs before the first reading, so that one-time allocations are done.
 FIRST_S: Final = 20.0
 
 
@@ -84,18 +84,18 @@ class Campaign:
         self._progress.step("everything once", first_s)
         with self._provider() as folder:
             first = self._put_load(folder, first_s, lambda: None)
-        before = self._harness.possessions_at_rest()
+        before = self._harness.resources_at_rest()
         samples: list[Sample] = []
         self._progress.step("soak", seconds)
         with self._provider() as folder:
             outcome = self._put_load(folder, seconds, self._sampler(samples))
-            # While the provider is there: connections to it that nobody closes would end with it.
+            # The provider still runs: its end would close connections that we leaked.
             after = wait_for_rest(self._harness, lambda now: is_back(before, now))
         return Soak(seconds, warm_up_s, outcome, samples, before, after, self._faults(first, outcome))
 
     @contextmanager
     def _provider(self) -> Iterator[Path]:
-        """One that the routes name; and a folder for what belongs to it."""
+        """Starts the provider that the routes name, in a folder of its own."""
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         with started_upstream(folder) as upstream:
             self._service.follow_routes(ROUTES.format(base_url=upstream.base_url))
@@ -105,7 +105,7 @@ class Campaign:
         order = Order(*self._service.address, self._staying.api_key, self._leaving.api_key, self._chats_per_s, seconds)
         encoded = msgspec.json.encode(order)
         result = result_of("bench.soak.clients", encoded, folder, self._progress, meanwhile)
-        # Whatever its client has left is settled, too.
+        # Waits until the chats of disconnected clients are settled.
         for account in (self._staying, self._leaving):
             self._service.settled_balance_nanos(account.account_id)
         return msgspec.json.decode(result, type=Outcome)
@@ -127,12 +127,12 @@ class Campaign:
         worth_nanos = sum(outcome.worth_nanos for outcome in outcomes)
         charged_nanos = self._charged_nanos(self._staying)
         if charged_nanos != worth_nanos:
-            faults.append(f"the answers were worth {worth_nanos} nanos, and {charged_nanos} were charged")
+            faults.append(f"the answers cost {worth_nanos} nanos, but {charged_nanos} were charged")
         holds = self._service.holds(self._leaving.account_id)
         tokens = sum(hold.completion_tokens for hold in holds)
-        if tokens > (wished := sum(outcome.wished_tokens for outcome in outcomes)):
-            faults.append(f"who left had wished for {wished} tokens, and was charged for {tokens}")
-        # One that is swept was forgotten by its edge.
+        if tokens > (requested := sum(outcome.requested_tokens for outcome in outcomes)):
+            faults.append(f"disconnected clients had requested {requested} tokens, and were charged for {tokens}")
+        # A hold that was swept was lost by its edge.
         if forgotten := [hold for hold in holds if hold.state not in ("settled", "void")]:
             faults.append(f"{len(forgotten)} holds did not end as they should, the first is {forgotten[0].state}")
         return faults
@@ -145,6 +145,6 @@ class Campaign:
 def started_campaign(progress: Progress, chats_per_s: float) -> Iterator[Campaign]:
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name:
         folder = Path(name)
-        # Each load brings a provider of its own.
+        # Each load starts its own provider.
         with Service(Upstream(AWAY), SETTINGS, routes=ROUTES) as service:
             yield Campaign(service, folder, progress, chats_per_s)

@@ -1,6 +1,7 @@
-"""The soak's clients, in a process of their own: they come at random moments, and every other one leaves at another.
+"""The soak's clients, in a separate process: they arrive at random times, and every other one disconnects at a random
+time.
 
-`python -m bench.soak.clients ORDER OUTCOME`, two files.
+`python -m bench.soak.clients ORDER OUTCOME` reads the first file and writes the second.
 """
 
 import asyncio
@@ -16,18 +17,18 @@ from typing import Final
 import msgspec
 import uvloop
 
-from bench.books import PRICES
 from bench.connections import Connections
 from bench.soak.kinds import KINDS, Kind, encode
+from bench.targets import PRICES
 from services.metering.prices import read_prices
 from services.metering.records import Usage
 
-# Longer than anything takes on a machine that others use too.
-PATIENCE_S: Final = 120.0
+# Longer than any chat takes, on a shared machine too.
+TIMEOUT_S: Final = 120.0
 SEED: Final = 1
-# Beyond it nobody comes until somebody has gone: a machine that is too busy is not buried.
+# At this concurrency new clients wait, so that a slow machine is not overloaded.
 IN_FLIGHT_MOST: Final = 200
-TOLD_MOST: Final = 3
+REPORTED_MOST: Final = 3
 
 _PROMPT_TOKENS: Final = re.compile(rb'"prompt_tokens":(\d+)')
 _COMPLETION_TOKENS: Final = re.compile(rb'"completion_tokens":(\d+)')
@@ -37,7 +38,7 @@ _STATUS: Final = re.compile(rb"HTTP/1.1 (\d\d\d)")
 class Order(msgspec.Struct, frozen=True):
     host: str
     port: int
-    # Those who stay and those who leave have accounts of their own: what the first are charged is known exactly.
+    # Clients that stay and clients that disconnect use different accounts, so that the charges of the former are exact.
     staying_key: str
     leaving_key: str
     chats_per_s: float
@@ -49,15 +50,15 @@ class Outcome(msgspec.Struct):
     answered: int = 0
     refused: int = 0
     left: int = 0
-    # Told to come again, as happens on a machine that is too busy to answer in time.
+    # Refused with a retry-after, as happens on a machine that is too slow.
     turned_away: int = 0
-    # What the answers cost of those who stayed, by what they say they used.
+    # The cost of the answers of clients that stayed, by the reported usage.
     worth_nanos: int = 0
-    # At most so much may be charged to those who left.
-    wished_tokens: int = 0
+    # The most that may be charged to clients that disconnected.
+    requested_tokens: int = 0
     by_kind: dict[str, int] = msgspec.field(default_factory=dict)
     wrong: int = 0
-    # The first of them.
+    # The first few.
     wrongs: list[str] = msgspec.field(default_factory=list)
 
 
@@ -75,7 +76,8 @@ class _Clients:
         self.outcome = Outcome(by_kind={kind.name: 0 for kind in KINDS})
 
     async def run(self) -> Outcome:
-        """Moments are counted from the start, so that one that was late does not delay the next."""
+        """Starts clients at random times. The times are computed from the start, so a late client does not delay the
+        next."""
         due_at_s = began_at_s = time.perf_counter()
         while due_at_s < began_at_s + self._order.seconds:
             await asyncio.sleep(max(0.0, due_at_s - time.perf_counter()))
@@ -100,11 +102,11 @@ class _Clients:
         error = task.exception()
         if error is not None:
             self.outcome.wrong += 1
-            if len(self.outcome.wrongs) < TOLD_MOST:
+            if len(self.outcome.wrongs) < REPORTED_MOST:
                 self.outcome.wrongs.append(f"{type(error).__name__}: {error}")
 
     async def _stay(self, kind: Kind) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             answer = await self._connections.ask(encode(kind, self._order.staying_key))
         received = answer.received
         status = int(found[1]) if (found := _STATUS.match(received)) else 0
@@ -123,13 +125,13 @@ class _Clients:
         self.outcome.worth_nanos += self._prices[kind.class_id].cost_nanos(usage)
 
     async def _leave(self, kind: Kind) -> None:
-        """Leaves at any time: before all of the question is sent, before the answer, in it, or a little after it; with
-        a word of farewell or not; reading or not."""
+        """Disconnects at a random time: while sending, before the answer, during it or shortly after it, by close or
+        reset, and with or without reading."""
         request = encode(kind, self._order.leaving_key)
         if self._dice.random() < 0.1:
             request = request[: self._dice.randrange(len(request))]
         elif not kind.is_refused:
-            self.outcome.wished_tokens += kind.max_tokens
+            self.outcome.requested_tokens += kind.max_tokens
         reads, resets = self._dice.random() < 0.8, self._dice.random() < 0.5
         stays_s = self._dice.uniform(0, 1.3 * kind.lasts_s)
         reader, writer = await asyncio.open_connection(self._order.host, self._order.port)
@@ -149,7 +151,7 @@ class _Clients:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Leave as one who was killed: without a word of farewell."""
+    """Closes with a reset, like a killed process."""
     connection = writer.get_extra_info("socket")
     if connection is not None and not writer.is_closing():
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,4 +1,4 @@
-"""Judges a soak: whether memory grows, and whether anything was left behind."""
+"""Judges a soak: detects growing memory and leaked resources."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
@@ -12,33 +12,33 @@ from bench.soak.readings import FILES, THREADS
 from services.chassis.database.engine import READERS
 
 PROMISED_MIB_PER_H: Final = 5.0
-# In less time, what a process takes for a moment looks like growth.
+# In a shorter run, temporary allocations look like growth.
 SHORTEST_JUDGED_S: Final = 600.0
-# More than so many in a hundred are not the machine's fault alone.
+# A higher percentage is not explained by a slow machine.
 TURNED_AWAY_MOST_PERCENT: Final = 1
-# Samples that a median is taken of: about a minute, so that what is taken and given back does not count.
+# The window of the median filter: about a minute, so that temporary allocations do not count.
 FILTER_SAMPLES: Final = 13
-# Threads that read a database come when they are first needed, with a connection: SQLite's has three files.
+# Database readers are threads that start on first use, with a connection each, which has three files in SQLite.
 LAZY: Final = {THREADS: READERS, FILES: 3 * READERS}
 
 
 class Sample(msgspec.Struct, frozen=True):
     at_s: float
-    # Of each process, by name.
+    # By process.
     private_mib: dict[str, float]
 
 
 class Soak(msgspec.Struct, frozen=True):
-    """All that was seen."""
+    """Everything that was observed."""
 
     seconds: float
     warm_up_s: float
     outcome: Outcome
     samples: list[Sample]
-    # Of each process, by name.
+    # By process.
     before: dict[str, dict[str, int]]
     after: dict[str, dict[str, int]]
-    # Of the books and of the processes; there should be none.
+    # Defects in the ledger or the processes; there should be none.
     faults: list[str]
 
     @property
@@ -56,8 +56,8 @@ class Soak(msgspec.Struct, frozen=True):
     def leftovers(self) -> list[str]:
         return [
             f"{process}: {self.after[process][name]} {name}, and {before} before"
-            for process, possessions in self.before.items()
-            for name, before in possessions.items()
+            for process, resources in self.before.items()
+            for name, before in resources.items()
             if self.after[process][name] > before + LAZY.get(name, 0)
         ]
 
@@ -79,19 +79,19 @@ class Soak(msgspec.Struct, frozen=True):
 def is_back(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> bool:
     return all(
         after[process][name] <= count + LAZY.get(name, 0)
-        for process, possessions in before.items()
-        for name, count in possessions.items()
+        for process, resources in before.items()
+        for name, count in resources.items()
     )
 
 
 def filtered(values: Sequence[float]) -> list[float]:
-    """Each the median of those around it."""
+    """Applies a running median."""
     reach = FILTER_SAMPLES // 2
     return [median(values[max(0, index - reach) : index + reach + 1]) for index in range(len(values))]
 
 
 def slope(at: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of the best line, by least squares."""
+    """Returns the slope of the least-squares line."""
     if len(at) < 2:
         return 0.0
     mean_at, mean_value = mean(at), mean(values)
@@ -114,7 +114,7 @@ def _memory_lines(soak: Soak) -> Iterator[list[str]]:
 
 
 def _possession_lines(soak: Soak) -> Iterator[list[str]]:
-    names = list(dict.fromkeys(name for possessions in soak.before.values() for name in possessions))
+    names = list(dict.fromkeys(name for resources in soak.before.values() for name in resources))
     yield ["before, after", *names]
     for process, before in soak.before.items():
         yield [process, *(f"{before[name]}, {soak.after[process][name]}" if name in before else "-" for name in names)]

@@ -1,19 +1,19 @@
-"""Kinds of chats that the soak asks for, as often as their weights say."""
+"""The kinds of chats in the soak, with their weights."""
 
 import json
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from bench.books import CLASS
-from bench.compiled import TOKENS_A_CHUNK
+from bench.children import TOKENS_A_CHUNK
+from bench.targets import CLASS
 
-# One whose first model is away, so that every chat may need the second.
+# A class whose first model is unreachable, so that every chat may need the second.
 UNSTEADY_CLASS: Final = "mezzo"
 
-# As many as the mock upstream tells for an answer that is wanted whole.
+# The completion tokens that the mock upstream reports for an answer that is not streamed.
 WHOLE_ANSWER_TOKENS: Final = 45
-# About as long as a whole answer takes.
+# The approximate duration of an answer that is not streamed.
 WHOLE_ANSWER_S: Final = 0.03
 
 _TOOLS: Final = [
@@ -31,16 +31,16 @@ _TOOLS: Final = [
 class Kind(NamedTuple):
     name: str
     weight: int
-    # Of a stream; 0: the answer is wanted whole.
+    # Number of chunks of a stream; 0: the response is not streamed.
     chunks: int = 0
-    # From one chunk to the next; 0: the provider writes all of them at once.
+    # Delay between chunks; 0: the provider writes all of them at once.
     pause_us: int = 0
     prompt_bytes: int = 0
     class_id: str = CLASS
     has_tools: bool = False
-    # By its client, with an Idempotency-Key.
+    # The client sends an Idempotency-Key.
     is_named: bool = False
-    # Its client asks for what it cannot have.
+    # The request is invalid.
     is_refused: bool = False
 
     @property
@@ -53,7 +53,7 @@ class Kind(NamedTuple):
 
     @property
     def max_tokens(self) -> int:
-        """The most that a client who leaves is charged for, by our own count."""
+        """Returns the most that a disconnected client is charged for, by our count."""
         return TOKENS_A_CHUNK * self.completion_tokens
 
 

@@ -1,4 +1,4 @@
-"""Reads what each process has: memory from the kernel, the rest from the kernel and from its own metrics."""
+"""Reads the resources of each process: memory and descriptors from the kernel, the rest from its metrics."""
 
 import re
 import time
@@ -12,8 +12,8 @@ from tests.support.service import PATIENCE_S, Service
 
 SUPERVISOR: Final = "supervisor"
 
-# Of the metrics: what must be as it was when nobody asks for anything.
-TOLD: Final = {
+# Metrics that must return to their idle values.
+METRICS: Final = {
     "tasks": "process_tasks",
     "chats": "legato_live_streams",
     "journal slots": "legato_journal_depth",
@@ -25,13 +25,13 @@ CONNECTIONS: Final = "connections"
 FILES: Final = "files"
 THREADS: Final = "threads"
 
-# Looked at so often, nothing must change any more.
-STILL_LOOKS: Final = 3
+# Number of equal readings in a row that count as idle.
+EQUAL_READINGS: Final = 3
 LOOK_EVERY_S: Final = 0.3
 
 
 class SoakHarness:
-    """The processes of a service, found once: their logs become long."""
+    """The processes of a service. They are looked up once, because their logs become long."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -44,40 +44,40 @@ class SoakHarness:
         }
 
     def is_the_same(self) -> bool:
-        """No process has ended and was started again."""
+        """Returns whether no process was restarted."""
         return self._find_process_ids() == self.process_ids
 
     def private_mib(self) -> dict[str, float]:
         """Reads each process's private memory."""
         return {name: _private_mib(process_id) for name, process_id in self.process_ids.items()}
 
-    def possessions(self) -> dict[str, dict[str, int]]:
-        """Counts them by process."""
-        told = {name: self._told(name) for name in self.process_ids}
-        return {name: told[name] | _opened_by(process_id) for name, process_id in self.process_ids.items()}
+    def resources(self) -> dict[str, dict[str, int]]:
+        """Counts resources by process."""
+        metrics = {name: self._read_metrics(name) for name in self.process_ids}
+        return {name: metrics[name] | _opened_by(process_id) for name, process_id in self.process_ids.items()}
 
-    def possessions_at_rest(self) -> dict[str, dict[str, int]]:
-        looks = [self.possessions()]
+    def resources_at_rest(self) -> dict[str, dict[str, int]]:
+        readings = [self.resources()]
         give_up_at_s = time.monotonic() + PATIENCE_S
-        while len(looks) < STILL_LOOKS or any(look != looks[-1] for look in looks[-STILL_LOOKS:]):
+        while len(readings) < EQUAL_READINGS or any(reading != readings[-1] for reading in readings[-EQUAL_READINGS:]):
             if time.monotonic() > give_up_at_s:
-                raise AssertionError(f"nothing is asked for, and still there is no rest: {looks[-2]} {looks[-1]}")
+                raise AssertionError(f"the processes are not idle although no chat runs: {readings[-2]} {readings[-1]}")
             time.sleep(LOOK_EVERY_S)
-            looks.append(self.possessions())
-        return looks[-1]
+            readings.append(self.resources())
+        return readings[-1]
 
     def _find_process_ids(self) -> dict[str, int]:
         found = {name: state["pid"] for name, state in self._service.states().items()}
         return {**found, SUPERVISOR: self._service.supervisor_id}
 
-    def _told(self, process: str) -> dict[str, int]:
+    def _read_metrics(self, process: str) -> dict[str, int]:
         if process not in self._operations:
             return {}
         with urllib.request.urlopen(f"http://{self._operations[process]}/metrics", timeout=PATIENCE_S) as response:
             text = response.read().decode()
         return {
             name: sum(int(float(value)) for value in re.findall(rf"^{metric}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE))
-            for name, metric in TOLD.items()
+            for name, metric in METRICS.items()
             if f"\n{metric}" in text
         }
 
@@ -85,9 +85,9 @@ class SoakHarness:
 def wait_for_rest(
     harness: SoakHarness, is_enough: Callable[[Mapping[str, Mapping[str, int]]], bool]
 ) -> dict[str, dict[str, int]]:
-    """Until it is enough, or for as long as anybody waits."""
+    """Waits until `is_enough` holds for the readings, or until the timeout."""
     give_up_at_s = time.monotonic() + PATIENCE_S
-    while not is_enough(found := harness.possessions()) and time.monotonic() < give_up_at_s:
+    while not is_enough(found := harness.resources()) and time.monotonic() < give_up_at_s:
         time.sleep(LOOK_EVERY_S)
     return found
 
@@ -107,7 +107,7 @@ def _opened_by(process_id: int) -> dict[str, int]:
         try:
             targets.append(str(descriptor.readlink()))
         except FileNotFoundError:
-            # It was closed since.
+            # The descriptor was closed meanwhile.
             continue
     sockets = sum(target.startswith("socket:") for target in targets)
     threads = sum(1 for _ in Path(f"/proc/{process_id}/task").iterdir())

@@ -1,10 +1,10 @@
-/* Clients that ask for chats, each again as soon as it was answered; every answer is checked. Prints one JSON object.
+/* Clients that send chats in a closed loop, and check every answer. Prints one JSON object.
  *
- * load --port N --request FILE --in-flight N --seconds S [--chats N] [--chunks N] [--ramp-us N] [--patience S]
+ * load --port N --request FILE --in-flight N --seconds S [--chats N] [--chunks N] [--ramp-us N] [--timeout S]
  *
- * FILE holds the request, byte for byte: so no key gets into a list of processes. With --chunks the answers are streams
- * of `upstream`, of so many chunks. The clients begin evenly over --ramp-us. Whoever is not answered --patience after
- * the end has failed.
+ * FILE contains the request, byte for byte, so that the process list shows no key. With --chunks the answers are
+ * streams of `upstream` with that many chunks. The clients start evenly over --ramp-us. A chat without an answer --timeout
+ * seconds after the end has failed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 #include "wire.h"
 
 enum { EVENTS_AT_ONCE = 512, READ_BYTES = 131072, FAILURES_MOST = 100, REFUSED = 429 };
-/* A client that was refused, or has failed, comes again so much later. */
+/* Delay before a client retries after a refusal or a failure. */
 #define REST_NS 20000000u
 
 enum state { RESTING, CONNECTING, IN_HEAD, IN_BODY };
@@ -31,15 +31,15 @@ enum chunk_part { SIZE, DATA, DATA_END, LAST_LINE };
 struct client {
     int socket; /* -1: none. */
     enum state state;
-    uint64_t moment_ns; /* When it asked; while it rests: when it will. */
-    struct bytes head, body; /* Of a stream, the body is the line that has begun. */
+    uint64_t moment_ns; /* Time of the request; between retries, of the next one. */
+    struct bytes head, body; /* In a stream, the body is the current line. */
     int status;
     bool closes_after;
     enum framing framing;
     enum chunk_part part;
-    size_t left; /* Of the body, or of the chunk of HTTP. */
+    size_t left; /* Remaining bytes of the body or of the HTTP chunk. */
     long chunks;
-    bool is_done; /* The stream's last event was there. */
+    bool is_done; /* The stream's last event was received. */
 };
 
 struct times {
@@ -50,7 +50,7 @@ struct times {
 static struct sockaddr_in address;
 static struct bytes request;
 static long in_flight = 1, chats_most, chunks_expected;
-static double seconds = 5, patience_s = 30;
+static double seconds = 5, timeout_s = 30;
 static uint64_t ramp_ns;
 
 static int epoll;
@@ -102,7 +102,7 @@ static void lose_connection(struct client *client) {
     rest(client, now_ns() + REST_NS);
 }
 
-/* A request fits into any socket's buffer, unless it is a big prompt: then we wait for its reader. */
+/* Small requests fit into a socket's buffer; a large prompt waits for the reader. */
 static bool send_request(struct client *client) {
     size_t sent = 0;
     while (sent < request.length) {
@@ -181,7 +181,7 @@ static uint32_t read_stamp(const char *text) {
     return stamp;
 }
 
-/* The text of one event: of one chunk, or of several where a gateway has joined them. */
+/* Reads the text of one event, which has one chunk, or several if a gateway joined them. */
 static void take_text(struct client *client, const char *text, size_t length, uint64_t moment_ns) {
     for (; length >= STAMP_CHARACTERS; text += STAMP_CHARACTERS, length -= STAMP_CHARACTERS) {
         if (!client->chunks) note(&first, (moment_ns - client->moment_ns) / 1000);
@@ -231,7 +231,7 @@ static void take_body(struct client *client, const char *data, size_t length, ui
     append(&client->body, data, length);
 }
 
-/* True: the answer is whole. */
+/* Returns true if the answer is complete. */
 static bool take_chunks(struct client *client, const char *data, size_t length, uint64_t moment_ns) {
     while (length) {
         size_t taken = 1;
@@ -263,7 +263,7 @@ static bool take_chunks(struct client *client, const char *data, size_t length, 
     return false;
 }
 
-/* True: the answer is whole. */
+/* Returns true if the answer is complete. */
 static bool take(struct client *client, const char *data, size_t length, uint64_t moment_ns) {
     if (client->framing == BY_CHUNKS) return take_chunks(client, data, length, moment_ns);
     take_body(client, data, length, moment_ns);
@@ -271,7 +271,7 @@ static bool take(struct client *client, const char *data, size_t length, uint64_
     return client->framing == BY_LENGTH && !client->left;
 }
 
-/* How many bytes of the body came with it; -1: the head is not whole. */
+/* Returns how many bytes of the body followed the head; -1: the head is incomplete. */
 static long take_head(struct client *client) {
     char *end = client->head.data ? strstr(client->head.data, "\r\n\r\n") : NULL;
     if (!end) return -1;
@@ -346,7 +346,7 @@ static void print_outcome(double elapsed_s) {
     getrusage(RUSAGE_SELF, &used);
     double cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    /* So many chats take as long as they take; otherwise speed is what came out until the end, not what came after. */
+    /* With --chats, the elapsed time counts; otherwise only answers that end within the measured time. */
     bool by_count = chats_most && started >= (unsigned long)chats_most;
     double rate_s = by_count ? elapsed_s : seconds;
     printf("{\"started\":%lu,\"answered\":%lu,\"refused\":%lu,\"chunks\":%lu,\"connections\":%lu,\"prompt_tokens\":%lu,"
@@ -376,7 +376,7 @@ static void read_request(const char *path) {
 static void read_options(int count, char **arguments) {
     static const struct option options[] = {
         {"port", 1, 0, 'p'},  {"request", 1, 0, 'r'}, {"in-flight", 1, 0, 'i'}, {"seconds", 1, 0, 's'}, {"chats", 1, 0, 'n'},
-        {"chunks", 1, 0, 'c'}, {"ramp-us", 1, 0, 'u'}, {"patience", 1, 0, 'w'},  {0, 0, 0, 0}};
+        {"chunks", 1, 0, 'c'}, {"ramp-us", 1, 0, 'u'}, {"timeout", 1, 0, 'w'},  {0, 0, 0, 0}};
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int option;
     while ((option = getopt_long(count, arguments, "", options, NULL)) != -1) switch (option) {
@@ -387,7 +387,7 @@ static void read_options(int count, char **arguments) {
         case 'n': chats_most = atol(optarg); break;
         case 'c': chunks_expected = atol(optarg); break;
         case 'u': ramp_ns = (uint64_t)atol(optarg) * 1000; break;
-        case 'w': patience_s = atof(optarg); break;
+        case 'w': timeout_s = atof(optarg); break;
         default: exit(2);
     }
     if (!address.sin_port || !request.length || in_flight < 1) {
@@ -403,7 +403,7 @@ int main(int count, char **arguments) {
     if (!clients) fail("memory");
     uint64_t begin_ns = now_ns();
     end_ns = begin_ns + (uint64_t)(seconds * 1e9);
-    uint64_t give_up_ns = end_ns + (uint64_t)(patience_s * 1e9);
+    uint64_t give_up_ns = end_ns + (uint64_t)(timeout_s * 1e9);
     for (long index = 0; index < in_flight; index++) {
         clients[index].socket = -1;
         clients[index].moment_ns = begin_ns + ramp_ns * (uint64_t)index / (uint64_t)in_flight;

@@ -1,9 +1,9 @@
-/* A mock upstream for chat completions: one thread, as fast as it goes, so that it is never what limits a measurement.
+/* A mock upstream for chat completions: one thread, fast enough that it never limits a measurement.
  *
- * `upstream` prints its base address. A prompt says what its answer is to be, so that the wish passes any gateway:
+ * `upstream` prints its base address. The prompt specifies its answer, so that this works through any gateway:
  *   chunks=N     how many chunks a stream has (100)
- *   pause_us=N   from one chunk to the next; 0: all are written at once (0)
- * `GET /stats` tells how many chats were asked for, and how many connections were made for them.
+ *   pause_us=N   delay between chunks; 0: all are written at once (0)
+ * `GET /stats` returns the number of chats and of connections.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,13 +28,13 @@ struct connection {
     bool is_answering;
     long chunks, chunks_written;
     uint64_t pause_ns, due_ns;
-    int place; /* Among the paced, or NOT_PACED. */
+    int place; /* Index among the paced streams, or NOT_PACED. */
 };
 
 static int epoll, timer;
 static struct { unsigned long chats, connections, chunks, left; } stats;
 
-/* Streams that have a chunk to come. Few enough that the next one due is found by looking at all of them. */
+/* Streams with chunks left. There are few, so the next one due is found by a linear search. */
 static struct connection **paced;
 static int paced_count, paced_capacity;
 
@@ -64,7 +64,7 @@ static void close_connection(struct connection *connection) {
     free(connection);
 }
 
-/* False: the reader has left, and the connection is gone. */
+/* Returns false if the reader has disconnected; the connection is freed then. */
 static bool send_unsent(struct connection *connection) {
     struct bytes *unsent = &connection->unsent;
     while (connection->sent < unsent->length) {
@@ -92,7 +92,7 @@ static bool send_unsent(struct connection *connection) {
     "\"model\":\"mock-model\",\"choices\":["
 #define STAMP_PLACE "STAMP"
 
-/* As one chunk of HTTP: how long it is, and the event. */
+/* Writes one HTTP chunk: its length and the event. */
 static void append_event(struct bytes *bytes, const char *json) {
     char length[20];
     snprintf(length, sizeof length, "%zx\r\n", strlen("data: \n\n") + strlen(json));
@@ -141,13 +141,13 @@ static void append_whole(struct bytes *bytes, const char *status, const char *js
     append_text(bytes, json);
 }
 
-/* Whatever of the stream is due by now. */
+/* Writes the chunks of the stream that are due. */
 static bool write_due_chunks(struct connection *connection) {
     uint64_t moment_ns = now_ns();
     while (connection->chunks_written < connection->chunks && connection->due_ns <= moment_ns) {
         append_chunk(&connection->unsent);
         connection->chunks_written++;
-        /* Counted from the start, so that a chunk that was late does not delay the next. */
+        /* Computed from the start, so a late chunk does not delay the next. */
         connection->due_ns += connection->pause_ns;
     }
     if (connection->chunks_written == connection->chunks) {
@@ -204,7 +204,7 @@ static bool answer(struct connection *connection, const char *request, const cha
     return send_unsent(connection);
 }
 
-/* Every request that is there as a whole. Clients that send theirs in chunks are not understood: none does. */
+/* Answers every complete request. Chunked requests are not supported: no gateway sends them. */
 static void serve(struct connection *connection) {
     struct bytes *received = &connection->received;
     while (!connection->is_answering && received->length) {
@@ -253,7 +253,7 @@ static void accept_all(int listener) {
     }
 }
 
-/* The timer wakes us when the next chunk is due; one that is in the past wakes us at once. */
+/* Sets the timer to when the next chunk is due; a time in the past fires at once. */
 static void set_timer(void) {
     static uint64_t set_to_ns;
     uint64_t due_ns = 0;
@@ -298,7 +298,7 @@ int main(void) {
                 if (events[index].events & ~(unsigned)EPOLLOUT) receive(source);
             }
         }
-        /* From the last, since a stream that ends gives its place to the last one. */
+        /* Backwards, because the last stream moves to the place of one that ends. */
         uint64_t moment_ns = now_ns();
         for (int place = paced_count - 1; place >= 0; place--)
             if (paced[place]->due_ns <= moment_ns) write_due_chunks(paced[place]);

@@ -1,4 +1,4 @@
-/* What the mock upstream and the load have in common: bytes that grow, one clock, and how a chunk tells its time. */
+/* Shared by the mock upstream and the load: a growing buffer, the clock, and the timestamps in chunks. */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -13,9 +13,9 @@
     "Rain at first, then a dry afternoon with a light wind from the west, and towards the evening some sun over the " \
     "river. Tomorrow will be much the same, only that it may begin a little later, as it so often does here."
 
-/* Each chunk's text is the moment at which it was written, in microseconds: five digits to the base of 64, so about as
- * long as a token. Whoever reads it on the same machine knows how long it was under way. It starts anew every 17
- * minutes, and nothing is under way for so long. */
+/* Each chunk's text is the time at which it was written, in microseconds, as five base-64 digits: about as long as a
+ * token. A reader on the same machine computes the latency from it. It wraps every 17 minutes, longer than any
+ * latency. */
 enum { STAMP_CHARACTERS = 5, STAMP_BITS = 30 };
 #define STAMP_MASK ((1u << STAMP_BITS) - 1)
 
@@ -39,7 +39,7 @@ static inline void fail(const char *what) {
 }
 
 struct bytes {
-    char *data; /* Always followed by a zero, so that it can be searched as a string. */
+    char *data; /* Zero-terminated, so that it can be searched as a string. */
     size_t length, capacity;
 };
 

@@ -138,7 +138,7 @@ def show_changed(invocation: Invocation, account: Account) -> None:
 
 def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[Account, Balance]:
     if credits_nanos:
-        # Connects before there is an account: otherwise it might exist without anybody knowing its id.
+        # Connects before the account is created: otherwise an account could be left whose id was never printed.
         _ = services.credits
     account = call_service(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
     if not credits_nanos:

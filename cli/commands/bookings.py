@@ -30,7 +30,7 @@ RequestT = TypeVar("RequestT", GrantCreditsRequest, AdjustCreditsRequest)
 ResponseT = TypeVar("ResponseT", GrantCreditsResponse, AdjustCreditsResponse)
 
 # Longer than metering takes to restart after a crash, on a slow machine too.
-PATIENCE_S = 10.0
+RETRY_FOR_S = 10.0
 
 # Errors after which the booking may be in the ledger or not.
 _LEAVES_OPEN = (Reason.UNAVAILABLE, Reason.INTERNAL)
@@ -77,7 +77,7 @@ def _book(
 
     try:
         with _ended_as_if_interrupted():
-            return call_service(method, request, patience_s=PATIENCE_S).balance
+            return call_service(method, request, retry_for_s=RETRY_FOR_S).balance
     except CallRefused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
@@ -17,18 +17,32 @@ from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from cli.settings import SettingsWrong, read_settings
-from cli.standard_streams import heard_or_not, open_closed_ones
+from cli.standard_streams import ignoring_closed, open_closed_ones
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
-from cli.supervision.processes import ConsoleStart, Installation, process_groups
+from cli.supervision.processes import ConsoleStart, Installation, counts_of, process_groups
 from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
+from cli.supervision.scale import Scale, count_processors, default_scale
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import ConsoleRole, HostAndPort, HttpAddress, Port, PostgresAddress, SecondsOrZero
+from services.chassis.settings import (
+    PREFIX,
+    ConsoleRole,
+    HostAndPort,
+    HttpAddress,
+    Port,
+    PostgresAddress,
+    SecondsOrZero,
+)
 from services.chassis.telemetry.log import Log
+from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 
 # The time that processes of a killed supervisor need to end, with a margin.
-LEFTOVERS_PATIENCE_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+
+# Of one kind.
+MOST_PROCESSES: Final = 64
+BY_PROCESSORS: Final = "[default: by the number of processors]"
 
 CONSOLE_PORT = 8081
 
@@ -68,13 +82,27 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     access_token_public_keys: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
-    # How long running answers may go on at shutdown: Ctrl-C should not take half a minute.
+    # The same for routers and metering processes.
+    router_metrics_listen: HostAndPort = ""
+    router_health_listen: str = ""
+    metering_metrics_listen: HostAndPort = ""
+    metering_health_listen: str = ""
+    # The routers share the places at the bundled model.
+    local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
+    local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE
+    # How long running answers may continue at shutdown: Ctrl-C should not take half a minute.
     drain_s: SecondsOrZero = 8.0
     drain_delay_s: SecondsOrZero = 0.0
     # The upper bound of the backoff between restarts of a process that crashes repeatedly.
     longest_restart_delay_s: SecondsOrZero = Timing.longest_delay_s
     # A process that fails its health check for this long is restarted; 0 disables this.
     unresponsive_after_s: SecondsOrZero = Timing.unresponsive_after_s
+
+    @property
+    def further_listens(self) -> dict[str, str]:
+        """Returns the addresses that are set, by variable."""
+        fields = ("router_metrics_listen", "router_health_listen", "metering_metrics_listen", "metering_health_listen")
+        return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}
 
 
 class CannotStart(click.ClickException):
@@ -94,7 +122,13 @@ class CannotStart(click.ClickException):
     help="The routes file: the models of each class.  [default: $LEGATO_ROUTES, or the local model for all]",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of edges (HTTP processes)."
+    "--workers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of edges (HTTP processes).  {BY_PROCESSORS}"
+)
+@click.option("--routers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of routers.  {BY_PROCESSORS}")
+@click.option(
+    "--metering",
+    type=click.IntRange(1, MOST_PROCESSES),
+    help=f"Number of metering processes; several need PostgreSQL.  {BY_PROCESSORS}",
 )
 @click.option(
     "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
@@ -117,7 +151,9 @@ def up(
     port: int | None,
     host: str | None,
     routes: Path | None,
-    workers: int,
+    workers: int | None,
+    routers: int | None,
+    metering: int | None,
     welcomes: bool,
     console_port: int | None,
     no_console: bool,
@@ -139,6 +175,7 @@ def up(
     for strange in strange_names(UpSettings, routes):
         _say(strange)
     settings = read_settings(UpSettings)
+    scale = _scale(settings, workers, routers, metering)
     data_folder.prepare(data)
     lock, processes_lock = _lock(data)
     completeness.require_complete(
@@ -155,7 +192,8 @@ def up(
         routes=routes,
         prices=prices,
         uses_local_model=load_routes(routes).uses_local_model,
-        workers=workers,
+        scale=scale,
+        local_model_places=settings.local_model_parallel + settings.local_model_queue,
         drain_s=settings.drain_s,
         key_peppers=settings.key_peppers or _kept(_key_peppers(settings), data),
         grounding_key=grounding_key_for(settings, data),
@@ -165,6 +203,7 @@ def up(
         console_role=settings.console_role,
         edge_fd=listener.fileno(),
         edge_operations_listen=settings.edge_operations_listen,
+        further_listens=settings.further_listens,
         lock_fd=processes_lock.fd,
         console=console,
     )
@@ -173,7 +212,7 @@ def up(
         with suppress(OSError):
             # A full disk must not end a running service.
             completeness.record_parts(data, settings.database_url)
-        with heard_or_not(sys.stdout):
+        with ignoring_closed(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
             if welcomes:
                 _greet(invocation, address, console.url if console else "")
@@ -226,8 +265,24 @@ def _console_start(settings: UpSettings, sockets: list[socket.socket], api_url: 
     )
 
 
+def _scale(settings: UpSettings, workers: int | None, routers: int | None, meterings: int | None) -> Scale:
+    """Returns the number of processes: as configured, otherwise by the number of CPUs."""
+    default = default_scale(count_processors(), has_postgresql=bool(settings.database_url))
+    scale = Scale(workers or default.edges, routers or default.routers, meterings or default.meterings)
+    if scale.meterings > 1 and not settings.database_url:
+        raise SettingsWrong(
+            f"--metering {scale.meterings} needs PostgreSQL (LEGATO_DATABASE_URL): SQLite has a single writer"
+        )
+    counts = counts_of(scale)
+    for variable, address in settings.further_listens.items():
+        service = variable.removeprefix(PREFIX).partition("_")[0].lower()
+        if counts[service] > 1 and address.startswith("unix:"):
+            raise SettingsWrong(f"{variable}: must be HOST:PORT if there are several: each has the next port")
+    return scale
+
+
 def _say(text: str) -> None:
-    with heard_or_not(sys.stderr):
+    with ignoring_closed(sys.stderr):
         click.echo(text, err=True)
 
 
@@ -246,11 +301,11 @@ def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
 def _wait_for_leftovers(data: Path) -> FolderLock:
     """Waits for the processes of a killed supervisor, which end by themselves, but not at once."""
     try:
-        return data_folder.lock_for_processes(data, patience_s=0)
+        return data_folder.lock_for_processes(data, timeout_s=0)
     except AlreadyLocked:
         _say("waiting for the processes of an earlier start to end ...")
     try:
-        return data_folder.lock_for_processes(data, LEFTOVERS_PATIENCE_S)
+        return data_folder.lock_for_processes(data, LEFTOVERS_TIMEOUT_S)
     except AlreadyLocked:
         raise CannotStart(f"processes of an earlier start on {data} are still running: stop them by hand") from None
 

@@ -1,7 +1,7 @@
 """Detects missing parts of a data folder before anything is created in their place.
 
 Accounts and keys, the ledger, and the secret that keys are hashed with belong together. If one of them is lost and
-created anew, every key is unknown or every balance is zero, and nobody is told why.
+recreated, every key is unknown or every balance is zero, without an explanation.
 """
 
 import contextlib

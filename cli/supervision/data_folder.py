@@ -21,7 +21,7 @@ LONGEST_SOCKET_NAME = "metering-console.sock"
 PLAIN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+~")
 
 LEAST_FREE_BYTES = 32 * 1024 * 1024
-LOCK_PATIENCE_S = 1.0
+LOCK_TIMEOUT_S = 1.0
 
 
 class DataFolderUnusable(click.ClickException):
@@ -87,9 +87,9 @@ class AlreadyLocked(Exception):
 class FolderLock:
     """A lock held until the process ends, however it ends, or while a child has inherited `fd`."""
 
-    def __init__(self, path: Path, patience_s: float) -> None:
+    def __init__(self, path: Path, timeout_s: float) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        give_up_at = time.monotonic() + patience_s
+        give_up_at = time.monotonic() + timeout_s
         while not self._try_lock():
             if time.monotonic() > give_up_at:
                 os.close(self.fd)
@@ -109,12 +109,12 @@ class FolderLock:
 
 def lock_for_supervisor(data: Path) -> FolderLock:
     # The timeout allows for `is_supervised`, which takes the lock for an instant.
-    return FolderLock(data / "lock", LOCK_PATIENCE_S)
+    return FolderLock(data / "lock", LOCK_TIMEOUT_S)
 
 
-def lock_for_processes(data: Path, patience_s: float) -> FolderLock:
+def lock_for_processes(data: Path, timeout_s: float) -> FolderLock:
     """Takes the lock that every process inherits: free when the last one ended."""
-    return FolderLock(data / "run" / "processes.lock", patience_s)
+    return FolderLock(data / "run" / "processes.lock", timeout_s)
 
 
 def is_supervised(data: Path) -> bool:

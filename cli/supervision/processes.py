@@ -13,6 +13,7 @@ import msgspec
 
 from cli.supervision.data_folder import socket_of
 from cli.supervision.health import HealthProbe
+from cli.supervision.scale import Scale
 from cli.supervision.supervisor import ProcessSpec
 from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints
@@ -56,7 +57,9 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     routes: Path
     prices: Path
     uses_local_model: bool
-    workers: int
+    scale: Scale = Scale()
+    # How many chats the bundled model may have at once, those that wait included.
+    local_model_places: int
     drain_s: float
     key_peppers: str
     # Empty: chats use no stored notes and documents.
@@ -73,38 +76,74 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     edge_operations_listen: str = ""
     # None: there is no console.
     console: ConsoleStart | None = None
+    # The same for routers and metering processes: further addresses that each of them listens on.
+    further_listens: dict[str, str] = {}
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
 
 
 def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
     """Returns the groups so that each depends only on earlier ones; so they end from the last to the first."""
-    edges = [_edge(installation, number) for number in range(1, installation.workers + 1)]
-    services = [[_service(installation, name)] for name in ("auth", "metering", "router")]
+    edges = [_edge(installation, number) for number in range(1, installation.scale.edges + 1)]
+    services = [
+        [_service(installation, service, number) for number in range(1, count + 1)]
+        for service, count in counts_of(installation.scale).items()
+    ]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
     console = [[_console(installation, installation.console)]] if installation.console else []
     return [*model, *services, edges, *console]
 
 
-def _service(installation: Installation, name: str) -> ProcessSpec:
-    secrets = {
+def counts_of(scale: Scale) -> dict[str, int]:
+    """Returns the number of processes of each service."""
+    return {"auth": 1, "metering": scale.meterings, "router": scale.routers}
+
+
+def names_of(service: str, count: int) -> list[str]:
+    """Returns the names of a service's processes: they are numbered if there are several."""
+    return [service] if count == 1 else [f"{service}-{number}" for number in range(1, count + 1)]
+
+
+def _service(installation: Installation, service: str, number: int) -> ProcessSpec:
+    count = counts_of(installation.scale)[service]
+    name = names_of(service, count)[number - 1]
+    socket = socket_of(name, installation.data)
+    own = {
+        f"LEGATO_{service.upper()}_LISTEN": f"unix:{socket}",
+        f"LEGATO_{service.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}",
         PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
-        f"LEGATO_{name.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}",
         "LEGATO_CONSOLE_ROLE": installation.console_role,
     }
-    if name == "auth":
-        secrets[PEPPERS_VARIABLE] = installation.key_peppers
-        secrets[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
-        secrets["LEGATO_CONSOLE_URL"] = installation.console_url
-    if name == "router" and installation.grounding_key:
-        secrets[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+    for variable, listen in installation.further_listens.items():
+        if variable.startswith(f"LEGATO_{service.upper()}_"):
+            own[variable] = _listen_of(listen, number)
+    if service == "auth":
+        own[PEPPERS_VARIABLE] = installation.key_peppers
+        own[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
+        own["LEGATO_CONSOLE_URL"] = installation.console_url
+    if service == "router" and installation.grounding_key:
+        own[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+    if service == "router" and count > 1:
+        own |= _share_of_local_model(installation.local_model_places, count)
+    if service == "metering" and count > 1:
+        own["LEGATO_METERING_REPLICAS"] = str(count)
+        if number > 1:
+            # Each would audit the same ledger.
+            own["LEGATO_AUDIT_INTERVAL_S"] = "0"
     return ProcessSpec(
         name=name,
-        argv=_python_module(f"services.{name}"),
-        environ=_environ(installation, name, secrets),
-        health=HealthProbe("grpc", str(socket_of(name, installation.data))),
+        argv=_python_module(f"services.{service}"),
+        environ=_environ(installation, service, own),
+        health=HealthProbe("grpc", str(socket)),
         pass_fds=(installation.lock_fd,),
     )
+
+
+def _share_of_local_model(places: int, routers: int) -> dict[str, str]:
+    """Divides the places at the one bundled model, each of which takes a thread of it. Routers only use the sum of the
+    two settings."""
+    share = max(1, places // routers)
+    return {"LEGATO_LOCAL_MODEL_PARALLEL": "1", "LEGATO_LOCAL_MODEL_QUEUE": str(share - 1)}
 
 
 def _edge(installation: Installation, number: int) -> ProcessSpec:
@@ -120,7 +159,8 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
                 "LEGATO_DRAIN_S": str(installation.drain_s),
                 "LEGATO_EDGE_FD": str(installation.edge_fd),
                 "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
-                "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_listen(installation.edge_operations_listen, number),
+                "LEGATO_EDGE_OPERATIONS_LISTEN": _listen_of(installation.edge_operations_listen, number),
+                "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
             },
         ),
         health=HealthProbe("grpc", str(socket)),
@@ -131,8 +171,10 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
     socket = socket_of("console", installation.data)
     addresses = {
-        f"LEGATO_{name.upper()}_ADDRESS": f"unix:{socket_of(f'{name}-console', installation.data)}"
-        for name in ("auth", "metering", "router")
+        f"LEGATO_{service.upper()}_ADDRESS": ",".join(
+            f"unix:{socket_of(f'{name}-console', installation.data)}" for name in names_of(service, count)
+        )
+        for service, count in counts_of(installation.scale).items()
     }
     return ProcessSpec(
         name="console",
@@ -154,10 +196,11 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
     )
 
 
-def _operations_listen(listen: str, number: int) -> str:
+def _listen_of(listen: str, number: int) -> str:
+    """Returns the address of a process: its number's port, if `listen` is that of the first."""
     host, _, port = listen.rpartition(":")
     # Port 0 is a different free port each time.
-    return f"{host}:{int(port) + number - 1}" if listen and int(port) else listen
+    return f"{host}:{int(port) + number - 1}" if port.isdecimal() and int(port) else listen
 
 
 def _local_model(installation: Installation) -> ProcessSpec:
@@ -218,10 +261,10 @@ def _known_to(process: str) -> set[str]:
 
 def _shared(installation: Installation) -> dict[str, str]:
     addresses = {}
-    for name in ("auth", "metering", "router"):
-        address = f"unix:{socket_of(name, installation.data)}"
-        addresses[f"LEGATO_{name.upper()}_LISTEN"] = address
-        addresses[f"LEGATO_{name.upper()}_ADDRESS"] = address
+    for service, count in counts_of(installation.scale).items():
+        sockets = [socket_of(name, installation.data) for name in names_of(service, count)]
+        addresses[f"LEGATO_{service.upper()}_LISTEN"] = f"unix:{sockets[0]}"
+        addresses[f"LEGATO_{service.upper()}_ADDRESS"] = ",".join(f"unix:{socket}" for socket in sockets)
     return {
         **addresses,
         "LEGATO_DATA": str(installation.data),

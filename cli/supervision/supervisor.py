@@ -105,7 +105,7 @@ class Supervisor:
         self._logs = [ProcessLog(self.logs, "up"), *(kept.log for kept in self._all)]
         # A separate thread pool: a check that had to wait for a thread would look like a missed one.
         self._checks = ThreadPoolExecutor(len(self._all) or 1, thread_name_prefix="health")
-        # Only this process has the write end, so that the kernel tells the children when it ends.
+        # Only this process has the write end, so that the children get end of file when it ends.
         self._lifeline, self._lifeline_write_end = os.pipe()
 
     @property

@@ -76,7 +76,7 @@ class Watch:
         """Reads and pings until the stream ends. The lease then expires by itself."""
         told: dict[int, list[str]] = {}
         with replica.watched() as stream:
-            # Each is a task of its own: cancelling a stream cancels the task that reads it, which must not be this one.
+            # Each has its own task: cancelling a stream cancels the task that reads it, which must not be this one.
             parts = [
                 asyncio.create_task(self._read(stream, replica, told)),
                 asyncio.create_task(self._ping(stream, told)),

@@ -1,4 +1,4 @@
-"""Authenticates and admits requests: every endpoint asks here first, and nowhere else."""
+"""Authenticates and admits requests of every endpoint."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ class PrincipalCache:
 
     def find(self, digest: bytes) -> "Principal | None":
         """Returns the principal with this key digest if it is cached and the lease holds. A key that has expired by
-        auth's time is not returned either: auth itself is asked, which refuses it."""
+        auth's time is not returned either: auth itself is called, which refuses it."""
         entry = self._entries.get(digest)
         if entry is None:
             return None

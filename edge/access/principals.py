@@ -112,7 +112,7 @@ class Principals:
                 answer = await self._auth.verify(api_key.decode("ascii"))
             except LegatoError as error:
                 if error.reason in ANSWERS:
-                    # Every invalid key is refused with the same message, whoever found out.
+                    # Every invalid key gets the same message, whether the edge or auth refused it.
                     raise _invalid_key() if error.reason is Reason.KEY_INVALID else error from None
             else:
                 self.maintenance.update(answer)

@@ -1,6 +1,6 @@
-"""Notices keys that are revoked while their answers run.
+"""Detects keys that are revoked while their answers run.
 
-A key is checked when a request comes. Its answer may run for minutes, so delivery checks the key again at each piece.
+A key is checked when a request arrives. Its answer may run for minutes, so delivery checks the key again at each piece.
 That must cost nothing: it reads one attribute, which is set when auth has named the key.
 """
 
@@ -42,7 +42,7 @@ class RunningKeys:
     """The keys of all running answers; others are not kept."""
 
     def __init__(self, find_refused: Callable[[Sequence[str]], Awaitable[Iterable[str]]]) -> None:
-        """Takes `find_refused`, which asks auth which keys are no longer valid."""
+        """Takes `find_refused`, which queries auth for the keys that are no longer valid."""
         self._find_refused = find_refused
         self._by_key_id: dict[str, set[RunningKey]] = {}
         self._doubted: set[str] = set()
@@ -66,7 +66,7 @@ class RunningKeys:
                 running_key.is_refused = True
 
     def recheck(self, key_ids: Iterable[str]) -> None:
-        """Asks auth again about keys whose revocation may have been missed."""
+        """Queries auth again for keys whose revocation may have been missed."""
         self._doubted |= self._by_key_id.keys() & key_ids
         if self._doubted and (self._asking is None or self._asking.done()):
             self._asking = asyncio.create_task(self._ask_auth())

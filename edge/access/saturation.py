@@ -53,7 +53,7 @@ class EdgeSaturation:
 
     @property
     def is_reached(self) -> bool:
-        """True if a chat that comes now may be refused."""
+        """Returns whether a chat that arrives now may be refused."""
         return self._gate.running >= self._gate.limit
 
     def refusal(self, key_id: str) -> LegatoError | None:

@@ -1,7 +1,7 @@
 """A rate limit on wrong keys, by client address.
 
-Each edge counts for itself. Valid keys are never refused here, wherever they come from: behind one address there may be
-thousands of people, and one of them may be guessing.
+Each edge counts separately. Valid keys are never refused here, whatever their address: thousands of users may share one
+address, and one of them may be guessing keys.
 """
 
 import ipaddress

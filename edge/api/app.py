@@ -25,7 +25,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import Clock
 
-# What is known of a request, beside the parameters of its path, for handlers that name it.
+# Parameters that a handler may take from the request, besides those of its path.
 _OF_REQUEST = frozenset({"principal", "query_string"})
 
 
@@ -58,15 +58,12 @@ class Edge:
             await self._dispatch(scope, receive, response, request_id)
         except ClientGone:
             pass
-        except LegatoError as error:
-            await self._refuse(response, error, request_id)
         except Exception as error:
-            self._log.failure("request.failed", error, request_id=request_id)
+            await self._refuse(response, self._public_error(error, request_id), request_id)
             forget_origin(error)
-            await self._refuse(response, internal_error(), request_id)
 
     def _dispatch(self, scope: HttpScope, receive: Receive, response: Response, request_id: str) -> Awaitable[None]:
-        """Begins to answer the request. It is no coroutine: each piece of a stream has one frame less to pass."""
+        """Starts to answer the request. It is not a coroutine, which saves one frame for each piece of a stream."""
         if scope["method"] == "OPTIONS":
             return send_nothing(response.send, self._cors.preflight(scope))
         found = self._routes.find(scope["path"])
@@ -104,8 +101,8 @@ class Edge:
         raise LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
 
     def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
-        """The response to a chat for which there is no room, before a task is made for it: in a flood the price of a
-        refusal decides how much is left for those who are served. None: the request takes its usual way."""
+        """Renders the refusal of a chat that exceeds the capacity, before a task is created for it: under overload,
+        cheap refusals leave more CPU time for the chats that are served. Returns None if the chat is not refused."""
         found = self._routes.find(scope["path"])
         if found is None or not found[0].answers_itself or scope["method"] != found[0].method:
             return None
@@ -117,18 +114,22 @@ class Edge:
         status, headers, body = self._render(error, request_id)
         return status, [*headers, *rates, *self._common_headers(scope, request_id)], body
 
+    def _public_error(self, error: Exception, request_id: str) -> LegatoError:
+        if isinstance(error, LegatoError):
+            return error
+        self._log.failure("request.failed", error, request_id=request_id)
+        return internal_error()
+
     async def _refuse(self, response: Response, error: LegatoError, request_id: str) -> None:
         status, headers, body = self._render(error, request_id)
         if not response.has_begun:
             await send_json(response.send, status, body, headers)
 
     def _render(self, error: LegatoError, request_id: str) -> tuple[int, Headers, bytes]:
-        """Counts and logs the error, and gives its status, headers and body. It is over then: where it was raised is
-        forgotten."""
+        """Counts and logs the error, and gives its status, headers and body."""
         status = error.wire.http_status
         self._metrics.refused(error.reason)
         self._log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)
-        forget_origin(error)
         return status, error_headers(error), error_body(error)
 
     def _common_headers(self, scope: HttpScope, request_id: str) -> Headers:
@@ -136,12 +137,12 @@ class Edge:
 
 
 def bind_parts(parts: Mapping[str, Any], routes: Iterable[Route] = ROUTES) -> dict[Route, dict[str, Any]]:
-    """The parts of the edge that each handler names. Every other name is of the request or of the route's path."""
+    """Returns the parts of the edge that each handler takes. All other parameters come from the request or its path."""
     bound = {}
     for route in routes:
         bound[route] = {name: parts[name] for name in route.takes & parts.keys()}
         if not route.answers_itself:
             unknown = route.takes - parts.keys() - _OF_REQUEST - set(route.path_parameters)
             if unknown:
-                raise TypeError(f"{route.method} {route.path}: nothing is known of {', '.join(sorted(unknown))}")
+                raise TypeError(f"{route.method} {route.path}: unknown parameters: {', '.join(sorted(unknown))}")
     return bound

@@ -1,39 +1,62 @@
-"""POST /v1/chat/completions: lets a chat in and reads what it asks. What is refused has its rates in the headers."""
+"""POST /v1/chat/completions: admits a chat and reads its request. Refusals have the rate limit headers too."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from edge.access.affordability import announced_bytes, check_affordable
 from edge.access.entrance import AdmittedRequest, Entrance
+from edge.access.saturation import EdgeSaturation
 from edge.api.models import Models
 from edge.api.usage_request import COMPLETION_PREFIX
-from edge.chat.chat import Chat, ChatDependencies
+from edge.backends.exchanges import RouterReplica
+from edge.billing.hold import ChatHold
+from edge.billing.journal import Journal
+from edge.billing.metering import Metering
+from edge.chat.chat import Chat
 from edge.chat.idempotency import claim_in
 from edge.chat.replies import StreamedReply, WholeReply
+from edge.metrics import ChatMetrics
 from edge.principal import Scope
 from edge.step_timer import StepTimer, traced_step_timer
-from edge.wire.asgi import WHEN_GONE, HttpScope, Receive, Send
+from edge.wire.asgi import BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
 from edge.wire.body_reader import Bodies, ClientGone
 from edge.wire.chat_request import decode_chat
+from edge.wire.rate_headers import Admission
 from edge.wire.responses import Response
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Tracer
+from services.chassis.timing.clock import Clock
 
-# Who is told to come back later has used nothing up.
+# Errors after which the client should retry later; they use nothing of its rate limits.
 TAKES_NOTHING = frozenset({Reason.TOO_MANY_AT_ONCE, Reason.CREDITS_HELD, Reason.SATURATED, Reason.UNAVAILABLE})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatEndpoint:
     entrance: Entrance
     models: Models
     bodies: Bodies
-    dependencies: ChatDependencies
+    metering: Metering
+    journal: Journal
+    routers: Replicas[RouterReplica]
+    saturation: EdgeSaturation
+    # Time limit of an answer: metering releases its hold a little later.
+    life_s: float
+    # Longest silence of a stream before its first token, and between keepalive comments.
+    keepalive_s: float
+    clock: Clock
+    log: Log
+    metrics: ChatMetrics
+    # None disables tracing.
+    tracer: Tracer | None = None
 
     async def serve(
         self, needed_scope: "Scope.ValueType", scope: HttpScope, receive: Receive, response: Response, request_id: str
     ) -> None:
-        clock, metrics, tracer = self.dependencies.clock, self.dependencies.metrics, self.dependencies.tracer
-        is_admitted = False
+        clock, metrics, tracer = self.clock, self.metrics, self.tracer
+        admission: Admission | None = None
         step_timer = (
             StepTimer(clock) if tracer is None else traced_step_timer(clock, tracer, scope["headers"], request_id)
         )
@@ -43,40 +66,29 @@ class ChatEndpoint:
             self.entrance.require_service()
             with self.entrance.track_key(principal) as running_key, self.entrance.acquire_permit(principal):
                 admission = await self.entrance.charge_request(principal, scope)
-                is_admitted = True
                 step_timer.end_step(metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer)
-                await self._serve(scope, receive, response, request_id, admitted)
+                chat = await self._open(scope, receive, response.send, request_id, admitted)
+                await chat.run(scope[WHEN_GONE])
         except LegatoError as error:
             step_timer.refused(error)
-            if not is_admitted:
-                response.put_headers(await self.entrance.rates(scope, error))
+            response.put_headers(await self._rates(scope, error, admission))
             raise
         finally:
+            if admission is not None:
+                # No tokens were used, unless the chat has said otherwise.
+                admission.use(0)
             step_timer.close()
 
-    async def _serve(
-        self, scope: HttpScope, receive: Receive, response: Response, request_id: str, admitted: AdmittedRequest
-    ) -> None:
-        admission = admitted.admission
-        try:
-            chat = await self._open(scope, receive, response.send, request_id, admitted)
-            if WHEN_GONE not in scope:
-                # Whoever asked has left meanwhile.
-                raise ClientGone
-            await chat.run_while_heard(scope[WHEN_GONE])
-        except LegatoError as error:
-            if error.reason in TAKES_NOTHING:
-                admission.give_back()
-            # Where no chat came of it, no tokens were used; and whoever is told so is told what is left.
-            admission.use(0)
-            # A limit that is reached is told by the error itself.
-            if error.reason is not Reason.RATE_LIMITED:
-                response.put_headers(admission.headers)
-            raise
-        finally:
-            # Also where whoever asked has left.
-            admission.use(0)
+    async def _rates(self, scope: HttpScope, error: LegatoError, admission: Admission | None) -> Headers:
+        """Returns the rate headers of a refused chat, after what it did not use was given back."""
+        if admission is None:
+            return await self.entrance.rates(scope, error)
+        if error.reason in TAKES_NOTHING:
+            admission.give_back()
+        admission.use(0)
+        # The error itself reports a limit that is reached.
+        return [] if error.reason is Reason.RATE_LIMITED else admission.headers
 
     async def _open(
         self, scope: HttpScope, receive: Receive, send: Send, request_id: str, admitted: AdmittedRequest
@@ -86,13 +98,35 @@ class ChatEndpoint:
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, admitted.principal)
         class_id = self.models.class_for(body.model, admitted.principal)
-        created_s = int(self.dependencies.clock.now().timestamp())
+        if WHEN_GONE not in scope:
+            # The client has disconnected meanwhile.
+            raise ClientGone
+        created_s = int(self.clock.now().timestamp())
         reply_type = StreamedReply if body.stream else WholeReply
-        reply = reply_type(send, f"{COMPLETION_PREFIX}{request_id}", created_s, class_id, admitted.admission.headers)
-        return Chat(self.dependencies, admitted, body, class_id, request_id, reply, claim)
+        return Chat(
+            admitted,
+            body,
+            ChatHold(self.metering, self.journal, admitted.principal, request_id, class_id),
+            reply_type(
+                send,
+                scope[BODY_WRITER],
+                f"{COMPLETION_PREFIX}{request_id}",
+                created_s,
+                class_id,
+                admitted.admission.headers,
+            ),
+            routers=self.routers,
+            saturation=self.saturation,
+            life_s=self.life_s,
+            keepalive_s=self.keepalive_s,
+            clock=self.clock,
+            log=self.log,
+            metrics=self.metrics,
+            claim=claim,
+        )
 
     async def _read(self, scope: HttpScope, receive: Receive, admitted: AdmittedRequest) -> bytes:
-        metering, announced = self.dependencies.metering, announced_bytes(scope)
+        metering, announced = self.metering, announced_bytes(scope)
         if announced is not None:
             await check_affordable(metering, admitted.principal, announced)
             return await self.bodies.read(scope, receive, admitted.principal.account_id)

@@ -45,7 +45,7 @@ class Models:
         return model
 
     def class_for(self, model_id: str, principal: Principal) -> str:
-        """The class that serves a chat for `model_id`."""
+        """Returns the class that serves a chat for `model_id`."""
         known = self._known()
         if model_id not in known:
             raise LegatoError(
@@ -65,7 +65,7 @@ class Models:
                     stub = self._routers.least_loaded().stub
                     models = (await stub.ListModels(router.ListModelsRequest(), timeout=ASK_TIMEOUT_S)).models
             except LegatoError:
-                # What was known stays good; and until anything is known, ask again soon.
+                # The previous list stays valid; without one, the next attempt follows soon.
                 await asyncio.sleep(REFRESH_EVERY_S if self._objects else ASK_AGAIN_AFTER_S)
                 continue
             self._objects = {model.model_id: _model_object(model) for model in models}

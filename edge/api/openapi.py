@@ -1,4 +1,4 @@
-"""GET /openapi.json: the description of this API, as `make openapi` has written it."""
+"""GET /openapi.json: the description of this API, as `make openapi` wrote it."""
 
 from functools import cache
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The public endpoints, all of them, and how a request finds its own.
+"""The table of all public endpoints, and the lookup of a request's route.
 
-A handler is a function that names what it uses as keyword parameters: parts of the edge (`models`, `metering`, `clock`,
-`chat`), what is known of the request (`principal`, `query_string`) and the parameters of its path. Its result is the
-JSON of the response.
+A handler is a function that takes what it uses as keyword parameters: parts of the edge (`models`, `metering`, `clock`,
+`chat`), parts of the request (`principal`, `query_string`) and the parameters of its path. It returns the JSON of the
+response.
 """
 
 import inspect
@@ -19,13 +19,13 @@ from edge.api.usage_request import get_usage_request
 from edge.principal import Scope
 from services.chassis.errors import LegatoError, Reason
 
-# The answer as JSON; None of a handler that answers itself.
+# The response as JSON; None if the handler sends it itself.
 Handler = Callable[..., Awaitable[Any]]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 async def refuse_endpoint() -> None:
-    """Answers endpoints of OpenAI's that clients ask for and that are not offered."""
+    """Refuses endpoints of OpenAI's API that clients may call and that are not offered."""
     raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, "This endpoint is not supported: use chat completions.")
 
 
@@ -33,15 +33,15 @@ async def refuse_endpoint() -> None:
 class Route:
     method: str
     path: str
-    # What a key needs; None: any key is good.
+    # The scope that the key needs; None: any key.
     scope: "Scope.ValueType | None"
     handler: Handler
     is_offered: bool = True
-    # Needs no key, and counts against no rate.
+    # Needs no key and counts towards no rate limit.
     is_public: bool = False
-    # Lets the request in and sends its response by itself: the handler is given ASGI's own parts.
+    # The handler admits the request and sends the response itself: it gets ASGI's scope, receive and send.
     answers_itself: bool = False
-    # The names that the handler takes, in and outside its path.
+    # The names of the handler's parameters.
     takes: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Route:
 
     @property
     def allow(self) -> bytes:
-        """The methods of the endpoint, with the one that browsers ask first."""
+        """The value of the Allow header: the method, and OPTIONS for browsers' preflight requests."""
         return f"{self.method}, OPTIONS".encode()
 
 
@@ -83,7 +83,7 @@ class RouteTable:
                 self._by_path[route.path] = route
 
     def find(self, path: str) -> tuple[Route, Mapping[str, str]] | None:
-        """The route, and what stands in the path for its parameters; None where there is nothing."""
+        """Returns the route and the values of its path parameters; None if there is no such route."""
         if route := self._by_path.get(path):
             return route, {}
         for pattern, route in self._by_pattern:

@@ -24,7 +24,7 @@ LATEST_S = 253_402_300_799
 class Width:
     seconds: int
     bucket: "pb.UsageBucket.ValueType"
-    # How many buckets a page may have; also how many it has when nothing is asked.
+    # The most buckets of a page, which is also the default.
     most: int
 
 
@@ -62,7 +62,7 @@ def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
     if start_s >= end_s:
         raise _invalid("start_time must be before end_time.", "start_time")
     limit = _integer(parameters, "limit", 1, width.most)
-    # Buckets are whole: the first and the last reach over what was asked.
+    # Buckets are whole: the first and the last may extend beyond the requested period.
     first_s = start_s // width.seconds * width.seconds
     last_s = -(-end_s // width.seconds) * width.seconds
     page_s = _integer(parameters, "page", first_s, last_s)
@@ -127,7 +127,7 @@ def _result(row: pb.UsageRow) -> dict[str, Any]:
 
 
 def _groups(parameters: Mapping[str, list[str]]) -> frozenset[str]:
-    """`group_by=model,key`, or `group_by=model&group_by=key`, or with brackets as OpenAI's clients write arrays."""
+    """Parses `group_by=model,key`, `group_by=model&group_by=key`, or brackets as OpenAI's clients write arrays."""
     given = [*parameters.get("group_by", []), *parameters.get("group_by[]", [])]
     asked = {name.strip() for value in given for name in value.split(",")}
     if not asked <= set(GROUPS):

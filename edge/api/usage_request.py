@@ -1,4 +1,4 @@
-"""GET /v1/usage/requests/{id}: what became of one request, and what it cost."""
+"""GET /v1/usage/requests/{id}: the state and cost of one request."""
 
 import re
 from typing import Any
@@ -9,13 +9,13 @@ from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
-# Before the request's own id in the id of its completion.
+# The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 async def get_usage_request(*, metering: Metering, principal: Principal, request_id: str) -> dict[str, Any]:
-    """Takes the request's `x-request-id` or the id of its completion. An account sees only its own requests."""
+    """Finds a request by its `x-request-id` or the id of its completion. An account sees only its own requests."""
     own_id = request_id.removeprefix(COMPLETION_PREFIX)
     if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")

@@ -87,7 +87,7 @@ class AuthReplica:
         try:
             yield stream
         finally:
-            # Otherwise auth would never learn that we left.
+            # Otherwise auth would not notice the disconnect.
             stream.cancel()
             self.is_watched = False
             self.left_at_s = self._clock.elapsed_s()
@@ -119,8 +119,8 @@ class AuthClient:
         return await self._call(lambda replica: replica.find_refused_keys(key_ids))
 
     def unwatched(self) -> AuthReplica | None:
-        """Returns the best replica that is not watched yet. Silent ones take turns, so that one that is gone does not
-        keep us from one that is there."""
+        """Returns the best replica that is not watched yet. Unresponsive replicas take turns, so that a lost one does
+        not prevent the use of another."""
         others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
         return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
@@ -132,10 +132,10 @@ class AuthClient:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while replicas or asked:
                     if replicas:
-                        # Each is a task of its own: a cancelled call cancels the task that awaits it.
+                        # Each call has its own task: a cancelled call cancels the task that awaits it.
                         asked.add(asyncio.create_task(question(replicas.popleft())))
-                    patience_s = ASK_ANOTHER_AFTER_S if replicas else None
-                    done, asked = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                    timeout_s = ASK_ANOTHER_AFTER_S if replicas else None
+                    done, asked = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                     answered = [task for task in done if not _is_lost(task)]
                     if answered:
                         return answered[0].result()

@@ -12,6 +12,7 @@ from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel_holder import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -61,6 +62,7 @@ class RouterReplica(_Replica):
             return ChannelHolder(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
 
         self._shared, self._bulk = connect(), connect()
+        self._bulk_calls = 0
         super().__init__(
             self._shared,
             ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, load),
@@ -77,10 +79,23 @@ class RouterReplica(_Replica):
     def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
         request = router_pb2.ChatRequest(open=opening)
         if opening.ByteSize() > SHARED_STREAM_BYTES:
-            span = current_span()
-            metadata = None if span is None else (("traceparent", span.traceparent),)
-            return RpcCall("The router", self._bulk.stub.Chat(metadata=metadata), request)
+            return RpcCall("The router", self._open_bulk_call(), request)
         return self._exchange.open("Chat", request, router_pb2.ChatResponse)
+
+    @property
+    def load(self) -> int:
+        return super().load + self._bulk_calls
+
+    def _open_bulk_call(self) -> Any:
+        span = current_span()
+        metadata = None if span is None else (("traceparent", span.traceparent),)
+        call = self._bulk.stub.Chat(metadata=metadata)
+        self._bulk_calls += 1
+        call.add_done_callback(self._end_bulk_call)
+        return call
+
+    def _end_bulk_call(self, call: Any) -> None:
+        self._bulk_calls -= 1
 
     async def close(self) -> None:
         await super().close()
@@ -124,6 +139,7 @@ class Backends:
         clock: Clock,
         log: Log,
         certificates: Certificates | None,
+        router_subset: Subset | None = None,
     ) -> None:
         # Items per message, for all replicas of a service together.
         self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
@@ -136,6 +152,7 @@ class Backends:
             router_address,
             lambda address: RouterReplica(address, log, certificates, to_router, self._load),
             log,
+            router_subset,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
             "Metering",

@@ -40,8 +40,8 @@ class ChatHold:
         self._metering = metering
         self._journal = journal
         self._principal = principal
-        self._request_id = request_id
-        self._class_id = class_id
+        self.request_id = request_id
+        self.class_id = class_id
         # Prices per million tokens, fixed when the credit was held.
         self._input_nanos = 0
         self._output_nanos = 0
@@ -71,15 +71,15 @@ class ChatHold:
         Holds all of the output if the answer is `whole` and the account can well afford it: then the provider may be
         asked for one whole answer, which cannot be stopped when the credit ends."""
         most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
-        self._slot = slot = self._journal.claim(self._request_id, self._principal.account_id)
+        self._slot = slot = self._journal.claim(self.request_id, self._principal.account_id)
         failpoints.hit("edge.claimed")
         try:
             reserved = await self._metering.reserve(
                 pb.ReserveRequest(
-                    request_id=self._request_id,
+                    request_id=self.request_id,
                     account_id=self._principal.account_id,
                     key_id=self._principal.key_id,
-                    class_id=self._class_id,
+                    class_id=self.class_id,
                     prompt_tokens=prompt_tokens,
                     output_tokens=min(most_tokens, FIRST_SLICE_TOKENS),
                     whole_output_tokens=most_tokens if whole else 0,
@@ -108,7 +108,8 @@ class ChatHold:
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
         """Holds enough for these totals, or as near to it as the account affords.
 
-        Reports what was delivered so far, in case nobody is left to settle."""
+        Reports what was delivered so far, in case this edge crashes before it settles.
+        """
         if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self.grant(prompt_tokens)
@@ -172,6 +173,10 @@ class ChatHold:
             self._slot.accepted_prompt_tokens = accepted_prompt_tokens
         self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
 
+    async def acknowledged(self) -> None:
+        """Waits until metering knows how the chat ended, with a timeout."""
+        await self._metering.acknowledged(self.request_id)
+
     def _open_slot(self) -> Slot:
         if self._slot is None:
             raise SlotPassedOn
@@ -189,7 +194,7 @@ class ChatHold:
     async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         answer = await self._metering.extend(
             pb.ExtendRequest(
-                request_id=self._request_id,
+                request_id=self.request_id,
                 account_id=self._principal.account_id,
                 total_nanos=total_nanos,
                 delivered=delivered,

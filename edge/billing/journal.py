@@ -116,7 +116,7 @@ class Slot:
         self._write(OPEN)
 
     def seal(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
-        """Records the result before anybody is told. Without a basis, nothing is charged."""
+        """Records the result before it is reported. Without a basis, nothing is charged."""
         if self.kind != OPEN:
             raise SlotPassedOn
         self.prompt_tokens = usage.prompt_tokens

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 # Calls are retried this long while metering restarts, before a request is refused.
-PATIENCE_S = 5.0
+RETRY_FOR_S = 5.0
 ASK_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 0.05
 DELIVERIES_AT_ONCE = 1_000
@@ -59,7 +60,7 @@ class Metering:
         that it does not block itself. Raises RATE_LIMITED; then nothing is taken."""
         if not admission.is_short_of(tokens):
             return
-        await self._tell_correction(admission.withdraw())
+        await self._send_correction(admission.withdraw())
         request = _question(principal, tokens)
         rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
         self._last_rates.note(principal.key_id, rate)
@@ -96,7 +97,7 @@ class Metering:
         by_replica: defaultdict[MeteringReplica, list[Slot]] = defaultdict(list)
         for slot in slots:
             by_replica[self._replicas.for_account(slot.account_id)].append(slot)
-        tellings = [_tell_deliveries(replica, _deliveries(its_slots)) for replica, its_slots in by_replica.items()]
+        tellings = [_send_checkpoints(replica, _deliveries(its_slots)) for replica, its_slots in by_replica.items()]
         for outcome in await asyncio.gather(*tellings, return_exceptions=True):
             if outcome is not None:
                 raise outcome
@@ -110,7 +111,7 @@ class Metering:
     async def acknowledged(self, request_id: str) -> None:
         """Waits for one settlement, with a timeout."""
         if (settlement := self.settlements.under_way.get(request_id)) is not None:
-            await asyncio.wait({settlement.ended}, timeout=PATIENCE_S)
+            await asyncio.wait({settlement.ended}, timeout=RETRY_FOR_S)
 
     async def caught_up(self, account_id: str) -> None:
         """Waits for the account's pending settlements, with a timeout, so that a client finds its last answer in the
@@ -118,7 +119,7 @@ class Metering:
         settlements = self.settlements.under_way.values()
         ends = [settlement.ended for settlement in settlements if settlement.slot.account_id == account_id]
         if ends:
-            await asyncio.wait(ends, timeout=PATIENCE_S)
+            await asyncio.wait(ends, timeout=RETRY_FOR_S)
 
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
         return await self._read(request.account_id, lambda stub: stub.ListUsage(request, timeout=ASK_TIMEOUT_S))
@@ -135,11 +136,11 @@ class Metering:
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
         """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
-        task = asyncio.create_task(self._tell_correction(correction))
+        task = asyncio.create_task(self._send_correction(correction))
         self._corrections.add(task)
         task.add_done_callback(self._corrections.discard)
 
-    async def _tell_correction(self, correction: pb.CorrectRequest) -> None:
+    async def _send_correction(self, correction: pb.CorrectRequest) -> None:
         try:
             replica = self._replicas.for_account(correction.account_id)
             await replica.call("Correct", correction, pb.CorrectResponse, ASK_TIMEOUT_S)
@@ -155,8 +156,8 @@ class Metering:
         on_repeat: Callable[[], None] = lambda: None,
     ) -> Awaitable[ResponseT]:
         """Calls by the exchange."""
-        return self._patiently(
-            account_id, lambda replica: replica.call(method, request, response_type, ASK_TIMEOUT_S), on_repeat
+        return self._with_retries(
+            account_id, methodcaller("call", method, request, response_type, ASK_TIMEOUT_S), on_repeat
         )
 
     def _read(
@@ -168,9 +169,9 @@ class Metering:
             with errors_of("Metering"):
                 return await question(replica.stub)
 
-        return self._patiently(account_id, ask)
+        return self._with_retries(account_id, ask)
 
-    async def _patiently(
+    async def _with_retries(
         self,
         account_id: str,
         ask: Callable[[MeteringReplica], Awaitable[ResponseT]],
@@ -178,7 +179,7 @@ class Metering:
     ) -> ResponseT:
         """Retries for a short while if metering is unavailable. All calls here are safe to retry for the books. An
         Admit whose answer was lost takes from the rate limits twice, and those refill."""
-        give_up_at_s = self._clock.elapsed_s() + PATIENCE_S
+        give_up_at_s = self._clock.elapsed_s() + RETRY_FOR_S
         while True:
             try:
                 return await ask(self._replicas.for_account(account_id))
@@ -189,7 +190,7 @@ class Metering:
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
 
-async def _tell_deliveries(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
+async def _send_checkpoints(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
     """Sends checkpoints one after the other: metering takes few at once, and other calls need room too."""
     for request in requests:
         await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)

@@ -1,6 +1,6 @@
 """Estimates the length of a prompt without counting its tokens.
 
-The edge counts no tokens. It estimates, and the router, which counts, asks for more if that is too low.
+The edge counts no tokens. It estimates, and the router, which counts, requests more credit if that is too low.
 """
 
 from edge.wire.body_reader import BYTES_PER_TOKEN

@@ -15,7 +15,7 @@ from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
 # Startup waits no longer than this for metering: unsettled slots are safe in the journal.
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 
 
 class Journals:
@@ -40,7 +40,7 @@ class Journals:
                 seal(slot)
                 metering.resolve(slot, "edge.replayed")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await metering.settled()
         failpoints.hit("edge.recovered")
         self._release_empty()

@@ -28,7 +28,7 @@ class Settlements:
         # Pending settlements, by request.
         self.under_way: dict[str, Settlement] = {}
         # Retries of those that metering did not acknowledge at once.
-        self._tellers: set[asyncio.Task[None]] = set()
+        self._retries: set[asyncio.Task[None]] = set()
         # Their durations, for the metrics.
         self.times_s = Histogram(STEP_BOUNDS_S)
 
@@ -38,19 +38,19 @@ class Settlements:
         settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
         self.under_way[slot.request_id] = settlement
         # The client's last bytes are sent first.
-        loop.call_soon(self._tell_at_once, settlement)
+        loop.call_soon(self._send_at_once, settlement)
 
     def ends(self) -> "list[asyncio.Future[None]]":
         """Futures of all pending settlements."""
         return [settlement.ended for settlement in self.under_way.values()]
 
-    def _tell_at_once(self, settlement: "Settlement") -> None:
+    def _send_at_once(self, settlement: "Settlement") -> None:
         """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
         failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
         try:
             answer = self._send(settlement.slot)
         except LegatoError as error:
-            self._tell_later(settlement, error)
+            self._send_later(settlement, error)
         else:
             answer.add_done_callback(lambda answer: self._on_answer(answer, settlement))
 
@@ -60,7 +60,7 @@ class Settlements:
             return
         error = answer.exception()
         if error is not None:
-            self._tell_later(settlement, error)
+            self._send_later(settlement, error)
             return
         slot = settlement.slot
         self.times_s.observe(self._clock.elapsed_s() - settlement.began_s)
@@ -69,20 +69,20 @@ class Settlements:
         failpoints.hit("edge.freed")
         self._end(settlement)
 
-    def _tell_later(self, settlement: "Settlement", error: BaseException) -> None:
+    def _send_later(self, settlement: "Settlement", error: BaseException) -> None:
         if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
             self._put_off(settlement, error)
             return
-        task = asyncio.create_task(self._tell_until_answered(settlement.slot))
-        self._tellers.add(task)
-        task.add_done_callback(self._tellers.discard)
+        task = asyncio.create_task(self._retry_until_acknowledged(settlement.slot))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
         task.add_done_callback(lambda answer: self._on_answer(answer, settlement))
 
-    async def _tell_until_answered(self, slot: Slot) -> None:
+    async def _retry_until_acknowledged(self, slot: Slot) -> None:
         failures = 1
         while True:
             if failures % 20 == 1:
-                self._log.warning("settlement.waits", request_id=slot.request_id, attempt=failures)
+                self._log.warning("settlement.pending", request_id=slot.request_id, attempt=failures)
             await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
             try:
                 await self._send(slot)

@@ -1,17 +1,14 @@
-"""The course of one chat: reserve, route, relay, settle."""
+"""The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import cast
+from enum import Enum, auto
+from typing import Final, cast
 
 from edge.access.entrance import AdmittedRequest
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import ChatCall, RouterReplica
 from edge.billing.hold import ChatHold
-from edge.billing.journal import Journal
-from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
-from edge.chat.delivery import Delivery
 from edge.chat.hold_growth import HoldGrowth
 from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
@@ -28,171 +25,218 @@ from services.chassis.exchange import ExchangeBroken
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class ChatDependencies:
-    """The dependencies that all chats of an edge share."""
+class ChatStage(Enum):
+    RESERVING = auto()
+    ROUTING = auto()
+    # The router has sent the first response that has something for the client.
+    ANSWERING = auto()
+    # The result is known. It is told in full, even if the client disconnects meanwhile.
+    FINISHING = auto()
+    FAILING = auto()
+    # The client has disconnected, and the chat's task is cancelled.
+    CLIENT_GONE = auto()
+    ENDED = auto()
 
-    metering: Metering
-    journal: Journal
-    routers: Replicas[RouterReplica]
-    saturation: EdgeSaturation
-    # Time limit of an answer: metering releases its hold a little later.
-    life_s: float
-    # Longest silence of a stream before its first token, and between keepalive comments.
-    keepalive_s: float
-    clock: Clock
-    log: Log
-    metrics: ChatMetrics
-    # None disables tracing.
-    tracer: Tracer | None = None
+
+# The stages that may follow each stage.
+STAGES_AFTER: Final = {
+    ChatStage.RESERVING: {ChatStage.ROUTING, ChatStage.FAILING, ChatStage.CLIENT_GONE, ChatStage.ENDED},
+    ChatStage.ROUTING: {ChatStage.ANSWERING, ChatStage.FAILING, ChatStage.CLIENT_GONE, ChatStage.ENDED},
+    ChatStage.ANSWERING: {ChatStage.FINISHING, ChatStage.FAILING, ChatStage.CLIENT_GONE, ChatStage.ENDED},
+    ChatStage.FINISHING: {ChatStage.FAILING, ChatStage.ENDED},
+    ChatStage.FAILING: {ChatStage.ENDED},
+    ChatStage.CLIENT_GONE: {ChatStage.ENDED},
+    ChatStage.ENDED: set[ChatStage](),
+}
 
 
 class Chat:
     def __init__(
         self,
-        dependencies: ChatDependencies,
         admitted: AdmittedRequest,
         body: ChatBody,
-        class_id: str,
-        request_id: str,
+        hold: ChatHold,
         reply: Reply,
+        *,
+        routers: Replicas[RouterReplica],
+        saturation: EdgeSaturation,
+        life_s: float,
+        keepalive_s: float,
+        clock: Clock,
+        log: Log,
+        metrics: ChatMetrics,
         claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
-        self._dependencies = dependencies
+        """Prepares a chat that may take `life_s`: metering releases its hold a little later. `keepalive_s` is the
+        longest silence of a stream before its first token."""
         self._admitted = admitted
         self._body = body
+        self._hold = hold
+        self._reply = reply
+        self._routers = routers
+        self._saturation = saturation
+        self._life_s = life_s
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
         self._claim = claim
-        self._class_id = class_id
-        self._request_id = request_id
-        self._hold = ChatHold(dependencies.metering, dependencies.journal, admitted.principal, request_id, class_id)
-        self._delivery = Delivery(self._hold, reply)
-        self._hold_growth = HoldGrowth(self._hold, self._delivery)
-        self._keepalive = Keepalive(self._delivery.keep_alive, dependencies.keepalive_s)
+        self._hold_growth = HoldGrowth(hold)
+        self._keepalive = Keepalive(reply.keep_alive, keepalive_s)
         self._call: ChatCall | None = None
-        self._began_at_s = admitted.step_timer.end_step(dependencies.metrics.body)
+        self._stage = ChatStage.RESERVING
+        # Tokens of what the client was sent, or will be in one piece, as the router counted them.
+        self._counted = Usage()
+        # Prompt tokens that a provider has accepted, as far as the router has reported it.
+        self._accepted_prompt_tokens = 0
+        self._began_at_s = admitted.step_timer.end_step(metrics.body)
         self._first_piece_at_s: float | None = None
-        self._client_gone = False
-        self._over = False
 
-    async def run_while_heard(self, when_gone: WhenGone) -> None:
-        """Runs the chat, and cancels it as soon as its client disconnects."""
+    async def run(self, when_gone: WhenGone | None = None) -> None:
+        """Runs the chat. As soon as its client disconnects, cancels it and raises ClientGone."""
         task = cast(asyncio.Task[None], asyncio.current_task())
-
-        def give_up() -> None:
-            if not self._over:
-                self._client_gone = True
-                task.cancel()
-
-        when_gone(give_up)
-        try:
-            await self.run()
-        except asyncio.CancelledError:
-            if not self._client_gone:
-                raise
-            task.uncancel()
-            raise ClientGone from None
-
-    async def run(self) -> None:
+        if when_gone is not None:
+            when_gone(lambda: self._leave(task))
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
         try:
             end = await self._converse()
-        except LegatoError as error:
-            end = self._end_by_error()
-            await self._break_off(error, end)
-            forget_origin(error)
-        except asyncio.CancelledError:
-            if not self._client_gone:
-                # The process shuts down and its drain time is over. The stream must still end with an error event.
-                end = metering_pb.END_CRASHED
-                await self._break_off(unavailable("The service"), end)
-            raise
-        except Exception as error:
-            self._dependencies.log.failure("chat.failed", error, request_id=self._request_id)
-            end = metering_pb.END_CRASHED
-            await self._break_off(internal_error(), end)
+        except (Exception, asyncio.CancelledError) as error:
+            if self._stage is ChatStage.CLIENT_GONE:
+                task.uncancel()
+                raise ClientGone from None
+            end = self._end_by_error(error)
+            await self._break_off(self._public_error(error), end)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             forget_origin(error)
         finally:
-            self._over = True
+            self._enter(ChatStage.ENDED)
             self._keepalive.stop()
-            self._delivery.settle(end)
-            counted = self._delivery.counted
-            self._admitted.admission.use(counted.prompt_tokens + counted.completion_tokens)
+            self._settle(end)
+            self._admitted.admission.use(self._counted.prompt_tokens + self._counted.completion_tokens)
             self._hold_growth.stop()
             if self._call is not None:
                 self._call.cancel()
-            self._record_end(end, counted)
+            self._record_end(end)
+
+    def _leave(self, task: "asyncio.Task[None]") -> None:
+        if ChatStage.CLIENT_GONE in STAGES_AFTER[self._stage]:
+            self._enter(ChatStage.CLIENT_GONE)
+            task.cancel()
+
+    def _enter(self, stage: ChatStage) -> None:
+        if stage not in STAGES_AFTER[self._stage]:
+            raise RuntimeError(f"A chat that is {self._stage.name} cannot become {stage.name}.")
+        self._stage = stage
 
     async def _converse(self) -> "metering_pb.End.ValueType":
-        """Reserves, routes and relays. Returns how the chat ended, unless an error ended it."""
-        grant = await self._reserve()
-        if self._body.stream:
+        """Reserves, routes and delivers. Returns how the chat ended, unless an error ended it."""
+        body, hold, step_timer = self._body, self._hold, self._admitted.step_timer
+        prompt_tokens = guess_prompt_tokens(
+            body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
+        )
+        grant = await hold.reserve(prompt_tokens, body.max_tokens, self._claim, whole=not body.stream)
+        self._saturation.note_reserve(step_timer.end_step(self._metrics.reserve) - self._began_at_s)
+        self._enter(ChatStage.ROUTING)
+        if body.stream:
             self._keepalive.start()
-        opening = chat_opening(self._body, self._admitted.principal, self._request_id, grant)
-        opening.tells_acceptance = self._hold.tells_acceptance
+        opening = chat_opening(body, self._admitted.principal, hold.request_id, grant)
+        opening.tells_acceptance = hold.tells_acceptance
         call, response = await self._route(opening)
-        self._first_piece_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.first_piece)
+        self._enter(ChatStage.ANSWERING)
+        self._first_piece_at_s = step_timer.end_step(self._metrics.first_piece)
         self._keepalive.stop()
-        running_key, hold, hold_growth = self._admitted.running_key, self._hold, self._hold_growth
-        life_s = self._dependencies.life_s
+        # From here on this task sees only the responses that `_deliver_now` declines.
         while True:
-            running_key.raise_if_refused()
-            if self._age_s() >= life_s:
+            self._admitted.running_key.raise_if_refused()
+            if self._age_s() >= self._life_s:
                 return await self._end_early(_too_late())
-            if not (hold.covers(response.prompt_tokens, response.output_tokens) or await hold_growth.covers(response)):
+            if not (
+                hold.covers(response.prompt_tokens, response.output_tokens)
+                or await self._hold_growth.covers(response, self._delivered)
+            ):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.contents or response.tool_calls:
-                await self._delivery.add(response)
+                if not self._reply.can_write:
+                    await self._reply.prepare()
+                self._deliver(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
             response = await self._next_response(call)
 
-    async def _reserve(self) -> router.Grant:
-        body = self._body
-        prompt_tokens = guess_prompt_tokens(
-            body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
-        )
-        grant = await self._hold.reserve(prompt_tokens, self._body.max_tokens, self._claim, whole=not self._body.stream)
-        held_at_s = self._admitted.step_timer.end_step(self._dependencies.metrics.reserve)
-        self._dependencies.saturation.note_reserve(held_at_s - self._began_at_s)
-        return grant
-
     async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
         """Calls the least loaded router; retries once on another if that one is lost before its first response."""
-        replica = self._dependencies.routers.least_loaded()
+        replica = self._routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._dependencies.routers.least_loaded(other_than=replica).chat(opening)
+            self._call = call = self._routers.least_loaded(other_than=replica).chat(opening)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
         """Returns the next response that has something for the client."""
-        while (response := await call.receive()) is not None:
+        consume = self._deliver_now if self._stage is ChatStage.ANSWERING else None
+        while (response := await call.receive(consume)) is not None:
             if response.HasField("need"):
-                self._hold_growth.answer(call, response.need)
+                self._hold_growth.answer(call, response.need, self._delivered)
             if response.accepted:
-                self._delivery.accept(response.prompt_tokens)
+                self._accepted_prompt_tokens = response.prompt_tokens
             if response.HasField("started"):
-                self._delivery.record_start(response.started)
+                self._reply.record_start(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
 
+    @property
+    def _delivered(self) -> Usage:
+        return self._counted if self._reply.delivered else Usage()
+
+    def _deliver_now(self, response: router.ChatResponse) -> bool:
+        """Delivers an ordinary piece as soon as it arrives, without waking the chat's task. Declines a response if
+        somebody has to wait or decide: there is more to it than a piece, the key is refused, the time is over, the hold
+        does not cover it, or the client does not keep up."""
+        if (
+            self._stage is not ChatStage.ANSWERING
+            or not (response.contents or response.tool_calls)
+            or response.HasField("finished")
+            or response.HasField("need")
+            or response.HasField("started")
+            or self._admitted.running_key.is_refused
+            or self._age_s() >= self._life_s
+            or not self._hold.covers(response.prompt_tokens, response.output_tokens)
+            or not self._reply.can_write
+        ):
+            return False
+        self._deliver(response)
+        return True
+
+    def _deliver(self, response: router.ChatResponse) -> None:
+        """Counts a piece in the journal, and only then writes it."""
+        # Changed in place: that costs a fraction of a new message.
+        self._counted.prompt_tokens = response.prompt_tokens
+        self._counted.completion_tokens = response.output_tokens
+        if not self._reply.is_streamed:
+            self._reply.write(response)
+            return
+        is_first = not self._reply.delivered
+        self._hold.count(self._counted)
+        self._reply.write(response)
+        if is_first:
+            self._hold.mark()
+        else:
+            failpoints.hit("edge.relayed")
+
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no
         output yet."""
-        counted = self._delivery.counted
-        if not counted.completion_tokens:
+        if not self._counted.completion_tokens:
             raise refusal
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
-        self._over = True
-        await self._delivery.finish("length", counted, metering_pb.BASIS_COUNTED, end)
+        await self._tell_end("length", self._counted, metering_pb.BASIS_COUNTED, end)
         return end
 
     async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
@@ -200,49 +244,88 @@ class Chat:
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
-        self._over = True
         if finished.citations:
-            self._delivery.cite(finished.citations)
-        await self._delivery.finish(finished.finish_reason, finished.usage, basis, end)
+            self._reply.cite(finished.citations)
+        await self._tell_end(finished.finish_reason, finished.usage, basis, end)
         return end
 
-    def _end_by_error(self) -> "metering_pb.End.ValueType":
-        if not self._delivery.has_begun:
+    async def _tell_end(
+        self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
+    ) -> None:
+        """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
+        counted and marked like a first piece, so that a client that received nothing is not charged."""
+        self._enter(ChatStage.FINISHING)
+        hold = self._hold
+        if not self._counted.completion_tokens and not usage.completion_tokens:
+            # An empty answer is not charged.
+            hold.void(end)
+        self._counted = usage
+        if self._reply.delivered:
+            hold.settle(usage, basis, end)
+        elif not hold.is_resolved:
+            hold.count(usage)
+        await self._reply.finish(finish_reason, usage)
+        if not hold.is_resolved:
+            hold.mark()
+            hold.settle(usage, basis, end)
+        failpoints.hit("edge.told")
+
+    def _end_by_error(self, error: BaseException) -> "metering_pb.End.ValueType":
+        if not isinstance(error, LegatoError):
+            return metering_pb.END_CRASHED
+        if not self._reply.delivered:
             return metering_pb.END_REFUSED
         return metering_pb.END_KEY_REFUSED if self._admitted.running_key.is_refused else metering_pb.END_UPSTREAM_CUT
 
+    def _public_error(self, error: BaseException) -> LegatoError:
+        if isinstance(error, LegatoError):
+            return error
+        if isinstance(error, asyncio.CancelledError):
+            # The process shuts down and its drain time is over. The stream must still end with an error event.
+            return unavailable("The service")
+        self._log.failure("chat.failed", error, request_id=self._hold.request_id)
+        return internal_error()
+
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
-        self._over = True
+        """Settles, and ends the stream with an error event; raises the error if nothing was sent yet."""
+        self._enter(ChatStage.FAILING)
         self._keepalive.stop()
-        self._delivery.settle(end)
-        if self._delivery.is_open:
-            self._dependencies.metrics.refused(error.reason)
+        self._settle(end)
+        if self._reply.is_open:
+            self._metrics.refused(error.reason)
             self._admitted.step_timer.refused(error)
-            await self._delivery.fail(error)
+            await self._reply.fail(error)
             return
         if self._claim is not None:
             # A client that retries at once, at any edge, must find its idempotency key free.
-            await self._dependencies.metering.acknowledged(self._request_id)
+            await self._hold.acknowledged()
         raise error
 
-    def _record_end(self, end: "metering_pb.End.ValueType", counted: Usage) -> None:
+    def _settle(self, end: "metering_pb.End.ValueType") -> None:
+        """Charges what was delivered, or nothing if nothing was. Does nothing if the hold is settled already."""
+        if self._reply.delivered:
+            self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
+        else:
+            self._hold.void(end, self._accepted_prompt_tokens)
+
+    def _record_end(self, end: "metering_pb.End.ValueType") -> None:
         """Records the end in the log, in Prometheus and, if it is traced, in the trace."""
-        dependencies, step_timer, principal = self._dependencies, self._admitted.step_timer, self._admitted.principal
+        step_timer, principal, counted = self._admitted.step_timer, self._admitted.principal, self._counted
         if self._first_piece_at_s is None:
-            first_piece_s, ended_at_s = None, dependencies.clock.elapsed_s()
+            first_piece_s, ended_at_s = None, self._clock.elapsed_s()
         else:
             first_piece_s, ended_at_s = (
                 self._first_piece_at_s - step_timer.began_s,
-                step_timer.end_step(dependencies.metrics.relay),
+                step_timer.end_step(self._metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s
-        dependencies.metrics.ended(self._class_id, end, took_s, first_piece_s, self._hold.charged)
-        dependencies.log.info(
+        self._metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
+        self._log.info(
             "chat.ended",
-            request_id=self._request_id,
+            request_id=self._hold.request_id,
             account_id=principal.account_id,
             key_id=principal.key_id,
-            class_id=self._class_id,
+            class_id=self._hold.class_id,
             stream=self._body.stream,
             tools=bool(self._body.tools_json),
             end=OUTCOMES[end],
@@ -252,9 +335,9 @@ class Chat:
             **({} if step_timer.span is None else {"trace_id": step_timer.span.trace_id}),
         )
         if step_timer.span is not None:
-            step_timer.span.name = f"{OPERATION} {self._class_id}"
+            step_timer.span.name = f"{OPERATION} {self._hold.class_id}"
             step_timer.span.attributes |= {
-                "gen_ai.request.model": self._class_id,
+                "gen_ai.request.model": self._hold.class_id,
                 "gen_ai.usage.input_tokens": counted.prompt_tokens,
                 "gen_ai.usage.output_tokens": counted.completion_tokens,
                 "legato.stream": self._body.stream,
@@ -263,7 +346,7 @@ class Chat:
 
     def _age_s(self) -> float:
         """Returns the time since before credit was held."""
-        return self._dependencies.clock.elapsed_s() - self._began_at_s
+        return self._clock.elapsed_s() - self._began_at_s
 
 
 def _too_late() -> LegatoError:

@@ -1,9 +1,9 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
-from edge.wire.asgi import Headers, Send
+from edge.wire.asgi import BodyWriter, Headers, Send
 from edge.wire.completion_json import COMMENT, Chunks, Folded, error_event
 from edge.wire.responses import send_json
 from protos.router.v1 import router_pb2 as router
@@ -30,7 +30,16 @@ class Reply(Protocol):
         """Adds its figures to the headers, if not sent yet."""
         ...
 
-    def deliver(self, response: router.ChatResponse) -> Awaitable[None]: ...
+    @property
+    def can_write(self) -> bool:
+        """True if a piece can be written at once."""
+        ...
+
+    async def prepare(self) -> None:
+        """Waits until a piece can be written."""
+        ...
+
+    def write(self, response: router.ChatResponse) -> None: ...
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations, before the end."""
@@ -50,55 +59,70 @@ class Reply(Protocol):
 class StreamedReply:
     is_streamed = True
 
-    def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
+    def __init__(
+        self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str, headers: Headers
+    ) -> None:
         self.is_open = False
         self.delivered = False
         self._send = send
+        self._writer = writer
         self._headers = headers
         self._chunks = Chunks(completion_id, created_s, class_id)
 
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
-    def deliver(self, response: router.ChatResponse) -> Awaitable[None]:
+    @property
+    def can_write(self) -> bool:
+        return self._writer.can_write
+
+    async def prepare(self) -> None:
+        await self._open()
+        await self._writer.drain()
+
+    def write(self, response: router.ChatResponse) -> None:
         chunks = self._chunks.deltas(response)
-        if self.delivered:
-            # Nearly every piece takes this path, without a coroutine between it and the socket.
-            return self._send({"type": "http.response.body", "body": chunks, "more_body": True})
-        return self._deliver(chunks, more=True, speaks=bool(response.contents) and not response.refusal)
+        if not self.delivered:
+            self.delivered = True
+            chunks = self._chunks.role(speaks=bool(response.contents) and not response.refusal) + chunks
+        self._writer.write(chunks)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)
 
     async def finish(self, finish_reason: str, usage: Usage) -> None:
-        await self._deliver(self._chunks.closing_chunks(finish_reason, usage), more=False)
-
-    async def keep_alive(self) -> None:
-        await self._write(COMMENT, more=True)
-
-    async def fail(self, error: LegatoError) -> None:
-        await self._write(error_event(error), more=False)
-
-    async def _deliver(self, chunks: bytes, *, more: bool, speaks: bool = True) -> None:
+        chunks = self._chunks.closing_chunks(finish_reason, usage)
         if not self.delivered:
             self.delivered = True
-            chunks = self._chunks.role(speaks=speaks) + chunks
-        await self._write(chunks, more=more)
+            chunks = self._chunks.role() + chunks
+        await self._send_body(chunks, more=False)
 
-    async def _write(self, body: bytes, *, more: bool) -> None:
+    async def keep_alive(self) -> None:
+        await self._send_body(COMMENT, more=True)
+
+    async def fail(self, error: LegatoError) -> None:
+        await self._send_body(error_event(error), more=False)
+
+    async def _send_body(self, body: bytes, *, more: bool) -> None:
+        await self._open()
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _open(self) -> None:
         if not self.is_open:
             self.is_open = True
             await self._send(
                 {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]}
             )
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class WholeReply:
     is_streamed = False
     is_open = False
+    can_write = True
 
-    def __init__(self, send: Send, completion_id: str, created_s: int, class_id: str, headers: Headers) -> None:
+    def __init__(
+        self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str, headers: Headers
+    ) -> None:
         self.delivered = False
         self._send = send
         self._headers = headers
@@ -107,7 +131,10 @@ class WholeReply:
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
-    async def deliver(self, response: router.ChatResponse) -> None:
+    async def prepare(self) -> None:
+        """Does nothing: pieces are gathered."""
+
+    def write(self, response: router.ChatResponse) -> None:
         self._folded.add(response)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:

@@ -27,13 +27,13 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
-# Most pipelined requests that may wait on a connection, of those that came in one read with the one before.
+# Most pipelined requests that may wait on a connection, of those that arrived in one read with the one before.
 MOST_EARLY_REQUESTS = 32
 # Most bytes of chunk framing of a body, beyond the size of the body itself.
 LARGEST_FRAMING_BYTES = 1024 * 1024
 # The cost of a request that is refused before the application, in pieces of a body.
 REFUSAL_PIECES = 50
-# On shutdown, how long a connection stays open whose client was not told that it closes.
+# On shutdown, how long a connection stays open whose client has not received `Connection: close`.
 LAST_REQUEST_WITHIN_S = 0.2
 
 # The status, headers and body of an answer.
@@ -41,7 +41,7 @@ Answer = tuple[int, Headers, bytes]
 RefuseAtOnce = Callable[[HttpScope], Answer | None]
 
 
-def refuse_nobody(scope: HttpScope) -> Answer | None:
+def refuse_none(scope: HttpScope) -> Answer | None:
     return None
 
 
@@ -50,7 +50,7 @@ class EdgeProtocol(HeadProtocol):
     unread_timeout_s = BODY_TIMEOUT_S
     stalled_reader_s: float
     flow: PausableFlowControl
-    refuse_at_once: RefuseAtOnce = staticmethod(refuse_nobody)
+    refuse_at_once: RefuseAtOnce = staticmethod(refuse_none)
     # Shared by all connections of a server.
     is_leaving = False
     is_ending = False
@@ -67,8 +67,8 @@ class EdgeProtocol(HeadProtocol):
         # The request that is being answered; `cycle` is the one being read.
         self._started: Cycle | None = None
         self._pipelined = PipelinedData()
-        # Malformed data came after a valid request.
-        self._is_garbled = False
+        # Malformed data arrived after a valid request.
+        self._has_invalid_data = False
         self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
         self._pace = BodyPacer(self.owing)
         # Counters of the current request: pieces since the last pause, and bytes with and without chunk framing.
@@ -119,7 +119,7 @@ class EdgeProtocol(HeadProtocol):
                 return
             if self._is_pipelined():
                 if not self._pipelined.add(data[begin:]):
-                    self._hear_no_more()
+                    self._stop_reading()
                 return
             end = begin + SLICE_BYTES
             piece = data if len(data) <= SLICE_BYTES else data[begin:end]
@@ -160,13 +160,13 @@ class EdgeProtocol(HeadProtocol):
         return True
 
     def _is_pipelined(self) -> bool:
-        """Returns whether data that comes now belongs to a next request, though one is being answered."""
+        """Returns whether data that arrives now belongs to a next request, though one is being answered."""
         started = self._started
         if started is None or started.response_complete:
             return False
         return self.cycle is not started or not started.more_body
 
-    def _hear_no_more(self) -> None:
+    def _stop_reading(self) -> None:
         """Drops what is pipelined and closes after the current answer."""
         self.pipeline.clear()
         cast(Cycle, self._started).keep_alive = False
@@ -177,12 +177,12 @@ class EdgeProtocol(HeadProtocol):
         try:
             self.feed(data)
         except httptools.HttpParserError:
-            self._meet_garbage()
+            self._on_invalid_data()
             return
         self._wire_bytes += len(data)
         if self._wire_bytes - self._body_bytes > LARGEST_FRAMING_BYTES + self._body_bytes:
             self._mistake = "The chunk framing of a body must not be longer than the body."
-            self._meet_garbage()
+            self._on_invalid_data()
             return
         if self._headers_begun and not self._is_pipelined() and not self._idle_timer.is_for(self._give_up):
             self._expect_headers()
@@ -193,7 +193,7 @@ class EdgeProtocol(HeadProtocol):
             return
         self._headers_begun = False
         if self.transport.is_closing():
-            # This request came after the connection's last one.
+            # This request arrived after the connection's last one.
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0
@@ -201,14 +201,14 @@ class EdgeProtocol(HeadProtocol):
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
-        # Trailers go to a list that nobody reads: they were not there when the request was checked.
+        # Trailers are discarded: the headers have already been checked.
         self.headers = []
         if self._started is None or self._started.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
             self.pipeline.appendleft((cycle, self.app))
             if len(self.pipeline) > MOST_EARLY_REQUESTS:
-                self._hear_no_more()
+                self._stop_reading()
                 # Raising stops the parser: there may be thousands more.
                 raise ValueError("too many requests at once")
 
@@ -247,8 +247,8 @@ class EdgeProtocol(HeadProtocol):
             return
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif self._is_garbled:
-            self._refuse_garbage()
+        elif self._has_invalid_data:
+            self._refuse_invalid_data()
             return
         elif self._half_closed.is_so and not self._pipelined.size_bytes:
             self.transport.close()
@@ -298,7 +298,7 @@ class EdgeProtocol(HeadProtocol):
         cycle.more_body = False
         if not cycle.response_complete:
             cycle.message_event.set()
-            cycle.lay_open()
+            cycle.provide_body()
         elif not self.transport.is_closing():
             self._unread_body.stop()
             self._go_on()
@@ -311,22 +311,22 @@ class EdgeProtocol(HeadProtocol):
         self._reader.stop()
         super().resume_writing()
 
-    def _meet_garbage(self) -> None:
+    def _on_invalid_data(self) -> None:
         if not self._is_pipelined():
-            self._refuse_garbage()
+            self._refuse_invalid_data()
             return
         # The garbage is refused in its turn, and so is a request whose body it is part of.
-        self._is_garbled = True
+        self._has_invalid_data = True
         if self.cycle is not self._started and self.cycle.more_body and self.pipeline:
             self.pipeline.popleft()
 
-    def _refuse_garbage(self) -> None:
+    def _refuse_invalid_data(self) -> None:
         """Refuses it without passing on the parser's message."""
         if not self._has_begun_to_answer():
             self._refuse(LegatoError(Reason.REQUEST_INVALID, self._mistake))
         self.transport.close()
 
-    # `cycle` is None before the first request, whatever the library's types say.
+    # `cycle` is None before the first request, although uvicorn's types do not say so.
 
     def _is_idle(self) -> bool:
         cycle: Any = self.cycle

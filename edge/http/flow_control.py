@@ -6,7 +6,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class PausableFlowControl(FlowControl):
-    """Keeps reading paused during a rest; the end of the rest resumes it, whoever paused it."""
+    """Keeps reading paused during a rest; the end of the rest resumes it, whatever paused it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)

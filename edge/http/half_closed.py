@@ -11,7 +11,7 @@ from typing import Final
 
 from edge.http.request_cycle import Cycle
 
-# An answer that comes sooner needs no probe.
+# A sooner answer needs no probe.
 FIRST_LOOK_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
 # The kernel's state of a TCP connection that was reset.
@@ -36,8 +36,9 @@ class HalfClosed:
         return self._is_begun
 
     def begin(self, cycle: Cycle) -> bool:
-        """Starts probing for the request being answered. Returns False if its client is gone or cannot be probed."""
-        if not cycle.can_probe or self._is_broken_off() is not False:
+        """Starts probing for the request being answered. Returns False if its client has disconnected or cannot be
+        probed."""
+        if not cycle.can_probe or self._is_reset() is not False:
             return False
         self.follow(cycle)
         return True
@@ -63,7 +64,7 @@ class HalfClosed:
         cycle = self._cycle
         if cycle is None or cycle.response_complete or self._transport.is_closing():
             return
-        if self._is_broken_off() is not False:
+        if self._is_reset() is not False:
             self._transport.abort()
             return
         if is_due and not self._transport.get_write_buffer_size():
@@ -73,7 +74,7 @@ class HalfClosed:
         is_due_then = self._pause_s == LONGEST_PAUSE_S
         self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
 
-    def _is_broken_off(self) -> bool | None:
+    def _is_reset(self) -> bool | None:
         """Returns None if that is unknown."""
         connection = self._transport.get_extra_info("socket")
         try:

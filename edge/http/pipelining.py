@@ -15,7 +15,7 @@ class PipelinedData:
 
     def __init__(self) -> None:
         self._held = bytearray()
-        # Size of all that came, held or not.
+        # Size of all that arrived, held or not.
         self.size_bytes = 0
 
     def add(self, data: bytes) -> bool:

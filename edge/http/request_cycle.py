@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from edge.wire.asgi import BODY, WHEN_GONE, HttpScope
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE, HttpScope
 from edge.wire.completion_json import COMMENT
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -35,6 +35,7 @@ class Cycle(RequestResponseCycle):
             on_response=protocol.on_response_complete,
         )
         scope[WHEN_GONE] = self.when_gone
+        scope[BODY_WRITER] = self
         self._is_read = False
         self._head = b""
         self._ends_with_connection = False
@@ -55,7 +56,7 @@ class Cycle(RequestResponseCycle):
             self.disconnected = True
             if self._tell_gone is not None:
                 self._tell_gone()
-            self._let_go()
+            self._drop_disconnect_callback()
 
     @property
     def can_probe(self) -> bool:
@@ -69,8 +70,8 @@ class Cycle(RequestResponseCycle):
         elif self._is_event_stream:
             self.transport.write(self._framed(COMMENT, more=True))
 
-    def lay_open(self) -> None:
-        """Puts the complete body into the scope if nobody has asked for it yet, so that nobody has to wait for it."""
+    def provide_body(self) -> None:
+        """Puts the complete body into the scope if it has not been read yet, so that the application need not wait."""
         if not self._is_read:
             self.scope[BODY], self.body = bytes(self.body), bytearray()
             self.message_event.clear()
@@ -87,14 +88,23 @@ class Cycle(RequestResponseCycle):
             self.waiting_for_100_continue = False
             self._head = self._rendered_head(message["status"], message["headers"])
             return
+        await self.drain()
+        self.write(message.get("body", b""), more=message.get("more_body", False))
+
+    @property
+    def can_write(self) -> bool:
+        return self.response_started and not self.flow.write_paused
+
+    async def drain(self) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
+
+    def write(self, body: bytes, *, more: bool = True) -> None:
         if self.disconnected:
             return
         if self.response_complete:
             raise RuntimeError("The answer is complete already.")
-        more = message.get("more_body", False)
-        framed = self._framed(message.get("body", b""), more=more)
+        framed = self._framed(body, more=more)
         if self._head:
             framed, self._head = self._head + framed, b""
         self.transport.write(framed)
@@ -139,16 +149,17 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("The body is not as long as announced.")
         return body
 
-    def _let_go(self) -> None:
+    def _drop_disconnect_callback(self) -> None:
         """Drops the disconnect callback. A reference cycle would have to wait for the garbage collector."""
         self._tell_gone = None
         self.scope.pop(WHEN_GONE, None)
+        self.scope.pop(BODY_WRITER, None)
 
     def _complete(self) -> None:
         self.response_complete = True
-        # Nobody will read the rest any more.
+        # The rest is never read.
         self.body = bytearray()
         self.scope.pop(BODY, None)
-        self._let_go()
+        self._drop_disconnect_callback()
         self.message_event.set()
         self.on_response()

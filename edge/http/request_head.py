@@ -56,7 +56,7 @@ class HeadProtocol(HttpToolsProtocol):
             else:
                 break
         if self._headers_begun and not self._headers_count and _ends_with_address(data, self.url):
-            # HTTP/0.9 has no version; the parser waits for a line that never comes.
+            # HTTP/0.9 has no version; the parser waits for a line that never arrives.
             raise httptools.HttpParserError("no version")
         if self._pending_bytes > LARGEST_PENDING_BYTES:
             raise httptools.HttpParserError("a line that does not end")
@@ -119,7 +119,7 @@ class HeadProtocol(HttpToolsProtocol):
     def _scope(self) -> HttpScope:
         """Returns the ASGI scope; raises WrongHead."""
         if self.url != self._parsed_url:
-            # Most connections ask for one URL only.
+            # Most connections request one URL only.
             self._path, self._raw_path, self._query = _parts(self.url)
             self._parsed_url = self.url
         self._check_head()

@@ -6,7 +6,7 @@ from typing import Any
 
 import uvicorn
 
-from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_nobody
+from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_none
 from edge.http.connection_limit import MOST_CONNECTIONS, ConnectionLimit
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.clock import SystemClock
@@ -18,7 +18,7 @@ class HttpServer(uvicorn.Server):
         app: Any,
         drain_s: float,
         stalled_reader_s: float,
-        refuse_at_once: RefuseAtOnce = refuse_nobody,
+        refuse_at_once: RefuseAtOnce = refuse_none,
         connections: ConnectionLimit | None = None,
     ) -> None:
         """Calls `refuse_at_once` before the application; it should be quick."""
@@ -47,11 +47,11 @@ class HttpServer(uvicorn.Server):
         )
 
     def stop_keeping_alive(self) -> None:
-        """Goes on answering, but with `connection: close`."""
+        """Continues to respond, but with `connection: close`."""
         self._protocol.is_leaving = True
 
-    def break_off(self) -> None:
-        """Cancels what still runs; each sends an error and ends."""
+    def cancel_all(self) -> None:
+        """Cancels all running requests; each sends an error and ends."""
         for task in self.server_state.tasks:
             task.cancel()
 

@@ -17,7 +17,7 @@ class StalledReader:
     def expect(self) -> None:
         """Starts the timeout."""
         unsent_bytes = self._transport.get_write_buffer_size()
-        self._due = self._loop.call_later(self._within_s, self._cut_off_unless_it_read, unsent_bytes)
+        self._due = self._loop.call_later(self._within_s, self._close_unless_read, unsent_bytes)
 
     def stop(self) -> None:
         """Cancels the timeout."""
@@ -25,7 +25,7 @@ class StalledReader:
             self._due.cancel()
             self._due = None
 
-    def _cut_off_unless_it_read(self, unsent_bytes: int) -> None:
+    def _close_unless_read(self, unsent_bytes: int) -> None:
         if self._transport.get_write_buffer_size() < unsent_bytes:
             # The client reads slowly.
             self.expect()

@@ -1,7 +1,7 @@
 """Types and scope keys of ASGI."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 HttpScope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -10,7 +10,25 @@ Headers = list[tuple[bytes, bytes]]
 # Registers a callback for a client that disconnects before its answer is complete.
 WhenGone = Callable[[Callable[[], None]], None]
 
+
+class BodyWriter(Protocol):
+    """Writes pieces of a response's body without waiting."""
+
+    @property
+    def can_write(self) -> bool:
+        """False while the client does not keep up, and before the response has begun."""
+        ...
+
+    def write(self, body: bytes) -> None: ...
+
+    async def drain(self) -> None:
+        """Waits until the client has caught up."""
+        ...
+
+
 # Scope key of the request's body, if that came together with its headers, so that nobody needs to wait for it.
 BODY = "legato.body"
 # Scope key of the WhenGone function, which registers a callback for a disconnect.
 WHEN_GONE = "legato.when_gone"
+# Scope key of the response's BodyWriter.
+BODY_WRITER = "legato.body_writer"

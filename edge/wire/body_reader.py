@@ -10,7 +10,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
 BODY_TIMEOUT_S = 60.0
-# An upload may go on while this much of it arrives within that time: a kilobyte a second, which any phone manages.
+# An upload may continue while at least this much arrives within that time: a kilobyte per second.
 LEAST_PROGRESS_BYTES = 30 * 1024
 PROGRESS_WITHIN_S = 30.0
 # Limit on the bytes received of all requests that are being read.
@@ -21,7 +21,7 @@ SHARE_OF_FREE = 2
 
 
 class ClientGone(Exception):
-    """The client has disconnected; there is nobody to answer."""
+    """The client has disconnected, and gets no answer."""
 
 
 class Bodies:
@@ -38,12 +38,12 @@ class Bodies:
         loop = asyncio.get_running_loop()
         progress = Progress(loop.time(), self._timeout_s, self._progress_within_s)
         try:
-            async with asyncio.timeout_at(progress.due_s) as patience:
+            async with asyncio.timeout_at(progress.due_s) as upload_timeout:
                 message = await receive()
                 if message["type"] == "http.request" and not message.get("more_body", False):
                     # Nearly every request arrives in one piece.
                     return _within_limit(message["body"])
-                return await self._read_pieces(message, receive, account_id, progress, patience)
+                return await self._read_pieces(message, receive, account_id, progress, upload_timeout)
         except TimeoutError:
             raise self._too_late(progress, loop.time()) from None
 
@@ -53,7 +53,7 @@ class Bodies:
         receive: Receive,
         account_id: str,
         progress: "Progress",
-        patience: asyncio.Timeout,
+        upload_timeout: asyncio.Timeout,
     ) -> bytes:
         body, loop = bytearray(), asyncio.get_running_loop()
         try:
@@ -61,18 +61,18 @@ class Bodies:
                 piece: bytes = message["body"]
                 if len(body) + len(piece) > LARGEST_BODY_BYTES:
                     raise _too_large()
-                self._take_room(account_id, len(piece))
+                self._reserve_memory(account_id, len(piece))
                 body += piece
                 if not message.get("more_body", False):
                     return bytes(body)
                 if progress.note(len(piece), loop.time()):
-                    patience.reschedule(progress.due_s)
+                    upload_timeout.reschedule(progress.due_s)
                 message = await receive()
             raise ClientGone
         finally:
-            self._give_room_back(account_id, len(body))
+            self._release_memory(account_id, len(body))
 
-    def _take_room(self, account_id: str, size_bytes: int) -> None:
+    def _reserve_memory(self, account_id: str, size_bytes: int) -> None:
         """Reserves memory or raises UNAVAILABLE."""
         account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
         free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
@@ -81,7 +81,7 @@ class Bodies:
         self._bytes_by_account[account_id] = account_bytes
         self.in_flight_bytes += size_bytes
 
-    def _give_room_back(self, account_id: str, size_bytes: int) -> None:
+    def _release_memory(self, account_id: str, size_bytes: int) -> None:
         self.in_flight_bytes -= size_bytes
         account_bytes = self._bytes_by_account.pop(account_id, 0) - size_bytes
         if account_bytes > 0:
@@ -118,7 +118,7 @@ class Progress:
 
 def announced_tokens(scope: HttpScope) -> int:
     """Estimates the prompt's tokens from content-length, before the body is read; at least one. Returns one for a body
-    of unknown length, which is estimated once it is there."""
+    of unknown length, which is estimated once it has arrived."""
     if BODY in scope:
         return guess_tokens(len(scope[BODY]))
     for name, value in scope["headers"]:

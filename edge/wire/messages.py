@@ -1,4 +1,4 @@
-"""Validates the messages and tools of a chat in place: they are passed on as the bytes they came in."""
+"""Validates the messages and tools of a chat in place: they are passed on as the bytes that arrived."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -25,7 +25,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class UnreadObject(Struct, gc=False):
-    """Any object. Its fields are not decoded, for nobody reads them here."""
+    """Any object. Its fields are not used here, and so not decoded."""
 
 
 class TextPart(Struct, gc=False):

@@ -22,7 +22,7 @@ from services.chassis.timing.clock import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.limits import Limiter, LocalLimiter
-from services.metering.metrics import show_books, show_shared_limits
+from services.metering.metrics import show_ledger, show_shared_limits
 from services.metering.prices import read_prices
 from services.metering.servicer import (
     CreditAdminServicer,
@@ -37,8 +37,8 @@ from services.metering.unpaid import UnpaidPrompts
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# Under load a reserve comes sooner than this anyway; without load nobody notices the delay.
-SETTLEMENT_PATIENCE_S = 0.01
+# Under load a reserve arrives sooner than this anyway; without load the delay is not noticeable.
+SETTLEMENT_DELAY_S = 0.01
 # Long enough for a large batch, and a small part of a model's time to first token.
 PACE_UNDER_LOAD_S = 0.005
 # Operations take milliseconds, unless the database hangs.
@@ -60,7 +60,7 @@ async def main() -> None:
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
-        waits = {"patience_s": SETTLEMENT_PATIENCE_S, "pace_s": PACE_UNDER_LOAD_S}
+        waits = {"settlement_delay_s": SETTLEMENT_DELAY_S, "pace_s": PACE_UNDER_LOAD_S}
         writer = Writer(database, prices, hold_life_s, log, **waits)
         opened.push_async_callback(writer.close)
         limiter: Limiter = LocalLimiter(clock)
@@ -95,7 +95,7 @@ async def main() -> None:
         stop = stop_asked()
         await server.start()
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
-        show_books(writer, sweeper, registry)
+        show_ledger(writer, sweeper, registry)
         sweeping = asyncio.create_task(sweeper.run())
         opened.callback(sweeping.cancel)
         if settings.audit_interval_s:

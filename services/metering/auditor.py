@@ -33,7 +33,7 @@ class Auditor:
         self._interval_s = interval_s
         self._clock = clock
         self._log = log
-        # Unknown yet; 0 would claim that the books are right.
+        # Unknown yet; 0 would mean that the ledger is consistent.
         self._violations = math.nan
         # Alerts on a missing first audit count from here.
         self._last_run_s = clock.now().timestamp()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from services.chassis.database.database import Database, DatabaseAway, LockTimeout
+from services.chassis.database.database import Database, DatabaseUnavailable, LockTimeout
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
@@ -30,15 +30,15 @@ from services.metering.operations import (
     Void,
 )
 from services.metering.prices import Prices
-from services.metering.store.books import Outcome, keep_books
+from services.metering.store.books import Outcome, write_operations
 
 ReplyT = TypeVar("ReplyT")
 
 BATCH_MOST: Final = 256
 # Beyond this the database is too far behind for an answer to be useful.
 WAITING_MOST: Final = 10_000
-# No client waits for the answers to these. They are retried until answered, whatever happens to us.
-PATIENT: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
+# No client waits for these. The edge retries them until they are acknowledged.
+DELAYED: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
 
 # Lock timeout of a batch's first attempt: many times what another replica holds a row for, but a pause too short to be
 # noticed.
@@ -46,7 +46,7 @@ LOCK_TIMEOUT_S: Final = 0.25
 # The same when some lock is known to be held.
 SHORT_LOCK_TIMEOUT_S: Final = 0.02
 # How long an operation waits for a locked account: less than its caller's timeout.
-LOCK_PATIENCE_S: Final = 5.0
+LOCK_WAIT_S: Final = 5.0
 RETRY_LOCKED_EVERY_S: Final = 0.02
 RETRIED_AT_ONCE: Final = 64
 # These are repeated anyway.
@@ -67,28 +67,28 @@ class Writer:
         life_s: float,
         log: Log,
         *,
-        patience_s: float = 0.0,
+        settlement_delay_s: float = 0.0,
         pace_s: float = 0.0,
-        lock_patience_s: float = LOCK_PATIENCE_S,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
-        """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `patience_s` is how long an
-        operation that no client waits for may be delayed. After a batch with several that clients waited for, the next
-        begins `pace_s` after its start. `lock_patience_s` is how long an operation waits for a locked account."""
+        """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `settlement_delay_s` is how
+        long an operation that no client waits for may be delayed. After a batch with several that clients waited for,
+        the next begins `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._log = log
         # The event loop's clock has a resolution of milliseconds.
         self._clock = SystemClock()
-        self._patience_s = patience_s
+        self._settlement_delay_s = settlement_delay_s
         self._pace_s = pace_s
         self._next_at_s = 0.0
         self._waiting: deque[_Waiting] = deque()
         # Whether any queued operation must be written without delay.
-        self._is_urged = False
-        self._end_of_patience: asyncio.TimerHandle | None = None
+        self._must_write_now = False
+        self._delay_timer: asyncio.TimerHandle | None = None
         self._drain: asyncio.Task[None] | None = None
-        self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_patience_s)
+        self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_wait_s)
         self._retrying: asyncio.Task[None] | None = None
         self._is_closing = False
         # For metrics: outcomes by kind of operation and reason of refusal, if any; operations per batch, and how long
@@ -119,25 +119,25 @@ class Writer:
             self._set_aside(waiting)
             return future
         self._waiting.append(waiting)
-        if type(operation) not in PATIENT or not self._patience_s:
-            self._urge()
+        if type(operation) not in DELAYED or not self._settlement_delay_s:
+            self._end_delay()
         elif self._drain is None:
-            self._wait_for_company()
+            self._delay_batch()
         return future
 
     async def close(self) -> None:
         """Closes the writer once everything submitted is written. Operations that wait for a locked account are
         refused."""
         self._is_closing = True
-        self._urge()
+        self._end_delay()
         while running := [task for task in (self._drain, self._retrying) if task is not None]:
             await asyncio.gather(*running)
 
-    def _urge(self) -> None:
-        self._is_urged = True
-        if self._end_of_patience is not None:
-            self._end_of_patience.cancel()
-            self._end_of_patience = None
+    def _end_delay(self) -> None:
+        self._must_write_now = True
+        if self._delay_timer is not None:
+            self._delay_timer.cancel()
+            self._delay_timer = None
         if self._drain is None:
             self._drain = asyncio.create_task(self._write_all())
 
@@ -145,22 +145,22 @@ class Writer:
     def prices(self) -> Prices:
         return self._prices
 
-    def _wait_for_company(self) -> None:
-        if self._end_of_patience is None:
-            self._end_of_patience = asyncio.get_running_loop().call_later(self._patience_s, self._urge)
+    def _delay_batch(self) -> None:
+        if self._delay_timer is None:
+            self._delay_timer = asyncio.get_running_loop().call_later(self._settlement_delay_s, self._end_delay)
 
     async def _write_all(self) -> None:
         try:
-            while self._waiting and self._is_urged:
+            while self._waiting and self._must_write_now:
                 if (pause_s := self._next_at_s - self._clock.elapsed_s()) > 0:
                     await asyncio.sleep(pause_s)
                 batch = self._next_batch()
-                self._is_urged = bool(self._waiting)
+                self._must_write_now = bool(self._waiting)
                 if not batch:
                     continue
                 operations = [waiting.operation for waiting in batch]
                 began_s = self._clock.elapsed_s()
-                if _has_company(operations):
+                if _is_shared_batch(operations):
                     self._next_at_s = began_s + self._pace_s
                 outcomes = await self._write(operations)
                 self.batch_sizes.observe(len(batch))
@@ -173,7 +173,7 @@ class Writer:
         finally:
             self._drain = None
             if self._waiting:
-                self._wait_for_company()
+                self._delay_batch()
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -189,7 +189,7 @@ class Writer:
     def _set_aside(self, waiting: _Waiting) -> None:
         account_id = waiting.operation.account_id
         if self._locked.waiting >= WAITING_MOST:
-            # A separate limit: operations of locked accounts must not take the room of others.
+            # A separate limit, so that operations of locked accounts do not use up that of others.
             self._resolve(waiting, AccountLocked())
             return
         if account_id not in self._locked:
@@ -223,7 +223,7 @@ class Writer:
             else:
                 self._locked.keep(account_id)
         if self._waiting:
-            self._urge()
+            self._end_delay()
 
     async def _write(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         try:
@@ -260,7 +260,7 @@ class Writer:
             except LockTimeout:
                 locked_ids.add(operation.account_id)
                 outcomes.append(AccountLocked())
-            except DatabaseAway as away:
+            except DatabaseUnavailable as away:
                 # The others would wait for the same timeout, one after the other.
                 return outcomes + [away] * (len(operations) - len(outcomes))
             except Exception as error:
@@ -271,7 +271,7 @@ class Writer:
     async def _commit(self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False) -> list[Outcome]:
         outcomes = await self._database.write(
             partial(
-                keep_books,
+                write_operations,
                 operations=operations,
                 prices=self._prices,
                 life_us=self._life_us,
@@ -312,6 +312,6 @@ def _id_of(operation: Operation[Any]) -> dict[str, str]:
     return {"request_id": operation.request_id} if isinstance(operation, RequestOperation) else {}
 
 
-def _has_company(operations: Sequence[Operation[Any]]) -> bool:
+def _is_shared_batch(operations: Sequence[Operation[Any]]) -> bool:
     """Returns whether several clients wait for the batch."""
-    return sum(type(operation) not in PATIENT for operation in operations) > 1
+    return sum(type(operation) not in DELAYED for operation in operations) > 1

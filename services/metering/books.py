@@ -1,4 +1,4 @@
-"""The part of the books that one batch touches: what it read, and what it will write."""
+"""The rows of the ledger that one batch reads and writes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ class CounterKey(NamedTuple):
     hour_us: int
 
 
-class Books:
+class BatchState:
     """A batch's state: operations see earlier ones' changes."""
 
     def __init__(

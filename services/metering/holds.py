@@ -29,8 +29,8 @@ WHOLE_ANSWERS_FREE = 8
 
 
 class UnmatchedSettlement(LegatoError):
-    """A settlement without a hold, or with a voided one: tokens were served that nobody reserved. The sender must keep
-    its record and somebody must investigate, so this is no ordinary refusal."""
+    """A settlement without a hold, or with a voided one: tokens were served without a reservation. The sender must keep
+    its record for an investigation, so this is no ordinary refusal."""
 
     def __init__(self) -> None:
         super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")

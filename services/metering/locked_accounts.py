@@ -25,9 +25,9 @@ class AccountLocked(LockTimeout):
 
 
 class LockedAccounts(Generic[ItemT]):
-    def __init__(self, patience_s: float) -> None:
-        """Keeps an item for at most `patience_s`."""
-        self._patience_s = patience_s
+    def __init__(self, wait_s: float) -> None:
+        """Keeps an item for at most `wait_s`."""
+        self._wait_s = wait_s
         # By account: items and their deadlines, in order of arrival.
         self._queues: dict[str, deque[tuple[float, ItemT]]] = {}
         self.waiting = 0
@@ -46,7 +46,7 @@ class LockedAccounts(Generic[ItemT]):
         if queue is None:
             self._forget_idle()
             queue = self._queues[account_id] = deque()
-        queue.append((now_s + self._patience_s if waits else now_s, item))
+        queue.append((now_s + self._wait_s if waits else now_s, item))
         self.waiting += 1
 
     def first_of_each(self, most: int) -> list[ItemT]:

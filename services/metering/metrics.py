@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from services.metering.valkey import ValkeyLimiter
 
 
-def show_books(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
+def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
     counters_of(
         registry,
         "legato_operations",

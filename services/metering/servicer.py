@@ -71,12 +71,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Asks every edge to use other replicas, then waits until no call of theirs runs. Callers without an exchange
-        may call until the delay is over."""
+        """Requests every edge to use other replicas, then waits until no call of theirs runs. Callers without an
+        exchange may call until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._exchange.close()
 
-    # Futures, not coroutines: on the exchange an operation needs no task of its own.
+    # Futures, not coroutines: on the exchange an operation needs no separate task.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
         return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
@@ -103,7 +103,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     def _to_response(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
         response = operations.from_reserved(answer)
         unpaid = self._unpaid_prompts
-        response.has_habit_of_leaving = unpaid is not None and unpaid.are_habit_of(request.account_id)
+        response.has_habit_of_leaving = unpaid is not None and unpaid.is_over_limit(request.account_id)
         return response
 
     def _is_due(self, request: pb.VoidRequest) -> bool:
@@ -111,7 +111,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         unpaid, is_accepted = self._unpaid_prompts, request.accepted_prompt_tokens > 0
         if unpaid is None or request.unpaid_prompt_tokens <= 0:
             return False
-        if is_accepted and unpaid.are_habit_of(request.account_id):
+        if is_accepted and unpaid.is_over_limit(request.account_id):
             return True
         unpaid.note(request.account_id, request.request_id, request.unpaid_prompt_tokens)
         return False

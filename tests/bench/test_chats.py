@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.chats import AnswersWrong, Case, Outcome, encode_request, put_load, started_upstream
-from bench.progress import Progress
+from bench.report import Progress
 from bench.targets import direct
 
 WHOLE = Case("whole", in_flight=3)

@@ -10,12 +10,11 @@ from typing import Final
 
 import pytest
 
-from bench.beside_relay import BURST, MANY
-from bench.books import Books, BooksWrong
 from bench.chats import Case, started_upstream
-from bench.progress import Progress
+from bench.measurements.beside_relay import BURST, MANY
+from bench.report import Progress
 from bench.runs import run, warm_up
-from bench.targets import ON_SQLITE, legato_target, started_relay
+from bench.targets import ON_SQLITE, ChargeCheck, ChargesWrong, legato_target, started_relay
 from tests.bench.conftest import send_to
 from tests.support.service import Service
 
@@ -29,8 +28,8 @@ MOST_OF_THE_RELAYS: Final = {MANY: 3.1, BURST: 3.3}
 def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: Progress, tmp_path: Path) -> None:
     with started_upstream(tmp_path) as upstream, started_relay(upstream, tmp_path, progress) as relay:
         send_to(service, upstream)
-        books = Books(service)
-        targets = (relay, legato_target(ON_SQLITE, service, books))
+        charge_check = ChargeCheck(service)
+        targets = (relay, legato_target(ON_SQLITE, service, charge_check))
         for target in targets:
             warm_up(target, tmp_path, progress)
 
@@ -46,9 +45,9 @@ def test_cost_beside_a_bare_relay_stays_what_it_was(service: Service, progress: 
         ratios = {case: ratio(case) for case in MOST_OF_THE_RELAYS}
         assert all(ratios[case] <= most for case, most in MOST_OF_THE_RELAYS.items()), ratios
 
-        books.check()
+        charge_check.check()
         # What was charged is compared to the last nano: one answer that was not paid for is noticed.
         unpaid = relay.put_load(MANY, tmp_path, progress, chats=1)
-        books.add(unpaid)
-        with pytest.raises(BooksWrong):
-            books.check()
+        charge_check.add(unpaid)
+        with pytest.raises(ChargesWrong):
+            charge_check.check()

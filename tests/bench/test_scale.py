@@ -5,16 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.beside_relay import MANY
-from bench.books import PRICES
+from bench.measurements.beside_relay import MANY
 from bench.report import Row
 from bench.scale import chunks, flatness, streams, workers
 from bench.scale.filling import Size, fill
 from bench.scale.flatness import Cost
 from bench.scale.streams import slow_streams
-from bench.scale.two_routers import groups_with_second
 from bench.scale.workers import Crew
-from bench.targets import DATABASE
+from bench.targets import DATABASE, PRICES
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
@@ -22,7 +20,6 @@ from services.metering.audit import find_violations
 from services.metering.prices import read_prices
 from services.metering.store.price_versions import adopt_prices
 from tests.bench.made_up import run_of
-from tests.cli.installation import installation
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
 
@@ -50,14 +47,6 @@ def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
                 assert find_violations(connection) == []
         database.close()
     assert counts == {"accounts": 7, "api_keys": 21, "ledger": 100, "holds": 93, "usage_hours": 21}
-
-
-def test_second_router_listens_by_itself_and_every_edge_knows_both() -> None:
-    *_, routers, edges = groups_with_second(installation(workers=2))
-    first, second = (router.environ["LEGATO_ROUTER_LISTEN"] for router in routers)
-    assert first != second
-    assert [edge.environ["LEGATO_ROUTER_ADDRESS"] for edge in edges] == [f"{first},{second}"] * 2
-    assert [f"unix:{router.health.socket}" for router in routers] == [first, second]
 
 
 def test_costs_of_all_processes_of_a_kind_are_added_up() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.progress import Progress
+from bench.report import Progress
 from bench.soak.campaign import Campaign
 from bench.soak.clients import Outcome
 from bench.soak.judgement import LAZY, SHORTEST_JUDGED_S, Sample, Soak, filtered, slope, table

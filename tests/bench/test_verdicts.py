@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import cancellation, slow_readers
+from bench.measurements import cancellation, slow_readers
 from bench.report import Row
 
 

@@ -31,6 +31,10 @@ max_output_tokens = 1024
 """ + "".join(f'\n[classes.{name}]\nmodels = ["none"]\n' for name in ("mezzo", "forte", "fortissimo"))
 
 
+# Whatever the machine has.
+ONE_OF_EACH = ("--workers", "1", "--routers", "1", "--metering", "1")
+
+
 class Up:
     """Started by the constructor; `ready()` waits for the line that says so."""
 
@@ -41,7 +45,10 @@ class Up:
         # It takes time to start, and few need it.
         without = () if "--console-port" in arguments else ("--no-console",)
         self.process = subprocess.Popen(
-            [LEGATO, "up", *without, "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+            [
+                *(LEGATO, "up", *without, "--port", "0", "--data", str(data)),
+                *("--routes", str(routes), *ONE_OF_EACH, *arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

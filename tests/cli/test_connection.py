@@ -149,6 +149,36 @@ def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path
     lock.release()
 
 
+def test_every_router_that_runs_is_found_and_one_that_answers_for_what_all_share(
+    socket_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.connection.RESTART_PATIENCE_S", 0.0)
+    data_folder.prepare(socket_folder)
+    names = ["auth", "metering-1", "metering-2", "router-1", "router-2"]
+    data_folder.write_processes(socket_folder, {"processes": [{"name": name} for name in names]})
+    lock = data_folder.lock_for_supervisor(socket_folder)
+    opened: list[str] = []
+    open_channel = grpc.insecure_channel
+
+    def opening(address: str, **options: Any) -> grpc.Channel:
+        opened.append(address.rpartition("/")[2])
+        return open_channel(address, **options)
+
+    monkeypatch.setattr("cli.connection.open_sync_channel", opening)
+    with socket.socket(socket.AF_UNIX) as metering, socket.socket(socket.AF_UNIX) as router:
+        for listener, name in ((metering, "metering-2"), (router, "router-2")):
+            listener.bind(str(data_folder.socket_of(name, socket_folder)))
+            listener.listen()
+        services = running_services(socket_folder, {})
+        # The one that is away fails in its calls, and keeps nobody from the other.
+        assert list(services.routers) == ["router-1", "router-2"]
+        assert services.grounding is not None
+        assert services.metering is not None
+        services.close()
+    lock.release()
+    assert opened == ["router-1.sock", "router-2.sock", "metering-2.sock"]
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -174,6 +204,6 @@ def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch)
             raise Away
         return "an answer"
 
-    assert call_service(cast(Any, method), "a question", patience_s=10.0) == "an answer"
+    assert call_service(cast(Any, method), "a question", retry_for_s=10.0) == "an answer"
     assert "waiting for the service" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

@@ -62,8 +62,8 @@ def agrees(
 @pytest.mark.parametrize(
     ("served", "summary"),
     [
-        ("0+30x30", "25% of chats are refused for want of room"),
-        ("0+0x30", "100% of chats are refused for want of room"),
+        ("0+30x30", "25% of chats are refused for lack of capacity"),
+        ("0+0x30", "100% of chats are refused for lack of capacity"),
         ("0+10000x30", ""),
     ],
 )
@@ -81,16 +81,16 @@ def test_saturated_tells_the_part_of_all_chats_that_is_refused(
 
 def test_chats_that_all_fail_are_told_though_none_was_ever_let_in(tmp_path: Path) -> None:
     figures = {'legato_refusals_total{reason="UNAVAILABLE"}': "0+10x30"}
-    assert agrees(tmp_path, figures, "ChatsFail", "20m", "100% of chats end in an error that is not the client's")
+    assert agrees(tmp_path, figures, "ChatErrors", "20m", "100% of chats end in a server error")
 
 
 @pytest.mark.parametrize(
     ("interval_s", "at", "summary"),
     [
         (300, "1h", ""),
-        (300, "2h", "No audit of the books has come to its end for 2h 0m 0s"),
+        (300, "2h", "The last completed audit of the ledger was 2h 0m 0s ago"),
         (7200, "2h", ""),
-        (7200, "4h", "No audit of the books has come to its end for 4h 0m 0s"),
+        (7200, "4h", "The last completed audit of the ledger was 4h 0m 0s ago"),
     ],
 )
 def test_an_audit_is_overdue_an_hour_after_its_time(tmp_path: Path, interval_s: int, at: str, summary: str) -> None:
@@ -110,7 +110,7 @@ def test_an_audit_is_overdue_an_hour_after_its_time(tmp_path: Path, interval_s: 
         ("300+0x5 0+0x60", ""),
         (
             "300+0x60",
-            "300 holds should have been given up: credit is held for requests that nobody comes back for",
+            "300 expired holds have not been swept: their credit cannot be used",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_holds_are_overdue_when_one_audit_after_the_other_finds_them(
     ("counted", "summary"),
     [
         ("0+0x60", ""),
-        ("0+1x60", "model-1 at acme tells, or does, what cannot be with its prompt_tokens"),
+        ("0+1x60", "model-1 at acme returned an implausible response (prompt_tokens)"),
     ],
 )
 def test_provider_whose_counts_cannot_be_is_told(tmp_path: Path, counted: str, summary: str) -> None:
@@ -135,4 +135,4 @@ def test_provider_whose_counts_cannot_be_is_told(tmp_path: Path, counted: str, s
     }
     series = ",".join(f'{name}="{value}"' for name, value in labels.items())
     figures = {f"legato_upstream_violations_total{{{series}}}": counted}
-    assert agrees(tmp_path, figures, "ProviderNotBelieved", "30m", summary, labels)
+    assert agrees(tmp_path, figures, "ImplausibleUsage", "30m", summary, labels)

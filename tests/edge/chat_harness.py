@@ -12,7 +12,7 @@ from edge.access.entrance import AdmittedRequest
 from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
-from edge.chat.chat import Chat, ChatDependencies
+from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics
 from edge.step_timer import StepTimer
@@ -82,6 +82,10 @@ class ChatHarness:
         self.admission = Admission(
             AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
         )
+        # Cleared while the client does not read, and how often somebody waited for it: the harness is the BodyWriter.
+        self.waits = 0
+        self.reads = asyncio.Event()
+        self.reads.set()
         self._folder = socket_folder
         self._log = log
         self._servers: list[RpcServer] = []
@@ -114,24 +118,29 @@ class ChatHarness:
         key: bytes = b"",
     ) -> Chat:
         clock = SystemClock()
-        routers = cast(Replicas[RouterReplica], self._routers)
-        dependencies = ChatDependencies(
-            self.metering.metering,
-            self.metering.journal,
-            routers,
-            EdgeSaturation(clock),
-            life_s,
-            keepalive_s,
-            clock,
-            self._log,
-            ChatMetrics(Registry()),
-        )
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
-        reply = reply_type(self._send, "chatcmpl-7", 1, "forte", [])
+        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte", [])
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(dependencies, admitted, body, "forte", f"{number:032x}", reply, claim)
+        return Chat(
+            admitted,
+            body,
+            self.metering.hold(number),
+            reply,
+            routers=self.routers,
+            saturation=EdgeSaturation(clock),
+            life_s=life_s,
+            keepalive_s=keepalive_s,
+            clock=clock,
+            log=self._log,
+            metrics=ChatMetrics(Registry()),
+            claim=claim,
+        )
+
+    @property
+    def routers(self) -> Replicas[RouterReplica]:
+        return cast(Replicas[RouterReplica], self._routers)
 
     async def stop_router(self, number: int) -> None:
         await self._servers[number].stop(0)
@@ -152,13 +161,25 @@ class ChatHarness:
         for server in self._servers:
             await server.stop(0)
 
+    @property
+    def can_write(self) -> bool:
+        return self.status != 0 and self.reads.is_set()
+
+    async def drain(self) -> None:
+        self.waits += not self.reads.is_set()
+        await self.reads.wait()
+
+    def write(self, body: bytes) -> None:
+        self.received += body
+        self.journaled += [
+            (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
+        ]
+
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
         if message.get("body"):
-            self.received += message["body"]
-            self.journaled += [
-                (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
-            ]
+            await self.drain()
+            self.write(message["body"])
 
 
 def piece(text: str, output_tokens: int) -> pb.ChatResponse:

@@ -6,13 +6,13 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from edge.http.connection import RefuseAtOnce, refuse_nobody
+from edge.http.connection import RefuseAtOnce, refuse_none
 from edge.http.server import HttpServer
 from tests.edge.hello import hello
 
 
 @asynccontextmanager
-async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_nobody) -> AsyncIterator[int]:
+async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_none) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(hello, 1, stalled_reader_s, refuse_at_once)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

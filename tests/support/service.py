@@ -125,6 +125,7 @@ class Service:
         environ: Mapping[str, str] | None = None,
         *,
         workers: int = 1,
+        routers: int = 1,
         routes: str = ROUTES,
         legato: Sequence[str] | None = None,
     ) -> None:
@@ -143,7 +144,7 @@ class Service:
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
         self._legato = ["/usr/bin/env", *foreign, *assigned, *(legato or [str(LEGATO)])]
-        self._workers = workers
+        self._workers, self._routers = workers, routers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._services: ServiceStubs | None = None
@@ -163,6 +164,7 @@ class Service:
         begun_at = self._output.stat().st_size if self._output.exists() else 0
         command = [*self._legato, "up", "--no-console", "--port", "0", "--data", str(self.data)]
         command += ["--routes", str(self._routes), "--workers", str(self._workers)]
+        command += ["--routers", str(self._routers), "--metering", "1"]
         self._process = start_child(command, self._output, last_signal=signal.SIGTERM)
 
         def ready_line() -> str | None:

@@ -28,18 +28,18 @@ ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 SQLITE_DAMAGE = frozenset({11, 26})
 
 
-class DatabaseAway(LegatoError):
+class DatabaseUnavailable(LegatoError):
     """The database cannot be reached or written: callers may retry."""
 
     def __init__(self, message: str = "The database is not available right now. Please retry.") -> None:
         super().__init__(Reason.UNAVAILABLE, message, retry_after_s=1)
 
 
-class LockTimeout(DatabaseAway):
+class LockTimeout(DatabaseUnavailable):
     """Another transaction has held a row lock for longer than the lock timeout."""
 
 
-class DatabaseDamaged(DatabaseAway):
+class DatabaseDamaged(DatabaseUnavailable):
     """The file is no database, or a damaged one. Clients only learn that it is unavailable; the exception's note is for
     the operator."""
 
@@ -52,17 +52,17 @@ class DatabaseDamaged(DatabaseAway):
 
 
 @contextmanager
-def _told_to_the_operator() -> Iterator[None]:
+def _outage_reasons() -> Iterator[None]:
     """Re-raises outages and missing permissions with the driver's reason, for the operator."""
     try:
         yield
     except DatabaseDamaged:
         raise
-    except (DatabaseAway, sa.exc.ProgrammingError) as error:
-        told = error.__cause__ if isinstance(error, DatabaseAway) else error
+    except (DatabaseUnavailable, sa.exc.ProgrammingError) as error:
+        told = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
         # The driver's message has no password in it; lines after the first are advice.
         reason = str(getattr(told, "orig", told)).partition("\n")[0]
-        raise DatabaseAway(
+        raise DatabaseUnavailable(
             f"the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): {reason}"
         ) from None
 
@@ -91,11 +91,11 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
 
     def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        with self._outages_told(writes=False), self.transaction(writes=False) as connection:
+        with self._translated_outages(writes=False), self.transaction(writes=False) as connection:
             return look(connection)
 
     def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
-        with self._outages_told(writes=True):
+        with self._translated_outages(writes=True):
             connection = self._begin_write(lock_timeout_s)
             try:
                 result = change(connection)
@@ -143,24 +143,24 @@ class Database:
         connection.connection.cursor().execute(begin)
 
     @contextmanager
-    def _outages_told(self, *, writes: bool) -> Iterator[None]:
-        """Translates outages to `DatabaseAway`, including errors of the driver's own cursor."""
+    def _translated_outages(self, *, writes: bool) -> Iterator[None]:
+        """Translates outages to `DatabaseUnavailable`, including errors of the driver's own cursor."""
         driver: Any = self.engine.dialect.loaded_dbapi
         try:
             yield
         except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
             if getattr(getattr(error, "orig", None), "sqlstate", None) == LOCKED:
                 raise LockTimeout from error
-            raise DatabaseAway from error
+            raise DatabaseUnavailable from error
         except (driver.OperationalError, driver.InterfaceError) as error:
             if getattr(error, "sqlstate", None) == LOCKED:
                 raise LockTimeout from error
-            raise DatabaseAway from error
+            raise DatabaseUnavailable from error
         except (sa.exc.InternalError, driver.InternalError) as error:
             state = getattr(getattr(error, "orig", error), "sqlstate", None)
             # A read-only server is a standby that has not been promoted yet.
             if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
-                raise DatabaseAway from error
+                raise DatabaseUnavailable from error
             raise
         except (sa.exc.DatabaseError, driver.DatabaseError) as error:
             told = getattr(error, "orig", error)
@@ -197,7 +197,7 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        with _told_to_the_operator(), self._outages_told(writes=True), self.engine.connect() as connection:
+        with _outage_reasons(), self._translated_outages(writes=True), self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
@@ -213,10 +213,10 @@ class Database:
     def require_migrated(self, folder: Path) -> None:
         """Raises if the schema is behind the scripts in `folder`, where `legato migrate` runs them."""
         if self._is_behind(folder):
-            raise DatabaseAway(f"the schema {self.schema} is not up to date: run legato migrate")
+            raise DatabaseUnavailable(f"the schema {self.schema} is not up to date: run legato migrate")
 
     def _is_behind(self, folder: Path) -> bool:
-        with _told_to_the_operator(), self._outages_told(writes=False), self.engine.connect() as connection:
+        with _outage_reasons(), self._translated_outages(writes=False), self.engine.connect() as connection:
             return _is_behind(connection, folder)
 
     def close(self) -> None:

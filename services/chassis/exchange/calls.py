@@ -13,6 +13,9 @@ from services.chassis.timing.deadlines import Deadlines
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
+# Handles a response without waiting, and returns True; or declines it.
+Consume = Callable[[ResponseT], bool]
+
 
 class UnaryCall(Generic[ResponseT]):
     """A call with one response. If the caller leaves, the response still arrives and is discarded."""
@@ -67,23 +70,31 @@ class ClientCall(Generic[ResponseT]):
         self._ended = False
         self._error: LegatoError | None = None
         self._arrived: asyncio.Future[None] | None = None
+        # Set only while the reader waits.
+        self._consume: Consume[ResponseT] | None = None
         self._taken_bytes = 0
 
-    async def receive(self) -> ResponseT | None:
-        """Returns the next response, or None at the end; raises the other side's error, after all that it had sent."""
-        while not self._inbox:
+    async def receive(self, consume: Consume[ResponseT] | None = None) -> ResponseT | None:
+        """Returns the next response, or None at the end; raises the other side's error, after all that it had sent.
+
+        `consume` is offered each response first, at once when it arrives: one that it consumes wakes nobody. From the
+        first that it declines, responses wait for the reader."""
+        while True:
+            while self._inbox:
+                payload = self._inbox.popleft()
+                self._return_credit(payload)
+                response = self._response_type.FromString(payload)
+                if consume is None or not consume(response):
+                    return response
             if self._error is not None:
                 raise self._error
             if self._ended:
                 return None
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
-        payload = self._inbox.popleft()
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= WINDOW_BYTES // 4:
-            self._exchange.credit(self.call_id, self._taken_bytes)
-            self._taken_bytes = 0
-        return self._response_type.FromString(payload)
+            self._arrived, self._consume = asyncio.get_running_loop().create_future(), consume
+            try:
+                await self._arrived
+            finally:
+                self._consume = None
 
     def send(self, request: Message) -> None:
         self._exchange.send(self.call_id, request.SerializeToString())
@@ -92,8 +103,9 @@ class ClientCall(Generic[ResponseT]):
         self._exchange.forget(self.call_id)
 
     def arrive(self, payload: bytes) -> None:
-        self._inbox.append(payload)
-        self._wake()
+        if self._consume is None or not self._consumed(payload, self._consume):
+            self._inbox.append(payload)
+            self._wake()
 
     def complete(self, payload: bytes) -> None:
         if payload:
@@ -105,6 +117,23 @@ class ClientCall(Generic[ResponseT]):
         self._error = error
         self._wake()
 
+    def _consumed(self, payload: bytes, consume: Consume[ResponseT]) -> bool:
+        try:
+            is_consumed = consume(self._response_type.FromString(payload))
+        except Exception:
+            # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
+            return False
+        if is_consumed:
+            self._return_credit(payload)
+        return is_consumed
+
+    def _return_credit(self, payload: bytes) -> None:
+        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
+        if self._taken_bytes >= WINDOW_BYTES // 4:
+            self._exchange.credit(self.call_id, self._taken_bytes)
+            self._taken_bytes = 0
+
     def _wake(self) -> None:
+        self._consume = None
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)

@@ -23,6 +23,16 @@ class CallStream(Protocol[RequestT_co, ResponseT_contra]):
         """Sends a response, with backpressure from the caller."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Tells if a response can be sent without waiting for the caller."""
+        ...
+
+    def send_soon(self, response: ResponseT_contra) -> None:
+        """Sends a response without waiting; only while there is room. It may be delayed a few milliseconds, to be sent
+        together with others."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class UnaryMethod(Generic[RequestT, ResponseT]):

@@ -21,6 +21,9 @@ MESSAGE_OVERHEAD_BYTES = 64
 
 _ITEM_OVERHEAD_BYTES = 32
 
+# How long after a message an item that may wait is sent. A message costs each side as much as twenty items do.
+GATHER_S = 0.005
+
 
 class Opening(NamedTuple):
     """The fields of an item that opens a call, beside its payload."""
@@ -35,33 +38,50 @@ _Waiting = tuple[int, "pb.ItemKind.ValueType", bytes, Opening | None]
 
 class Outbox:
     """A fair queue: calls take turns, one item each, so that a long answer does not delay short ones. Control items go
-    first: they are small, and a cancellation should not wait."""
+    first: they are small, and a cancellation should not wait.
+
+    An item that may wait leaves some milliseconds after the previous message, together with what has come meanwhile;
+    any other leaves at once, before those that wait, and takes them along."""
 
     def __init__(self, message_type: Callable[[], Any], message_items: Histogram) -> None:
         """Creates an empty queue; `message_items` counts the items per message."""
         self._message_type = message_type
         self._message_items = message_items
+        self._loop = asyncio.get_running_loop()
         self._control: list[Item] = []
-        # The next item of each call that has any, in the order of turns; then the items that follow it.
+        # The next item of each call that has any, in the order of turns, with those that may not wait apart; then the
+        # items that follow it.
+        self._urgent: dict[int, _Waiting] = {}
         self._turns: dict[int, _Waiting] = {}
         self._later: dict[int, deque[_Waiting]] = {}
+        # Everything queued is to be sent now.
+        self._is_due = False
+        self._sent_at_s = -GATHER_S
         self._wake: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def put(
-        self, call_id: int, kind: "pb.ItemKind.ValueType", payload: bytes = b"", opening: Opening | None = None
+        self,
+        call_id: int,
+        kind: "pb.ItemKind.ValueType",
+        payload: bytes = b"",
+        opening: Opening | None = None,
+        *,
+        may_wait: bool = False,
     ) -> None:
+        """Queues an item; one that `may_wait` is gathered with others."""
         if len(payload) > PART_BYTES:
             payload = self._put_parts(call_id, payload)
         waiting = (call_id, kind, payload, opening)
-        if call_id not in self._turns:
-            self._turns[call_id] = waiting
-        elif call_id in self._later:
-            self._later[call_id].append(waiting)
+        if call_id in self._turns or call_id in self._urgent:
+            self._later.setdefault(call_id, deque()).append(waiting)
         else:
-            self._later[call_id] = deque((waiting,))
-        if self._wake is not None:
-            self._notify()
+            self._turns[call_id] = waiting
+        if not may_wait:
+            self._hurry(call_id)
+        elif self._wake is not None and self._timer is None:
+            self._wake_when_due()
 
     def _put_parts(self, call_id: int, payload: bytes) -> bytes:
         """Queues all parts but the last, which it returns."""
@@ -73,41 +93,47 @@ class Outbox:
     def put_end(self, call_id: int) -> None:
         """Ends the call. If its last message is still queued, that one carries the end."""
         later = self._later.get(call_id)
-        last = later[-1] if later else self._turns.get(call_id)
+        last = later[-1] if later else self._urgent.get(call_id) or self._turns.get(call_id)
         if last is None or last[1] != pb.ITEM_KIND_MESSAGE or not last[2]:
             self.put(call_id, pb.ITEM_KIND_END)
             return
+        self._hurry(call_id)
         end = (call_id, pb.ITEM_KIND_END, last[2], None)
         if later:
             later[-1] = end
         else:
-            self._turns[call_id] = end
+            self._urgent[call_id] = end
 
     def put_control(self, item: Item) -> None:
         self._control.append(item)
-        self._notify()
+        self._send_now()
 
     def drop(self, call_id: int) -> bool:
         """Drops a call's queued items. Returns whether that was all of it, including its opening."""
-        first = self._turns.pop(call_id, None)
+        first = self._urgent.pop(call_id, None) or self._turns.pop(call_id, None)
         self._later.pop(call_id, None)
         return first is not None and first[1] == pb.ITEM_KIND_OPEN
 
     def close(self) -> None:
         """Closes the queue; `next_message` returns None once it is empty."""
         self._closed = True
-        self._notify()
+        self._send_now()
 
     async def next_message(self) -> Any | None:
-        """Waits for items and returns the next message of them; None once closed and empty."""
-        while not self._control and not self._turns:
+        """Waits until items are due and returns the next message of them; None once closed and empty."""
+        while not (self._control or self._urgent or (self._turns and self._is_time())):
             if self._closed:
                 return None
-            self._wake = asyncio.get_running_loop().create_future()
+            self._wake = self._loop.create_future()
+            if self._turns:
+                self._wake_when_due()
             try:
                 await self._wake
             finally:
                 self._wake = None
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
         message = self._message_type()
         items = message.items
         if self._control:
@@ -120,14 +146,17 @@ class Outbox:
             item.payload = payload
             if opening is not None:
                 item.method, item.traceparent = opening
+        # What did not fit is sent next, without delay.
+        self._is_due = bool(self._turns)
+        self._sent_at_s = self._loop.time()
         self._message_items.observe(len(items))
         return message
 
     def _take_turns(self, *, is_first: bool) -> Iterator[_Waiting]:
         """Yields items up to the message size; the first one whatever its size."""
         size_bytes = 0
-        while self._turns:
-            turns, self._turns = self._turns, {}
+        while self._urgent or self._turns:
+            turns, self._urgent, self._turns = {**self._urgent, **self._turns}, {}, {}
             for taken, waiting in enumerate(turns.values()):
                 size_bytes += len(waiting[2]) + _ITEM_OVERHEAD_BYTES
                 if size_bytes > MESSAGE_BYTES and not is_first:
@@ -140,6 +169,22 @@ class Outbox:
                     if not later:
                         del self._later[waiting[0]]
 
-    def _notify(self) -> None:
+    def _hurry(self, call_id: int) -> None:
+        """Sends a call's items now, before those of others that may wait."""
+        if call_id in self._turns:
+            self._urgent[call_id] = self._turns.pop(call_id)
+        self._send_now()
+
+    def _is_time(self) -> bool:
+        return self._is_due or self._closed or self._loop.time() >= self._sent_at_s + GATHER_S
+
+    def _wake_when_due(self) -> None:
+        if self._is_time():
+            self._send_now()
+        else:
+            self._timer = self._loop.call_at(self._sent_at_s + GATHER_S, self._send_now)
+
+    def _send_now(self) -> None:
+        self._is_due = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from services.chassis.exchange.calls import Consume
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.exchange.methods import StreamMethod
 from services.chassis.exchange.spans import traced
@@ -33,9 +34,12 @@ class RpcCall(Generic[ResponseT]):
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(_write_all(stream, self._outbox))
 
-    async def receive(self) -> ResponseT | None:
+    async def receive(self, consume: Consume[ResponseT] | None = None) -> ResponseT | None:
+        """Returns the next response that `consume` declines, or None at the end."""
         try:
-            response = await anext(self._responses, None)
+            while (response := await anext(self._responses, None)) is not None and consume is not None:
+                if not consume(response):
+                    break
         except grpc.RpcError as error:
             if was_lost(error):
                 raise ExchangeBroken(self._service) from None
@@ -108,3 +112,10 @@ class _RpcCallStream(Generic[RequestT, ResponseT]):
         self.written.clear()
         self.responses.put_nowait(response)
         await self.written.wait()
+
+    @property
+    def has_room(self) -> bool:
+        return self.responses.empty()
+
+    def send_soon(self, response: ResponseT) -> None:
+        self.responses.put_nowait(response)

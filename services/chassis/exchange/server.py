@@ -11,7 +11,6 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange.methods import Methods, UnaryMethod
 from services.chassis.exchange.outbox import Outbox
-from services.chassis.exchange.send_delay import SendDelay, delay_send
 from services.chassis.exchange.session import Session
 from services.chassis.exchange.spans import CallSpans
 from services.chassis.rpc.allowed_methods import may_call, not_allowed
@@ -39,7 +38,6 @@ class ExchangeServer:
         response_type: type[Any],
         log: Log,
         tracer: Tracer | None = None,
-        delay: SendDelay = delay_send,
     ) -> None:
         """Serves `methods` of `service`, a full name, of which they are RPCs too."""
         self._service = service
@@ -47,7 +45,6 @@ class ExchangeServer:
         self._response_type = response_type
         self._log = log
         self._tracer = tracer
-        self._delay = delay
         self._sessions: set[Session] = set()
         # Items per message, for metrics.
         self.message_items = Histogram(BATCH_BOUNDS)
@@ -64,7 +61,6 @@ class ExchangeServer:
         try:
             while (message := await session.outbox.next_message()) is not None:
                 yield message
-                await self._delay(len(session.calls))
             yield self._response_type(items=[Item(kind=pb.ITEM_KIND_FAREWELL)])
             await asyncio.wait((reader,), timeout=HEARD_WITHIN_S)
         finally:

@@ -182,9 +182,19 @@ class _ServerCall:
         while self._credit_bytes <= 0:
             self._credited = asyncio.get_running_loop().create_future()
             await self._credited
+        self._put(response, may_wait=False)
+
+    @property
+    def has_room(self) -> bool:
+        return self._credit_bytes > 0
+
+    def send_soon(self, response: Message) -> None:
+        self._put(response, may_wait=True)
+
+    def _put(self, response: Message, *, may_wait: bool) -> None:
         payload = response.SerializeToString()
         self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
-        self._outbox.put(self.call_id, pb.ITEM_KIND_MESSAGE, payload)
+        self._outbox.put(self.call_id, pb.ITEM_KIND_MESSAGE, payload, may_wait=may_wait)
 
     def arrive(self, payload: bytes) -> None:
         self._inbox.append(payload)

@@ -30,7 +30,7 @@ GROWTH: Final = 1.1
 MILDEST_CUT: Final = 0.9
 HARDEST_CUT: Final = 0.5
 # How long a limit lasts that no queueing confirms. Where the admitted requests themselves queue, it counts from when
-# the limit is in force, and lasts at least so many turnovers of the running requests.
+# the limit is in force, and lasts at least this many turnovers of the running requests.
 LIFETIME_S: Final = 5.0
 TURNOVERS: Final = 1.5
 LONGEST_LIFETIME_S: Final = 30.0
@@ -104,14 +104,14 @@ class Gate:
         return Permit(self, key_id, self._clock.elapsed_s())
 
     def refusal(self, key_id: str) -> LegatoError | None:
-        """Returns and counts the refusal for a request that comes now; None where there is room."""
+        """Returns and counts the refusal for a request that arrives now; None if there is capacity."""
         if self._has_room_for(key_id):
             return None
         self._used_up = True
         return self.refuse()
 
     def refuse(self, retry_after_s: float | None = None, latest_s: float = LATEST_RETRY_S) -> LegatoError:
-        """Builds and counts a refusal, whoever decided it."""
+        """Builds and counts a refusal, whatever decided it."""
         now_s = self._clock.elapsed_s()
         self._refused.add(now_s)
         if retry_after_s is None:

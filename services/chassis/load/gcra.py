@@ -33,7 +33,7 @@ class Rate(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "interval_ns", -(-MINUTE_NS // self.per_minute))
 
     def wait_ns(self, ahead_ns: int, units: int) -> int:
-        """Returns how long until so many units can be taken; 0: now. A full bucket also allows more than the burst,
+        """Returns the delay until this many units can be taken; 0: now. A full bucket also allows more than the burst,
         which could never be taken otherwise. Taking nothing never waits."""
         if not units:
             return 0
@@ -42,7 +42,7 @@ class Rate(msgspec.Struct, frozen=True):
         return max(0, wait_ns)
 
     def ahead_after_ns(self, ahead_ns: int, units: int) -> int:
-        """Returns where taking so many units leaves the bucket, or, below zero, giving them back."""
+        """Returns the state of the bucket after taking this many units, or, if negative, after returning them."""
         after_ns = ahead_ns + units * self.interval_ns
         if after_ns < 0:
             return 0

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from services.chassis.timing.clock import Clock
 
-# A verdict needs so many samples over so much time. Samples of a stale round are discarded.
+# A verdict needs this many samples over this much time. Samples of a stale round are discarded.
 LEAST_SAMPLES: Final = 8
 ROUND_S: Final = 0.25
 STALE_S: Final = 60.0
@@ -29,8 +29,8 @@ class QueueingListener(Protocol):
 
 
 class QueueingSignal:
-    """One measure of queueing. A low sample of each round counts: in a queue everybody waits, so a few slow requests
-    are not taken for one."""
+    """One measure of queueing. A low sample of each round counts: in a queue every request waits, so a few slow ones
+    are not taken for a queue."""
 
     def __init__(
         self,

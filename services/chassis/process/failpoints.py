@@ -31,7 +31,7 @@ def are_watched() -> bool:
 
 
 def hit(name: str, last_deed: Callable[[], object] | None = None) -> None:
-    """Kills the process if a test asks for it; `last_deed` runs just before, to leave something half done."""
+    """Kills the process if a test requests it; `last_deed` runs just before, to leave something half done."""
     if watched and _is_wanted(_folder / name):
         if last_deed is not None:
             last_deed()

@@ -1,7 +1,7 @@
-"""Ends a process when the supervisor that started it is gone, however that died.
+"""Ends a process when the supervisor that started it has ended, for whatever reason.
 
 The supervisor keeps the only write end of a pipe and passes the read end to its children. Nothing is ever written; when
-the last writer is gone, even by SIGKILL, every reader gets end of file.
+the last writer has ended, even by SIGKILL, every reader gets end of file.
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 
 VARIABLE = "LEGATO_LIFELINE_FD"
 
-# How long a graceful shutdown may take before a second SIGTERM asks not to wait for running requests.
+# How long a graceful shutdown may take before a second SIGTERM, which ends it without waiting for running requests.
 GRACE_S = 4.0
 # How long it may then take to notify its clients, before it exits at once.
 FAREWELL_S = 1.0
@@ -30,7 +30,7 @@ def hold() -> None:
 def _end_with(lifeline: int) -> None:
     while os.read(lifeline, 1):
         pass
-    for patience_s in (GRACE_S, FAREWELL_S):
+    for wait_s in (GRACE_S, FAREWELL_S):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(patience_s)
+        time.sleep(wait_s)
     os._exit(1)

@@ -23,7 +23,7 @@ class Role(Enum):
     # The web console, and the one for operators. Most calls also need a user's access token: see access_rules.py.
     CONSOLE = "console"
     OPERATOR_CONSOLE = "operator-console"
-    # Servers only: they call nobody.
+    # Servers only: they make no calls.
     AUTH = "auth"
     ROUTER = "router"
     METERING = "metering"

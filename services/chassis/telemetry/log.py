@@ -134,7 +134,7 @@ class _LibraryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname
-        self._log.warning("library.said", logger=record.name, error=f"{kind} at {record.pathname}:{record.lineno}")
+        self._log.warning("library.logged", logger=record.name, error=f"{kind} at {record.pathname}:{record.lineno}")
 
 
 def open_log(service: str, *, debug: bool = False) -> Log:
@@ -143,11 +143,11 @@ def open_log(service: str, *, debug: bool = False) -> Log:
     atexit.register(log.flush)
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler(log)], force=True)
     logging.captureWarnings(capture=True)
-    threading.excepthook = lambda raised: _tell_uncaught(log, raised.exc_value)
-    sys.unraisablehook = lambda raised: _tell_uncaught(log, raised.exc_value)
+    threading.excepthook = lambda raised: _log_uncaught(log, raised.exc_value)
+    sys.unraisablehook = lambda raised: _log_uncaught(log, raised.exc_value)
     return log
 
 
-def _tell_uncaught(log: Log, error: BaseException | None) -> None:
+def _log_uncaught(log: Log, error: BaseException | None) -> None:
     if error is not None:
         log.failure("exception.uncaught", error)

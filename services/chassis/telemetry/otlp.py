@@ -80,7 +80,7 @@ class Exporter:
             connection.close()
         if not is_taken and not self._is_away:
             # Once per outage, not once a second.
-            self._log.warning("collector.away")
+            self._log.warning("collector.unreachable")
         self._is_away = not is_taken
         return is_taken
 

@@ -117,7 +117,7 @@ class Limit(_Timed):
         task = self._task
         # A cancelled task refers to its frames, and through them to this limit.
         del self._task
-        # If somebody else cancelled the task as well, that takes precedence.
+        # If other code cancelled the task as well, that takes precedence.
         if self._has_passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise self._error from None
 

@@ -8,7 +8,7 @@ PAUSE_S = 0.002
 
 
 class Yielder:
-    """Adds up work, in any unit, and tells when a slice is full:
+    """Adds up work, in any unit, and reports when a slice is full:
 
         if yielder.is_due(len(piece)):
             await yielder.pause()

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, astuple
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError
 from services.metering.batch_failpoints import reach
-from services.metering.books import Books, CounterKey, LiveKey
+from services.metering.books import BatchState, CounterKey, LiveKey
 from services.metering.locked_accounts import AccountLocked
 from services.metering.operations import CreditOperation, Operation, RequestOperation, Reserve
 from services.metering.prices import Prices
@@ -25,7 +25,7 @@ from services.metering.store.tables import accounts, claims, holds, ledger, usag
 
 Outcome = Any | LegatoError
 
-# Everybody locks in the same order, so that two batches never deadlock.
+# All sessions lock in the same order, so that two batches never deadlock.
 _LOCK_ACCOUNTS: Final = Lookup(select_all(accounts), "account_id", "ORDER BY account_id", lock="FOR UPDATE")
 _LOCK_FREE_ACCOUNTS: Final = Lookup(
     "SELECT account_id FROM accounts", "account_id", "ORDER BY account_id", lock="FOR UPDATE SKIP LOCKED"
@@ -75,11 +75,11 @@ _ADD_TO_COUNTERS: Final = insert_rows(
 )
 
 
-class BooksMoved(Exception):
+class ConcurrentChange(Exception):
     """A row had changed since it was read, though its account was locked: the batch must not be written."""
 
 
-def keep_books(
+def write_operations(
     connection: sa.Connection,
     operations: Sequence[Operation[Any]],
     prices: Prices,
@@ -115,7 +115,7 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
     return frozenset(row[0] for row in _FIND_ACCOUNTS.run(connection, missing_ids))
 
 
-def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> Books:
+def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> BatchState:
     account_ids = {operation.account_id for operation in operations}
     credit_ids = [operation.operation_id for operation in operations if isinstance(operation, CreditOperation)]
     request_ids = {operation.request_id for operation in operations if isinstance(operation, RequestOperation)}
@@ -133,13 +133,13 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
         missing_ids = set(account_ids) - {account.account_id for account in found_accounts}
         if any(entry.account_id in missing_ids for entry in found_credits):
             # The account did not exist to be locked, and was created meanwhile.
-            raise BooksMoved
+            raise ConcurrentChange
     for hold in found_holds:
         if hold.price_version and not prices.has(hold.price_version):
             # Reserved by a replica with another price file.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
     found = found_accounts, found_holds, found_credits, found_claims
-    return Books(*found, prices, read_now_us(connection), life_us, _count_live(connection, operations))
+    return BatchState(*found, prices, read_now_us(connection), life_us, _count_live(connection, operations))
 
 
 def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
@@ -155,7 +155,7 @@ def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]])
     return counts
 
 
-def _write(connection: sa.Connection, books: Books) -> None:
+def _write(connection: sa.Connection, books: BatchState) -> None:
     new_holds = [astuple(hold) for new_id, hold in books.holds.items() if new_id not in books.found_holds]
     _put(connection, _INSERT_HOLDS, new_holds)
     changed_holds = [
@@ -170,7 +170,7 @@ def _write(connection: sa.Connection, books: Books) -> None:
         if (found := books.found_claims.get(key)) is not claim
     ]
     if put_claims and connection.execute(_PUT_CLAIM, put_claims).rowcount != len(put_claims):
-        raise BooksMoved
+        raise ConcurrentChange
     _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
     _put(connection, _ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
     new_accounts = [
@@ -187,4 +187,4 @@ def _write(connection: sa.Connection, books: Books) -> None:
 
 def _put(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
     if rows and statement.run(connection, rows) != len(rows):
-        raise BooksMoved
+        raise ConcurrentChange

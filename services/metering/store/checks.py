@@ -200,7 +200,7 @@ def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[
 @contextmanager
 def few_pages(connection: sa.Connection) -> Iterator[None]:
     """Shrinks SQLite's page cache for an audit, which reads all pages, is no faster with cached ones, and would leave
-    the cache full of pages that nobody needs for minutes."""
+    the cache full of pages that are not needed for minutes."""
     if connection.dialect.name != "sqlite":
         yield
         return

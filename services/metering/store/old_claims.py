@@ -16,7 +16,7 @@ _OLDEST: Final = (
     # Rows that a batch is taking over are skipped: waiting for them might deadlock with it.
     .with_for_update(skip_locked=True)
 )
-# Built once: SQLAlchemy's tuple is a reference cycle, which would wait for the garbage collector, every second anew.
+# Built once: SQLAlchemy's tuple is a reference cycle, which would leave work for the garbage collector every second.
 _FORGET: Final = sa.delete(claims).where(sa.tuple_(claims.c.account_id, claims.c.key_digest).in_(_OLDEST))
 
 

@@ -92,7 +92,7 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
 
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     if len(request.deliveries) > MOST_DELIVERIES:
-        raise invalid(f"At most {MOST_DELIVERIES} deliveries can be told at once.", "deliveries")
+        raise invalid(f"At most {MOST_DELIVERIES} deliveries can be reported at once.", "deliveries")
     return [
         Checkpoint(
             request_id=checked_request_id(delivery.request_id),

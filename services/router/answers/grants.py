@@ -63,20 +63,24 @@ class TokenAllowance:
             raise self._refusal()
 
     def tell_accepted(self) -> None:
-        """Reports that a provider has the prompt: a client that disconnects now may be charged for it."""
+        """Reports that a provider has the prompt: a client that disconnects now may be charged for it. So it is not
+        delayed to be sent with others."""
         accepted = ChatResponse(accepted=True, prompt_tokens=self._prompt_tokens)
         self._telling = asyncio.create_task(self._conversation.send(accepted))
 
-    def is_ample_for(self, output_tokens: int, max_tokens: int) -> bool:
-        """Tells if no request is needed: the grant covers twice this output, or the longest answer."""
-        if self._grant is None:
+    def covers(self, output_tokens: int, max_tokens: int) -> bool:
+        """Tells if this output is covered and there is nothing to request or to wait for: the grant covers twice as
+        much, or the longest answer; or the request was made, or would be in vain."""
+        grant, answer = self._grant, self._answer
+        if grant is None or 2 * output_tokens < grant.output_tokens or grant.output_tokens >= max_tokens:
             return True
-        granted_tokens = self._grant.output_tokens
-        return 2 * output_tokens < granted_tokens or granted_tokens >= max_tokens
+        is_asked = answer is not None and not answer.done()
+        may_ask = answer is not None or (self._asks_ahead and not grant.last)
+        return (is_asked or not may_ask) and output_tokens <= grant.output_tokens
 
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """Returns how many output tokens may be passed on. Requests credit ahead; waits only at the grant's end."""
-        if self._grant is None or self.is_ample_for(output_tokens, max_tokens):
+        if self._grant is None or self.covers(output_tokens, max_tokens):
             # The model applies max_tokens by its own count, which may be slightly below ours.
             return output_tokens
         if self._answer is not None and self._answer.done():

@@ -11,9 +11,10 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.plausible import UsageCheck, longest_output_tokens
-from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
 from services.router.prompts import tokens
 from services.router.prompts.tokens import RunningCount
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
@@ -66,15 +67,35 @@ class Relay:
         # our count replaces the model's.
         return min(self._count.tokens, self._max_tokens)
 
+    def pass_at_once(self, piece: Piece) -> bool:
+        """Relays a piece if nothing has to be awaited for it; otherwise returns False, and nothing has happened.
+
+        So it is not the first or the last, there is room for it, its tokens are covered whatever their number, and it
+        is counted in an instant."""
+        if piece.last or self._started is not None or not self._conversation.has_room:
+            return False
+        contents, hidden = piece.contents, piece.hidden
+        text = contents[0] if len(contents) == 1 else "".join(contents)
+        characters = len(text) + len(hidden)
+        if piece.tool_calls:
+            characters += self._calls.characters_held_back + sum(map(_characters_of, piece.tool_calls))
+        most_tokens = self._count.tokens + _MOST_BYTES_A_CHARACTER * characters
+        if characters > tokens.SLICE_CHARACTERS or most_tokens > self._longest_tokens:
+            return False
+        if self._allowance is not None and not self._allowance.covers(most_tokens, self._max_tokens):
+            return False
+        failpoints.hit("router.passed_on")
+        deltas = self._deltas_of(piece) if piece.tool_calls else []
+        self._finish_reason = piece.finish_reason or self._finish_reason
+        self._count.add(text, deltas, hidden)
+        if contents or deltas or hidden:
+            self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))
+        return True
+
     async def pass_on(self, piece: Piece) -> bool:
         """Relays one piece and returns False if the answer was cut, so that nothing more need be read."""
         contents = piece.contents
-        deltas: list[ToolCallDelta] = []
-        if piece.tool_calls:
-            deltas = [
-                delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None
-            ]
-            deltas = self._calls.take_turns(deltas)
+        deltas = self._deltas_of(piece) if piece.tool_calls else []
         self._finish_reason = piece.finish_reason or self._finish_reason
         if piece.last and self._calls:
             deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
@@ -85,9 +106,7 @@ class Relay:
         counted_tokens = None if may_be_too_long else self._counted_by_provider(piece, text)
         if counted_tokens is not None:
             self._count.tokens = counted_tokens
-        elif not may_be_too_long and (
-            self._allowance is None or self._allowance.is_ample_for(most_tokens, self._max_tokens)
-        ):
+        elif not may_be_too_long and (self._allowance is None or self._allowance.covers(most_tokens, self._max_tokens)):
             # The common case: nothing to request and nothing to cut.
             if len(text) <= tokens.SLICE_CHARACTERS:
                 self._count.add(text, deltas, piece.hidden)
@@ -102,11 +121,10 @@ class Relay:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
-        if contents or deltas or piece.hidden or self.finished is not None or self._started is not None:
-            response = self._response(contents, deltas)
-            if piece.refuses:
-                response.refusal = True
-            await self._conversation.send(response)
+        if self.finished is not None or self._started is not None:
+            await self._conversation.send(self._response(contents, deltas, refuses=piece.refuses))
+        elif contents or deltas or piece.hidden:
+            await self._send_in_turn(self._response(contents, deltas, refuses=piece.refuses))
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
@@ -119,6 +137,17 @@ class Relay:
         """Ends the answer between two rounds, when the credit or the client's output limit is used up."""
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
+
+    async def _send_in_turn(self, response: ChatResponse) -> None:
+        """Sends an ordinary response, for which nobody waits."""
+        if self._conversation.has_room:
+            self._conversation.send_soon(response)
+        else:
+            await self._conversation.send(response)
+
+    def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
+        deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
+        return self._calls.take_turns(deltas)
 
     async def _allowed_tokens(self) -> int:
         """Returns how many of the counted tokens may be passed on. Output within the model's limit is covered up to
@@ -140,10 +169,12 @@ class Relay:
             return None
         return told_tokens or None
 
-    def _response(self, contents: list[str], deltas: list[ToolCallDelta]) -> ChatResponse:
+    def _response(self, contents: list[str], deltas: list[ToolCallDelta], *, refuses: bool = False) -> ChatResponse:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
         if deltas:
             response.tool_calls.extend(deltas)
+        if refuses:
+            response.refusal = True
         if self._started is not None:
             response.started.CopyFrom(self._started)
             self._started = None
@@ -302,6 +333,13 @@ def canonical_reason(told: str | None, *, has_calls: bool) -> str:
     if has_calls:
         return "tool_calls"
     return "content_filter" if told == "content_filter" else "stop"
+
+
+def _characters_of(fragment: ToolCallFragment) -> int:
+    """Returns the characters that a fragment adds; for arguments sent as an object, more than are counted at once."""
+    arguments = fragment.arguments or ""
+    length = len(arguments) if isinstance(arguments, str) else tokens.SLICE_CHARACTERS + 1
+    return length + len(fragment.name or "")
 
 
 def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:

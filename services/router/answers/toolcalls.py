@@ -75,6 +75,8 @@ class ToolCalls:
         self._turn = 0
         self._first_bare = 0
         self._waiting: list[ToolCallDelta] = []
+        # At least the characters that the next fragment may release: all that were ever held back.
+        self.characters_held_back = 0
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -104,6 +106,7 @@ class ToolCalls:
             self._remember_id(call, fragment.call_id)
         if not fragment.name or call.is_broken:
             call.wait(arguments)
+            self.characters_held_back += len(arguments)
             return None
         call.name = fragment.name
         return ToolCallDelta(
@@ -123,7 +126,9 @@ class ToolCalls:
         if turn > self._turn:
             self._turn = turn
             deltas, self._waiting = _in_order(self._waiting + deltas), []
-        self._waiting += [delta for delta in deltas if delta.index > self._turn]
+        held_back = [delta for delta in deltas if delta.index > self._turn]
+        self._waiting += held_back
+        self.characters_held_back += sum(len(delta.name) + len(delta.arguments) for delta in held_back)
         return [delta for delta in deltas if delta.index <= self._turn]
 
     def finish(self, *, is_cut: bool) -> list[ToolCallDelta]:

@@ -9,7 +9,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span
 from services.router.answers.plausible import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
-from services.router.providers.base import CannotDo, Failure, Piece, Provider, ProviderCall, ProviderError
+from services.router.providers.base import CannotDo, Failure, Piece, PieceTaker, Provider, ProviderCall, ProviderError
 from services.router.providers.http.connection import ConnectionRefused
 from services.router.routing.health import Attempt
 from services.router.routing.model_states import ModelState
@@ -26,6 +26,8 @@ class Upstream:
     attempt: Attempt
     first: Piece
     rest: AsyncGenerator[Piece, None]
+    # Takes pieces of the rest as they are read, once it is set.
+    taker: PieceTaker
     prompt: CountedPrompt
     max_tokens: int
     is_whole: bool

@@ -82,3 +82,12 @@ class CitingConversation:
         if response.HasField("finished") and not self._refuses:
             response.finished.citations.extend(self._sources.cited_in("".join(self._contents)))
         await self._conversation.send(response)
+
+    @property
+    def has_room(self) -> bool:
+        return self._conversation.has_room
+
+    def send_soon(self, response: ChatResponse) -> None:
+        self._contents += response.contents
+        self._refuses = self._refuses or response.refusal
+        self._conversation.send_soon(response)

@@ -69,7 +69,7 @@ class Grounded:
         from services.router.grounding.search_tool import TOOLS_TOKENS
 
         tokens_without = self.prompt.tokens - TOOLS_TOKENS
-        return replace(self, prompt=replace(self.prompt, offered_tools_json=b"", tokens=tokens_without))
+        return replace(self, prompt=replace(self.prompt, offered_tools=None, tokens=tokens_without))
 
     def rounds(
         self, chat: ChatOpen, allowance: TokenAllowance, relay: Relay, open_upstream: "OpenUpstream"
@@ -115,16 +115,16 @@ class Grounding:
         search: "Search",
         room_tokens: int,
     ) -> Grounded:
-        from services.router.grounding.search_tool import TOOLS_JSON, TOOLS_TOKENS, SearchTool
+        from services.router.grounding.search_tool import TOOLS, TOOLS_TOKENS, SearchTool
 
         return Grounded(
-            replace(prompt, offered_tools_json=TOOLS_JSON, tokens=prompt.tokens + TOOLS_TOKENS),
+            replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + TOOLS_TOKENS),
             CitingConversation(conversation, sources),
-            SearchTool(search, sources, room_tokens // 2, lambda why: self._tell_failure(chat, why)),
+            SearchTool(search, sources, room_tokens // 2, lambda why: self._log_failure(chat, why)),
             self._searches_most,
         )
 
-    def _tell_failure(self, chat: ChatOpen, why: str) -> None:
+    def _log_failure(self, chat: ChatOpen, why: str) -> None:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
     async def _look_up(
@@ -148,7 +148,7 @@ class Grounding:
         if holding == NOTHING:
             return prompt, sources
         room_tokens = (window_tokens - prompt.tokens) // ROOM_PART - TOKENS_PER_MESSAGE
-        words = question_words(chat.messages_json)
+        words = question_words(prompt.messages)
         blocks = []
         if library.notes is not None and chat.memory and holding.notes:
             budget_tokens = min(self._budgets.notes, room_tokens)

@@ -59,7 +59,7 @@ def _open_library(settings: GroundingSettings, clock: Clock, log: Log, stack: As
 
     sealer = Sealer(
         parse_versioned_secrets(KEY_VARIABLE, settings.grounding_key),
-        lambda place: log.warning("grounding.sealed", account_id=place.account_id),
+        lambda place: log.warning("grounding.decryption_failed", account_id=place.account_id),
     )
     database = open_database("router", settings.database_url, settings.data)
     stack.callback(database.close)

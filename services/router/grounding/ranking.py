@@ -1,6 +1,6 @@
 """Ranks passages by relevance to a question.
 
-The index maps words to passages, and so tells how rare a word is; the rarest words of the question select the passages
+The index maps words to passages, and so shows how rare a word is; the rarest words of the question select the passages
 to decrypt, and the word frequencies in those determine the ranking.
 """
 

@@ -20,12 +20,13 @@ from services.router.answers.plausible import UsageCheck
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.upstream import Upstream
-from services.router.grounding.search_tool import SearchCall, SearchTool
+from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.providers.translation.usage import as_count
+from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
 # Separates the texts of two rounds.
 BETWEEN_TEXTS: Final = "\n\n"
@@ -68,7 +69,7 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Tells if the answer is complete, not waiting for a search."""
+        """Returns whether the answer is complete, not waiting for a search."""
         return self._is_over
 
     async def pass_on(self, upstream: Upstream) -> None:
@@ -77,6 +78,7 @@ class Rounds:
         self._judge = upstream.judge(self._prompt.tokens)
         async with aclosing(upstream.rest) as rest:
             goes_on = await self._pass_on(upstream.first)
+            upstream.taker.take = self._pass_at_once
             while goes_on and (piece := await anext(rest, None)) is not None:
                 failpoints.hit("router.passed_on")
                 goes_on = await self._pass_on(piece)
@@ -93,6 +95,15 @@ class Rounds:
             with upstream:
                 self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
                 await self.pass_on(upstream)
+
+    def _pass_at_once(self, piece: Piece) -> bool:
+        """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
+        if piece.tool_calls or piece.finish_reason or not self._round.has_spoken:
+            return False
+        if not self._relay.pass_at_once(piece):
+            return False
+        self._round.record(piece)
+        return True
 
     async def _pass_on(self, piece: Piece) -> bool:
         shown = self._round.record(piece)
@@ -223,31 +234,27 @@ def _sum_of(told: list[int | None]) -> int | None:
 
 def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:
     """Returns the prompt with the calls and their results appended."""
-    asking: dict[str, Any] = {
-        "role": "assistant",
-        "content": said or None,
-        "tool_calls": [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _as_object(call.arguments)},
-            }
-            for call in calls
-        ],
-    }
+    asking = Message(
+        role="assistant", content=encode_string(said) if said else NULL, tool_calls=[_past_call(call) for call in calls]
+    )
     answering = [
-        {"role": "tool", "tool_call_id": call.call_id, "content": answer}
+        Message(role="tool", tool_call_id=call.call_id, content=encode_string(answer))
         for call, answer in zip(calls, answers, strict=True)
     ]
-    added = [msgspec.json.encode(message) for message in (asking, *answering)]
+    added = [asking, *answering]
     texts = [said, *answers, *(call.name + call.arguments for call in calls)]
     return replace(
         prompt,
-        messages_json=prompt.messages_json.rstrip()[:-1] + b"," + b",".join(added) + b"]",
+        messages=prompt.messages.append(added),
         tokens=prompt.tokens + sum(map(tokens.count, texts)) + TOKENS_PER_MESSAGE * len(added),
         # The tool is still offered, since the conversation contains calls of it.
-        offered_tool_choice_json=b"" if may_search else b'"none"',
+        offered_tools=TOOLS if may_search else TOOLS_TO_EXPLAIN_CALLS,
     )
+
+
+def _past_call(call: SearchCall) -> PastToolCall:
+    function = PastFunction(call.name, encode_string(_as_object(call.arguments)))
+    return PastToolCall(call.call_id, encode_string("function"), function)
 
 
 def _as_object(arguments: str) -> str:

@@ -1,14 +1,18 @@
 """A client of SearXNG's JSON API. Only its results are used; no page is ever fetched."""
 
-import asyncio
 import re
+from base64 import b64encode
 from typing import Final, Protocol
+from urllib.parse import unquote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from services.router.grounding.records import SearchResult
 from services.router.providers.answer import UNREADABLE
+from services.router.providers.http.connection import Interrupted
+from services.router.providers.http.fetch import fetch
+from services.router.providers.http.origin import RequestHead, read_url
+from services.router.providers.http.pool import ConnectionPool
 
 RESULTS_MOST: Final = 5
 LONGEST_ADDRESS: Final = 2_000
@@ -20,13 +24,13 @@ LARGEST_ANSWER_BYTES: Final = 2 * 1024 * 1024
 _SPACES: Final = re.compile(r"\s+")
 
 
-class SearchAway(Exception):
+class SearchFailed(Exception):
     """The search engine is unreachable or its response invalid. The message does not contain the query."""
 
 
 class Search(Protocol):
     async def find(self, query: str) -> list[SearchResult]:
-        """Returns the best results first. Raises SearchAway."""
+        """Returns the best results first. Raises SearchFailed."""
         ...
 
 
@@ -45,38 +49,48 @@ _found: Final = msgspec.json.Decoder(_Found)
 
 class SearxSearch:
     def __init__(self, base_url: str, timeout_s: float) -> None:
-        self._url = f"{base_url.rstrip('/')}/search"
+        origin, path = read_url(base_url)
+        self._path = f"{path.rstrip('/')}/search"
         self._timeout_s = timeout_s
-        # Cookies would link searches to each other.
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+        self._connections = ConnectionPool(origin, timeout_s)
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "User-Agent": "legato",
+        }
+        self._head = RequestHead(origin, headers | _credentials(base_url))
 
     async def aclose(self) -> None:
-        await self._session.close()
+        await self._connections.aclose()
 
     async def find(self, query: str) -> list[SearchResult]:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                body = await self._fetch(query[:LONGEST_QUERY])
-            return _read(_found.decode(body))
-        except TimeoutError:
-            raise SearchAway("took too long") from None
-        except (OSError, aiohttp.ClientError):
-            raise SearchAway("could not be reached") from None
-        except (*UNREADABLE, UnicodeError):
-            raise SearchAway("sent something that is not a list of results") from None
-
-    async def _fetch(self, query: str) -> bytes:
         # Sent in the body, since servers and proxies log URLs.
-        form = {"q": query, "format": "json"}
-        async with self._session.post(self._url, data=form, allow_redirects=False) as response:
-            body = await response.content.read(LARGEST_ANSWER_BYTES + 1)
-            while len(body) <= LARGEST_ANSWER_BYTES and (more := await response.content.read(LARGEST_ANSWER_BYTES)):
-                body += more
-            if response.status != 200:
-                raise SearchAway(f"answered with status {response.status}")
-            if len(body) > LARGEST_ANSWER_BYTES:
-                raise SearchAway("sent too much")
-            return body
+        form = urlencode({"q": query[:LONGEST_QUERY], "format": "json"}, errors="replace").encode()
+        head = self._head.for_body(self._path, form)
+        try:
+            response = await fetch(
+                self._connections, head, form, timeout_s=self._timeout_s, most_bytes=LARGEST_ANSWER_BYTES
+            )
+        except Interrupted as error:
+            raise SearchFailed(str(error)) from None
+        if response.status != 200:
+            raise SearchFailed(f"answered with status {response.status}")
+        if not response.is_whole:
+            raise SearchFailed("sent too much")
+        try:
+            return _read(_found.decode(response.body))
+        except UNREADABLE:
+            raise SearchFailed("sent something that is not a list of results") from None
+
+
+def _credentials(base_url: str) -> dict[str, str]:
+    """Returns the Authorization header for a user and password in the URL, if there are any."""
+    parts = urlsplit(base_url)
+    if parts.username is None:
+        return {}
+    user_and_password = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(user_and_password.encode()).decode()}"}
 
 
 def _read(found: _Found) -> list[SearchResult]:

@@ -10,12 +10,13 @@ import msgspec
 from services.router.grounding.blocks import result_tokens, results_block
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import SearchResult
-from services.router.grounding.search import Search, SearchAway
+from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens
 from services.router.providers.answer import UNREADABLE
+from services.router.schema.tools import Tools
 
 NAME: Final = "search_web"
-TOOLS_JSON: Final = msgspec.json.encode(
+_TOOLS_JSON: Final = msgspec.json.encode(
     [
         {
             "type": "function",
@@ -34,7 +35,10 @@ TOOLS_JSON: Final = msgspec.json.encode(
         }
     ]
 )
-TOOLS_TOKENS: Final = tokens.count(TOOLS_JSON.decode())
+TOOLS: Final = Tools(_TOOLS_JSON)
+# Offered when no more searches are made: the conversation has calls of the function.
+TOOLS_TO_EXPLAIN_CALLS: Final = Tools(_TOOLS_JSON, b'"none"')
+TOOLS_TOKENS: Final = tokens.count(_TOOLS_JSON.decode())
 
 CALLS_AT_ONCE_MOST: Final = 3
 RESULTS_TOKENS_MOST: Final = 1500
@@ -105,7 +109,7 @@ class SearchTool:
             return _NOT_READ
         try:
             return await self._search.find(query)
-        except SearchAway as away:
+        except SearchFailed as away:
             self._is_away = True
             self._on_failure(str(away))
             return _AWAY

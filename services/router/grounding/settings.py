@@ -8,6 +8,7 @@ import msgspec
 from services.chassis.residency import DataStore
 from services.chassis.settings import PostgresAddress, Seconds, SettingsError
 from services.chassis.versioned_secrets import parse_versioned_secrets
+from services.router.providers.http.origin import has_host
 
 KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 
@@ -53,6 +54,8 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
             mistakes.append(f"{KEY_VARIABLE} is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
         if self.search_url and not self.search_url.startswith(("http://", "https://")):
             mistakes.append("LEGATO_SEARCH_URL must start with http:// or https://")
+        elif self.search_url and not has_host(self.search_url):
+            mistakes.append("LEGATO_SEARCH_URL must name a host, and a valid port if any")
         if self.grounding_key:
             try:
                 parse_versioned_secrets(KEY_VARIABLE, self.grounding_key)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from services.chassis.settings import SettingsError
+from services.router.schema.messages import Message, encode_string
 
 BUNDLED = Path(__file__).with_name("characters")
 DEFAULT = "legato-1"
@@ -17,8 +16,8 @@ class Character:
     # the log identifies the text that a chat was given.
     version: str
     text: str
-    # The text as a system message in JSON.
-    message_json: bytes
+    # The text as a system message.
+    message: Message
 
 
 def load_character(named: str = DEFAULT, folder: Path = BUNDLED) -> Character:
@@ -30,4 +29,4 @@ def load_character(named: str = DEFAULT, folder: Path = BUNDLED) -> Character:
         raise SettingsError(f"cannot read {path}: {type(error).__name__}") from None
     if not text:
         raise SettingsError(f"{path} is empty")
-    return Character(path.stem, text, msgspec.json.encode({"role": "system", "content": text}))
+    return Character(path.stem, text, Message(role="system", content=encode_string(text)))

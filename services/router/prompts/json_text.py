@@ -1,5 +1,4 @@
-"""Reads raw JSON values of a message: detects lists, and decodes strings in slices, since decoding megabytes at once
-would block the event loop."""
+"""Decodes JSON strings in slices, since decoding megabytes at once would block the event loop."""
 
 import re
 from collections.abc import Iterator
@@ -14,11 +13,6 @@ _string = msgspec.json.Decoder(str)
 _WHOLE_CHARACTERS = re.compile(
     rb"(?:[^\"\\\x80-\xff]{1,256}+|[\xc0-\xff][\x80-\xbf]*+|\\u[dD][89abAB]..\\u....|\\u....|\\[^u]){1,64}+", re.DOTALL
 )
-
-
-def is_list(content: msgspec.Raw) -> bool:
-    """Tells if a raw JSON value is a list; an empty value stands for a missing one."""
-    return bytes(memoryview(content)[:1]) == b"["
 
 
 def text_slices(string_json: msgspec.Raw) -> Iterator[str]:

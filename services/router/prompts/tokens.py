@@ -84,8 +84,8 @@ def _last_word(text: str) -> int:
     return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
-class PatientCount:
-    """Counts slices and tells when to yield to the event loop:
+class YieldingCount:
+    """Counts slices, and reports when to yield to the event loop:
 
     for piece in slices_of(text):
         if counted.add(piece):

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.schema.messages import Messages
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class ProviderRoute:
     extra_json: bytes = b"{}"
     # API version, if the provider has several.
     version: str = ""
-    # Whether an OpenAI-compatible server is told with every request not to store it.
+    # Whether requests to an OpenAI-compatible server ask it not to store them.
     no_store: bool = True
     # Whether it accepts only tool call ids in Mistral's format.
     short_call_ids: bool = False
@@ -52,22 +55,34 @@ class ProviderEnvironment:
     local_model_socket: Path
 
 
+class PieceTaker:
+    """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
+
+    __slots__ = ("take",)
+
+    def __init__(self) -> None:
+        # Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
+        # is called again once the reader waits for the next piece.
+        self.take: Callable[[Piece], bool] | None = None
+
+
 @dataclass(slots=True, repr=False)
 class ProviderCall:
-    """One request to a model. All JSON is the client's own, validated, and sent unchanged."""
+    """One request to a model. The client's JSON has been validated; OpenAI-compatible providers send it unchanged, and
+    others translate it from its parsed form."""
 
     model_name: str
-    messages_json: bytes
-    # Empty: none.
-    tools_json: bytes
-    tool_choice_json: bytes
-    parameters_json: bytes
+    messages: Messages
+    tools: Tools
+    parameters: Parameters
     max_tokens: int
     stream: bool
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
     # Called once the whole request has been sent.
     on_sent: Callable[[], None] | None = None
+    # None if the provider's pieces are not those of the answer.
+    taker: PieceTaker | None = None
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ STEADY_S: Final = 30.0
 
 # If another model is available, a trial call times out after this multiple of the median latency, but not before the
 # minimum: an unresponsive model would otherwise hold the chat for the whole first-byte timeout.
-TRIAL_PATIENCE: Final = 4.0
-LEAST_TRIAL_PATIENCE_S: Final = 10.0
+TRIAL_TIMEOUT_LATENCIES: Final = 4.0
+LEAST_TRIAL_TIMEOUT_S: Final = 10.0
 
 LATENCIES_KEPT: Final = 128
 
@@ -94,10 +94,10 @@ class CircuitBreaker:
         return statistics.median(self._last_latencies_s) if self._last_latencies_s else None
 
     @property
-    def trial_patience_s(self) -> float | None:
+    def trial_timeout_s(self) -> float | None:
         """Timeout of a trial call; None while the latency is unknown."""
         latency_s = self.median_latency_s
-        return None if latency_s is None else max(LEAST_TRIAL_PATIENCE_S, TRIAL_PATIENCE * latency_s)
+        return None if latency_s is None else max(LEAST_TRIAL_TIMEOUT_S, TRIAL_TIMEOUT_LATENCIES * latency_s)
 
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())

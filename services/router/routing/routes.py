@@ -62,7 +62,7 @@ class Routes:
 
     @property
     def uses_local_model(self) -> bool:
-        """Tells if the bundled model must be started."""
+        """Returns whether the bundled model must be started."""
         return any(provider.kind == "local" for provider in self.providers.values())
 
 

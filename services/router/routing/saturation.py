@@ -27,7 +27,7 @@ OVERDUE: Final = 1.25
 # A queue delays every chat. If half of them are just reasoning, this many in a row are late once in hours.
 LATE_SAMPLES: Final = 16
 IN_TIME_SHARE: Final = 1 / 16
-# Nobody is overtaken in a queue. If this share of the late chats is overtaken, they are reasoning.
+# No request overtakes another in a queue. If this share of the late chats is overtaken, they are reasoning.
 THINKING_SHARE: Final = 0.5
 # Below this concurrency, slowness is not caused by our load.
 LEAST_CHATS: Final = 8
@@ -206,7 +206,7 @@ class ModelUse:
 
     @property
     def are_others_answered(self) -> bool:
-        """Tells if the same server is answering other chats now."""
+        """Returns whether the same server is answering other chats now."""
         return self._saturation.is_answering
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ from services.router.answers.upstream import Upstream, begin
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import CannotDo, Failure, ProviderCall, ProviderError
+from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.retry_budget import RetryBudget
@@ -72,8 +72,8 @@ class Targets:
                     upstream = await opening.try_model(model_state)
                 if upstream is not None:
                     return upstream
-            for put_off in opening.put_off:
-                upstream = await opening.ask_at_last(put_off)
+            for postponed in opening.postponed:
+                upstream = await opening.call_postponed(postponed)
                 if upstream is not None:
                     return upstream
         raise opening.refusals.to_raise()
@@ -94,7 +94,7 @@ def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
     yield from failing
 
 
-class _PutOff(NamedTuple):
+class _Postponed(NamedTuple):
     model_state: ModelState
     max_tokens: int
     # The model refused a longer answer.
@@ -124,7 +124,7 @@ class _Opening:
         # All candidate models.
         self.model_states: Sequence[ModelState] = ()
         # Models to try last: others have a larger context window.
-        self.put_off: list[_PutOff] = []
+        self.postponed: list[_Postponed] = []
         self.refusals = Refusals()
         # A lower max_tokens that may fit, after a model refused for length.
         self._refit_tokens: int | None = None
@@ -144,23 +144,23 @@ class _Opening:
             forget_origin(error)
             return None
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
-            self.put_off.append(_PutOff(model_state, fit.max_tokens, is_refit=False))
+            self.postponed.append(_Postponed(model_state, fit.max_tokens, is_refit=False))
             return None
         upstream = await self._try(model_state, fit.max_tokens)
         if self._refit_tokens is None:
             return upstream
         if self._has_larger_window_elsewhere(target):
-            self.put_off.append(_PutOff(model_state, self._refit_tokens, is_refit=True))
+            self.postponed.append(_Postponed(model_state, self._refit_tokens, is_refit=True))
             return None
         return await self._try_again(model_state, self._refit_tokens)
 
-    async def ask_at_last(self, put_off: "_PutOff") -> Upstream | None:
-        if put_off.is_refit:
-            return await self._try_again(put_off.model_state, put_off.max_tokens)
-        upstream = await self._try(put_off.model_state, put_off.max_tokens)
+    async def call_postponed(self, postponed: "_Postponed") -> Upstream | None:
+        if postponed.is_refit:
+            return await self._try_again(postponed.model_state, postponed.max_tokens)
+        upstream = await self._try(postponed.model_state, postponed.max_tokens)
         if self._refit_tokens is None:
             return upstream
-        return await self._try_again(put_off.model_state, self._refit_tokens)
+        return await self._try_again(postponed.model_state, self._refit_tokens)
 
     async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """Retries the model with a lower max_tokens after it refused for length."""
@@ -184,22 +184,23 @@ class _Opening:
             return None
         self._attempts.target = target
         self._attempts.count += 1
-        self._log_event("model.asked", target)
+        self._log_event("model.called", target)
         failpoints.hit("router.asked")
         attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)
-        call = _make_call(chat, prompt, target, max_tokens, is_whole)
+        call = _make_call(prompt, target, max_tokens, is_whole)
+        call.taker = taker = PieceTaker()
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance:
             call.on_sent = self._allowance.tell_accepted
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
-        patience_s = model_state.health.trial_patience_s if may_move_on else None
+        timeout_s = model_state.health.trial_timeout_s if may_move_on else None
         try:
-            first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, patience_s)
+            first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:
             end_question(span, error)
             if not isinstance(error, ProviderError):
@@ -209,7 +210,8 @@ class _Opening:
             self._refit_tokens = self._refit(error, model_state, max_tokens)
             return None
         model_state.pooled.acquire()
-        return Upstream(model_state, model_use, attempt, first, pieces, self._counted, max_tokens, is_whole, span)
+        counted = self._counted
+        return Upstream(model_state, model_use, attempt, first, pieces, taker, counted, max_tokens, is_whole, span)
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target
@@ -249,13 +251,15 @@ class _Opening:
         )
 
 
-def _make_call(chat: ChatOpen, prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+def _make_call(prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+    tools = prompt.tools
+    if prompt.offered_tools is not None and target.has_tools and not tools.json:
+        tools = prompt.offered_tools
     return ProviderCall(
         model_name=target.model_name,
-        messages_json=prompt.messages_json,
-        tools_json=chat.tools_json or (prompt.offered_tools_json if target.has_tools else b""),
-        tool_choice_json=chat.tool_choice_json or prompt.offered_tool_choice_json,
-        parameters_json=chat.parameters_json,
+        messages=prompt.messages,
+        tools=tools,
+        parameters=prompt.parameters,
         max_tokens=max_tokens,
         stream=not is_whole,
     )

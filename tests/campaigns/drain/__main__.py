@@ -9,7 +9,7 @@ import sys
 
 from tests.campaigns.drain import campaign
 from tests.campaigns.drain.campaign import REPLACEMENTS, RESTARTS, Findings, Pace, Plan
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.support.postgres import Postgres
 from tests.support.valkey import Valkey
 

@@ -13,7 +13,7 @@ from cli.connection import ServiceStubs, call_service
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients
 from tests.campaigns.drain.harness import NAMES, DrainHarness
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.support.upstreams.openai import Reply, Upstream
 
 CREDIT_NANOS = 1_000 * 10**9

@@ -17,8 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from cli.connection import ServiceStubs, running_services
 from services.chassis.rpc.channel import open_channel
-from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.zygote import Order, Told
+from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.service import NEVER_SATURATED, ROUTES

@@ -10,7 +10,7 @@ from tests.campaigns.drain import campaign
 from tests.campaigns.drain.campaign import ALONE, CHAT_NANOS, Findings, Pace, Plan, Restart, Step
 from tests.campaigns.drain.clients import Chat, flaw_of
 from tests.campaigns.drain.harness import NAMES
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 
 DONE = "data: [DONE]\n\n"
 

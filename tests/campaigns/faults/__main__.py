@@ -13,7 +13,7 @@ from typing import cast
 
 from tests.campaigns.faults import campaign
 from tests.campaigns.faults.directed import SCENARIOS
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
 from tests.campaigns.faults.tally import Tally, table
 from tests.campaigns.faults.trials import TRIALS, Result, try_directed, try_out

@@ -15,7 +15,6 @@ from edge.billing.journal_file import JournalFile
 from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
-from edge.chat.delivery import Delivery
 from edge.chat.hold_growth import HoldGrowth
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
@@ -65,13 +64,13 @@ def _seal_without_writing(_: Any) -> Any:
 
 
 def _deliver_then_count(_: Any) -> Any:
-    async def deliver(self: Any, response: Any) -> None:
-        self.counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+    def deliver(self: Any, response: Any) -> None:
+        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
         is_first = not self._reply.delivered
-        await self._reply.deliver(response)
+        self._reply.write(response)
         if self._reply.is_streamed:
             failpoints.hit("edge.relayed")
-            self._hold.count(self.counted)
+            self._hold.count(self._counted)
             if is_first:
                 self._hold.mark()
 
@@ -81,7 +80,7 @@ def _deliver_then_count(_: Any) -> Any:
 def _match_no_extend_reply(_: Any) -> Any:
     async def ask_for(self: Any, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         request = pb.ExtendRequest(
-            request_id=self._request_id,
+            request_id=self.request_id,
             account_id=self._principal.account_id,
             total_nanos=total_nanos,
             delivered=delivered,
@@ -154,7 +153,7 @@ def _with_short_deadlines(was: Any) -> Any:
 
 def _live_from_the_reply(was: Any) -> Any:
     async def route(self: Any, opening: Any) -> Any:
-        self._began_at_s = self._dependencies.clock.elapsed_s()
+        self._began_at_s = self._clock.elapsed_s()
         return await was(self, opening)
 
     return route
@@ -188,10 +187,10 @@ def _claim_without_writing(was: Any) -> Any:
 
 
 def _relay_while_extending(_: Any) -> Any:
-    async def covers(self: Any, response: Any) -> bool:
+    async def covers(self: Any, response: Any, delivered: Usage) -> bool:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
         if not self._hold.covers(prompt_tokens, output_tokens):
-            growing = self._hold.grow(prompt_tokens, output_tokens, self._delivery.delivered)
+            growing = self._hold.grow(prompt_tokens, output_tokens, delivered)
             self._answering = asyncio.create_task(growing)
         return True
 
@@ -246,10 +245,10 @@ def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[st
 BUGS: Final = dict(
     [
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
-        _bug("journal after relay", (Delivery, "add", _deliver_then_count)),
+        _bug("journal after relay", (Chat, "_deliver", _deliver_then_count)),
         _bug("extend reply not matched", (ChatHold, "_ask_for", _match_no_extend_reply)),
         _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
-        _bug("void when the stream broke", (Delivery, "settle", _void_what_broke)),
+        _bug("void when the stream broke", (Chat, "_settle", _void_what_broke)),
         _bug("slot freed before ack", (Settlements, "begin", _in_a_task(_free_then_resolve))),
         _bug("deadline shorter than stream life", (Writer, "__init__", _with_short_deadlines)),
         _bug("life counted from the reserve reply", (Chat, "_route", _live_from_the_reply)),

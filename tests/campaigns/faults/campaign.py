@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.campaigns.faults.forked_harness import ForkedHarness
-from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.harness import FaultHarness
+from tests.campaigns.faults.client import Provider
+from tests.campaigns.faults.harnesses.forked_harness import ForkedHarness
+from tests.campaigns.faults.harnesses.harness import FaultHarness
+from tests.campaigns.faults.harnesses.whole_harness import WholeHarness
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import Point
-from tests.campaigns.faults.progress import Progress
-from tests.campaigns.faults.provider import Provider
 from tests.campaigns.faults.round import Stage
-from tests.campaigns.faults.tally import Tally, story
-from tests.campaigns.faults.whole_harness import WholeHarness
+from tests.campaigns.faults.tally import Progress, Tally, story
 
 # Kills at one point before the books are audited and the harness turns to the next.
 UNIT: Final = 10

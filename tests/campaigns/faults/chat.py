@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.campaigns.faults.parts import WORD, Part
+from tests.campaigns.faults.harnesses.parts import WORD, Part
 from tests.support.upstreams.openai import Recorded, Reply
 
 # Said by the provider, and by nobody's count: whoever charges by it has believed the provider.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tests.campaigns.faults import parts
-from tests.campaigns.faults.parts import Part
+from tests.campaigns.faults.harnesses import parts
+from tests.campaigns.faults.harnesses.parts import Part
 
 MIXED = (parts.STREAM, parts.STREAM, parts.WHOLE, parts.FOLDED, parts.LEAVES, parts.CUT)
 FIRST_PIECES = (parts.STREAM, parts.SHORT, parts.WHOLE, parts.FOLDED, parts.LEAVES_FIRST, parts.CUT)

@@ -13,12 +13,12 @@ from services.router.prompts.character import load_character
 from services.router.prompts.prompt import compose_prompt
 from tests.campaigns.faults.chat import Chat, Customer
 from tests.campaigns.faults.client import converse
-from tests.campaigns.faults.harness import FaultHarness
+from tests.campaigns.faults.harnesses.harness import FaultHarness
+from tests.campaigns.faults.harnesses.parts import WHOLE
+from tests.campaigns.faults.harnesses.reaper import Reaper, looks
 from tests.campaigns.faults.judge import Circumstances, Kind, Violation, judge
 from tests.campaigns.faults.ledger import Account, first_request_id
-from tests.campaigns.faults.parts import WHOLE
 from tests.campaigns.faults.points import Point
-from tests.campaigns.faults.reaper import Reaper, looks
 from tests.support.service import PATIENCE_S
 
 # Enough for any cast, each with more than all its rounds cost.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.campaigns.faults import campaign
 from tests.campaigns.faults.directed import SCENARIOS
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS
 from tests.campaigns.faults.trials import TRIALS, play, try_directed, try_out
 from tests.support.postgres import Postgres

@@ -8,9 +8,9 @@ from services.metering.prices import read_prices
 from services.metering.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from tests.campaigns.faults.chat import Chat, Customer, Tokens
+from tests.campaigns.faults.harnesses.parts import STREAM
 from tests.campaigns.faults.judge import Circumstances, judge
 from tests.campaigns.faults.ledger import Account
-from tests.campaigns.faults.parts import STREAM
 from tests.support.upstreams.openai import Recorded
 
 PROMPT_TOKENS = 60

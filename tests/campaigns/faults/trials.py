@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.campaigns.faults import parts
 from tests.campaigns.faults.campaign import SHORT_LIVES
+from tests.campaigns.faults.client import Provider
 from tests.campaigns.faults.directed import SCENARIOS
-from tests.campaigns.faults.forked_harness import ForkedHarness
-from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.parts import Part
+from tests.campaigns.faults.harnesses import parts
+from tests.campaigns.faults.harnesses.forked_harness import ForkedHarness
+from tests.campaigns.faults.harnesses.parts import Part
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
-from tests.campaigns.faults.provider import Provider
 from tests.campaigns.faults.round import CREDIT_NANOS, Stage
 from tests.support.service import PATIENCE_S
 

@@ -7,8 +7,8 @@ import random
 import secrets
 import sys
 
-from tests.campaigns.faults.forks import Forks
-from tests.campaigns.faults.progress import Progress
+from tests.campaigns.faults.harnesses.zygote import Forks
+from tests.campaigns.faults.tally import Progress
 from tests.campaigns.revocation import campaign
 from tests.campaigns.revocation.tally import Findings
 from tests.support.postgres import Postgres

@@ -3,7 +3,7 @@
 import random
 from typing import Protocol
 
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.revocation.client import WORD
 from tests.campaigns.revocation.harness import RevocationHarness
 from tests.campaigns.revocation.tally import Findings

@@ -3,7 +3,7 @@
 import logging
 import random
 
-from tests.campaigns.faults.forks import Forks
+from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.revocation import campaign
 from tests.campaigns.revocation.client import Answer
 from tests.campaigns.revocation.faults import CUT_OFF

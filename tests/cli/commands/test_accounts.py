@@ -11,7 +11,7 @@ from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
-from services.chassis.database.database import DatabaseAway
+from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 
@@ -87,7 +87,7 @@ def test_making_an_account_is_not_repeated_since_it_would_make_two() -> None:
 
 
 def test_service_that_answers_that_its_database_is_away_is_not_said_to_be_silent() -> None:
-    far_end = play(("auth", "AccountAdminService.CreateAccount", DatabaseAway()))
+    far_end = play(("auth", "AccountAdminService.CreateAccount", DatabaseUnavailable()))
     result = far_end.run("accounts", "create", "Ada")
     assert result.exit_code == 1
     assert result.stderr == (
@@ -118,7 +118,7 @@ def test_no_account_is_made_where_its_credit_is_more_than_can_be_granted() -> No
 def test_account_whose_grant_had_no_answer_is_told_with_the_command_that_counts_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(bookings, "RETRY_FOR_S", 0.0)
     far_end = play(
         ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=account())),
         ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE),

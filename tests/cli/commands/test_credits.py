@@ -65,7 +65,7 @@ def test_booking_without_an_answer_is_not_called_undone_and_the_command_that_is_
     answer: Any,
     failure: grpc.StatusCode | LegatoError,
 ) -> None:
-    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(bookings, "RETRY_FOR_S", 0.0)
     far_end = play(KNOWN, ("metering", f"CreditAdminService.{method}", failure))
     result = far_end.run("credits", *arguments, "--data", "/srv/my legato")
     assert result.exit_code == 1
@@ -107,7 +107,7 @@ def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.
 
 
 def test_folder_is_not_told_where_the_same_shell_finds_it_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bookings, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(bookings, "RETRY_FOR_S", 0.0)
     monkeypatch.setenv("LEGATO_DATA", "/srv/legato")
     far_end = play(KNOWN, ("metering", "CreditAdminService.GrantCredits", grpc.StatusCode.UNAVAILABLE))
     assert "--data" not in far_end.run("credits", "grant", "acct_1", "5.00").stderr

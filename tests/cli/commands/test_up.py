@@ -15,7 +15,7 @@ import pytest
 
 from cli.commands.up import UpSettings, grounding_key_for
 from cli.supervision.data_folder import sockets_folder
-from tests.cli.service import LEGATO, ROUTES, Up, pids_that_live, until
+from tests.cli.service import LEGATO, ONE_OF_EACH, ROUTES, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
 
@@ -96,11 +96,11 @@ def test_nobody_reads_what_it_writes_and_it_goes_on(up: Up) -> None:
 def test_it_starts_where_nothing_is_open(data: Path) -> None:
     routes = data.with_name("routes.toml")
     routes.write_text(ROUTES)
-    command = f"exec {LEGATO} up --data {data} --routes {routes} <&- >&- 2>&-"
+    command = f"exec {LEGATO} up --data {data} --routes {routes} {' '.join(ONE_OF_EACH)} <&- >&- 2>&-"
     environ = {**os.environ, "LEGATO_EDGE_PORT": "0"}
     process = subprocess.Popen(["/bin/sh", "-c", command], env=environ)
     try:
-        started = (data / "logs" / "edge-1.log", '"event":"edge.serves"')
+        started = (data / "logs" / "edge-1.log", '"event":"edge.started"')
         until(lambda: started[0].exists() and started[1] in started[0].read_text())
         process.terminate()
         assert process.wait(60) == 0
@@ -269,3 +269,28 @@ def test_grounding_key_is_made_only_where_something_is_to_be_kept(tmp_path: Path
     assert grounding_key_for(UpSettings(grounding_key="1:given", memory=True), tmp_path) == "1:given"
     made = grounding_key_for(UpSettings(attachments=True), tmp_path)
     assert made == (tmp_path / "grounding-key").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "said"),
+    [
+        (["--metering", "2"], {}, "--metering 2 needs PostgreSQL"),
+        (["--routers", "2"], {"LEGATO_ROUTER_HEALTH_LISTEN": "unix:/tmp/h"}, "LEGATO_ROUTER_HEALTH_LISTEN: must be"),
+    ],
+)
+def test_processes_that_cannot_be_several_are_refused(
+    arguments: list[str], environ: dict[str, str], said: str, data: Path
+) -> None:
+    routes = data.with_name("routes.toml")
+    routes.write_text(ROUTES)
+    done = subprocess.run(
+        [LEGATO, "up", "--port", "0", "--data", str(data), "--routes", str(routes), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environ},
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (data / "run").exists()

@@ -81,20 +81,20 @@ def test_a_folder_is_locked_once(tmp_path: Path) -> None:
     lock = data_folder.lock_for_supervisor(tmp_path)
     assert data_folder.is_supervised(tmp_path)
     with pytest.raises(AlreadyLocked):
-        data_folder.FolderLock(tmp_path / "lock", patience_s=0)
+        data_folder.FolderLock(tmp_path / "lock", timeout_s=0)
     lock.release()
     assert not data_folder.is_supervised(tmp_path)
 
 
 def test_the_processes_lock_is_free_when_the_last_process_that_inherited_it_ended(tmp_path: Path) -> None:
     data_folder.prepare(tmp_path)
-    lock = data_folder.lock_for_processes(tmp_path, patience_s=0)
+    lock = data_folder.lock_for_processes(tmp_path, timeout_s=0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock.fd,)) as child:
         lock.release()
         with pytest.raises(AlreadyLocked):
-            data_folder.lock_for_processes(tmp_path, patience_s=0)
+            data_folder.lock_for_processes(tmp_path, timeout_s=0)
         child.communicate(b"\n")
-    data_folder.lock_for_processes(tmp_path, patience_s=0).release()
+    data_folder.lock_for_processes(tmp_path, timeout_s=0).release()
 
 
 def test_the_pepper_is_made_once_and_private(tmp_path: Path) -> None:
@@ -128,6 +128,6 @@ def test_the_state_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_a_lock_waits_for_whoever_is_about_to_let_go(tmp_path: Path) -> None:
-    held = data_folder.FolderLock(tmp_path / "lock", patience_s=0)
+    held = data_folder.FolderLock(tmp_path / "lock", timeout_s=0)
     threading.Timer(0.1, held.release).start()
-    data_folder.FolderLock(tmp_path / "lock", patience_s=20).release()
+    data_folder.FolderLock(tmp_path / "lock", timeout_s=20).release()

@@ -149,3 +149,51 @@ def test_the_console_comes_last_is_not_waited_for_and_has_no_secret(monkeypatch:
     assert spec.environ["LEGATO_AUTH_ADDRESS"].endswith("/auth-console.sock")
     assert {PEPPER, signing_key, "postgresql://somewhere/legato"}.isdisjoint(spec.environ.values())
     assert "console" not in by_name(installation())
+
+
+def test_several_routers_and_meterings_are_numbered_and_the_model_is_started_once() -> None:
+    groups = process_groups(installation(workers=2, routers=2, meterings=2))
+    assert [[spec.name for spec in group] for group in groups] == [
+        ["local-model"],
+        ["auth"],
+        ["metering-1", "metering-2"],
+        ["router-1", "router-2"],
+        ["edge-1", "edge-2"],
+    ]
+
+
+def test_edges_know_all_routers_and_each_router_its_own_socket() -> None:
+    specs = by_name(installation(workers=2, routers=2))
+    sockets = [f"unix:{specs[name].health.socket}" for name in ("router-1", "router-2")]
+    assert len(set(sockets)) == 2
+    assert specs["edge-2"].environ["LEGATO_ROUTER_ADDRESS"] == ",".join(sockets)
+    assert [specs[name].environ["LEGATO_ROUTER_LISTEN"] for name in ("router-1", "router-2")] == sockets
+
+
+def test_edges_know_their_position() -> None:
+    specs = by_name(installation(workers=2))
+    assert [specs[name].environ["LEGATO_EDGE_POSITION"] for name in ("edge-1", "edge-2")] == ["1/2", "2/2"]
+
+
+def test_each_router_has_further_ports_of_its_own() -> None:
+    listens = {"LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:9200", "LEGATO_METERING_HEALTH_LISTEN": "unix:/tmp/m"}
+    specs = by_name(installation(routers=2, further_listens=listens))
+    ports = [specs[name].environ["LEGATO_ROUTER_METRICS_LISTEN"] for name in ("router-1", "router-2")]
+    assert ports == ["127.0.0.1:9200", "127.0.0.1:9201"]
+    assert specs["metering"].environ["LEGATO_METERING_HEALTH_LISTEN"] == "unix:/tmp/m"
+
+
+@pytest.mark.parametrize("routers", [2, 3, 40])
+def test_routers_share_the_places_at_the_one_model(routers: int) -> None:
+    environs = [spec.environ for name, spec in by_name(installation(routers=routers)).items() if "router-" in name]
+    places = [int(one["LEGATO_LOCAL_MODEL_PARALLEL"]) + int(one["LEGATO_LOCAL_MODEL_QUEUE"]) for one in environs]
+    assert len(places) == routers
+    assert min(places) >= 1
+    assert sum(places) <= max(34, routers)
+
+
+def test_one_of_several_metering_processes_audits_the_ledger() -> None:
+    specs = by_name(installation(meterings=3))
+    audits = [specs[f"metering-{number}"].environ.get("LEGATO_AUDIT_INTERVAL_S") for number in (1, 2, 3)]
+    assert audits == [None, "0", "0"]
+    assert specs["metering-2"].environ["LEGATO_METERING_REPLICAS"] == "3"

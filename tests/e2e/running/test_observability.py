@@ -217,7 +217,7 @@ def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_
     wait_until(lambda: len(told("metering", "operation.ended", served_id)) == 2)
     assert [line["name"] for line in told("metering", "operation.ended", served_id)] == ["Reserve", "Settle"]
     wait_until(lambda: told("router", "model.failed", failed_id))
-    assert [line["model_name"] for line in told("router", "model.asked", served_id)] == ["upstream-model"]
+    assert [line["model_name"] for line in told("router", "model.called", served_id)] == ["upstream-model"]
     assert [(line["attempt"], line["http_status"]) for line in told("router", "model.failed", failed_id)] == [(1, 500)]
     wait_until(lambda: told("edge", "request.refused", refused_id))
     assert [(line["http_status"], line["reason"]) for line in told("edge", "request.refused", refused_id)] == [

@@ -53,7 +53,7 @@ def test_a_handler_that_names_something_unknown_is_refused_at_the_start() -> Non
     async def lost(*, weather: str) -> None: ...
 
     route = Route("GET", "/v1/weather", Scope.SCOPE_MODELS, lost)
-    with pytest.raises(TypeError, match="GET /v1/weather: nothing is known of weather"):
+    with pytest.raises(TypeError, match="GET /v1/weather: unknown parameters: weather"):
         bind_parts(dict.fromkeys(PARTS), [route])
 
 

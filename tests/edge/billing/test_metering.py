@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.billing.metering import PATIENCE_S
+from edge.billing.metering import RETRY_FOR_S
 from edge.wire.asgi import Headers
 from edge.wire.errors import error_headers
 from services.chassis.errors import LegatoError, Reason
@@ -101,7 +101,7 @@ async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(
     admission = await metering_harness.metering.admit(ANN, 100)
     await metering_harness.shut()
     admission.give_back()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(RETRY_FOR_S):
         await metering_harness.metering.settled()
     assert "correction.lost" in log_text()
     await metering_harness.open()

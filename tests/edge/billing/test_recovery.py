@@ -162,7 +162,7 @@ async def test_journal_that_nobody_owns_is_settled_by_whoever_starts_next(
 async def test_settlements_wait_in_the_journal_for_a_metering_that_is_away(
     metering_harness: MeteringHarness, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(recovery, "TIMEOUT_S", 0.1)
     await metering_harness.give(CREDIT_NANOS)
     await die_with(metering_harness, folder, log, complete)
     await metering_harness.shut()

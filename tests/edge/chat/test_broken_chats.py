@@ -154,7 +154,7 @@ async def test_client_who_leaves_is_charged_for_what_was_delivered(
 
     await chat_harness.add_routers(speak_and_pause)
     leave: list[Callable[[], None]] = []
-    chatting = asyncio.create_task(chat_harness.chat().run_while_heard(leave.append))
+    chatting = asyncio.create_task(chat_harness.chat().run(leave.append))
     async with asyncio.timeout(60):
         await begun.wait()
         while len(chat_harness.text) < len("Hel") * delivered_tokens:

@@ -7,6 +7,7 @@ import pytest
 
 from edge.billing.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS
 from edge.billing.journal import OPEN, SEAL
+from edge.chat.chat import STAGES_AFTER, ChatStage
 from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -257,3 +258,20 @@ async def test_need_that_metering_does_not_answer_is_answered_with_what_is_held(
     assert not grants[0].last
     assert chat_harness.text == "Hello"
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_chat_does_not_go_back_to_an_earlier_stage(chat_harness: ChatHarness) -> None:
+    await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
+    chat = chat_harness.chat()
+    with pytest.raises(RuntimeError, match="RESERVING cannot become ANSWERING"):
+        chat._enter(ChatStage.ANSWERING)
+    await chat.run()
+    for stage in ChatStage:
+        with pytest.raises(RuntimeError, match="ENDED cannot become"):
+            chat._enter(stage)
+
+
+def test_client_that_disconnects_cancels_a_chat_only_until_its_result_is_known() -> None:
+    cancelled_by_client = {stage for stage, following in STAGES_AFTER.items() if ChatStage.CLIENT_GONE in following}
+    assert cancelled_by_client == {ChatStage.RESERVING, ChatStage.ROUTING, ChatStage.ANSWERING}
+    assert all(ChatStage.ENDED in following for stage, following in STAGES_AFTER.items() if stage != ChatStage.ENDED)

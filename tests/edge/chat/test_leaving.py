@@ -28,8 +28,8 @@ async def leave(chat_harness: ChatHarness, number: int, messages_json: bytes = L
     before_nanos = await charged(chat_harness)
     leaving: list[Callable[[], None]] = []
     chat = chat_harness.chat(number, stream=stream, messages_json=messages_json)
-    chatting = asyncio.create_task(chat.run_while_heard(leaving.append))
-    await until(lambda: chat._delivery._accepted_prompt_tokens > 0)
+    chatting = asyncio.create_task(chat.run(leaving.append))
+    await until(lambda: chat._accepted_prompt_tokens > 0)
     leaving[0]()
     with pytest.raises(ClientGone):
         await chatting
@@ -74,7 +74,7 @@ async def test_prompt_that_no_provider_has_is_free_though_leaving_is_a_habit(cha
     make_it_a_habit(chat_harness)
     [router] = await chat_harness.add_routers(silence)
     leaving: list[Callable[[], None]] = []
-    chatting = asyncio.create_task(chat_harness.chat(messages_json=LONG).run_while_heard(leaving.append))
+    chatting = asyncio.create_task(chat_harness.chat(messages_json=LONG).run(leaving.append))
     await until(lambda: len(router.openings) == 1)
     leaving[0]()
     with pytest.raises(ClientGone):
@@ -90,7 +90,7 @@ async def test_what_was_delivered_is_charged_as_ever_though_leaving_is_a_habit(c
     make_it_a_habit(chat_harness)
     await chat_harness.add_routers(accept_and_speak)
     leaving: list[Callable[[], None]] = []
-    chatting = asyncio.create_task(chat_harness.chat().run_while_heard(leaving.append))
+    chatting = asyncio.create_task(chat_harness.chat().run(leaving.append))
     await until(lambda: chat_harness.text == "Hel")
     leaving[0]()
     with pytest.raises(ClientGone):

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from edge.http.server import HttpServer
-from edge.wire.asgi import BODY, WHEN_GONE
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE
+
+PIECE = bytes(100_000)
 
 
 class App:
@@ -20,6 +22,8 @@ class App:
         self.bodies: list[bytes | None] = []
         self.received: list[bytes] = []
         self.gone = asyncio.Event()
+        self.written = 0
+        self.is_full = asyncio.Event()
         self.listeners: list[weakref.ref[Listener]] = []
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -34,11 +38,27 @@ class App:
             scope[WHEN_GONE](listener.hear)
         if scope["path"] == "/read":
             await self._read(receive)
+        if scope["path"] == "/fill":
+            await self._fill(scope, send)
+            return
         headers = [(b"x-split", b"one\r\nx-two: two")] if scope["path"] == "/split" else []
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         for piece in (b"first ", b"second "):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    async def _fill(self, scope: dict[str, Any], send: Any) -> None:
+        """Writes without waiting until the client does not keep up, then waits until it does."""
+        writer = scope[BODY_WRITER]
+        assert not writer.can_write
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while writer.can_write:
+            writer.write(PIECE)
+            self.written += 1
+        self.is_full.set()
+        await writer.drain()
+        assert writer.can_write
+        await send({"type": "http.response.body", "body": b"the end"})
 
     async def _read(self, receive: Any) -> None:
         more = True
@@ -97,6 +117,17 @@ async def test_answer_without_a_length_comes_as_it_is_to_who_knows_no_chunks(por
     assert b"\r\nconnection: close\r\n" in answer
     # Where the connection ends, it ends.
     assert answer.endswith(b"\r\n\r\nfirst second ")
+
+
+async def test_pieces_are_written_without_waiting_as_long_as_the_client_keeps_up(port: int, app: App) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    async with asyncio.timeout(60):
+        writer.write(b"GET /fill HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        await app.is_full.wait()
+        answer = await reader.read()
+    writer.close()
+    assert answer.count(PIECE) == app.written
+    assert answer.endswith(b"7\r\nthe end\r\n0\r\n\r\n")
 
 
 async def test_head_has_no_body(port: int) -> None:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.service import AuthService
 from services.auth.uses import HOUR_US, KeyUses
-from services.chassis.database.database import Database, DatabaseAway
+from services.chassis.database.database import Database, DatabaseUnavailable
 from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient, WatchCall, ping
 from tests.support.fakes import FakeClock
@@ -73,7 +73,7 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
 
     async def write(change: object) -> None:
         if is_away:
-            raise DatabaseAway
+            raise DatabaseUnavailable
         noted.append("written")
 
     monkeypatch.setattr(database, "write", write)

@@ -1,11 +1,11 @@
-"""Books kept on paper: the rules with no database around them."""
+"""BatchState kept on paper: the rules with no database around them."""
 
 from typing import Any
 
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.books import Books, LiveKey
+from services.metering.books import BatchState, LiveKey
 from services.metering.operations import AnswerT, Operation
 from services.metering.prices import Prices
 from services.metering.records import HOUR_US, AccountBalance, Claim, Entry, Hold
@@ -16,7 +16,7 @@ START_US = 490_000 * HOUR_US
 
 
 class Ledger:
-    """Books that go from one batch of one operation to the next, as a database would keep them."""
+    """BatchState that go from one batch of one operation to the next, as a database would keep them."""
 
     def __init__(self, balance_nanos: int = 0) -> None:
         self.now_us = START_US
@@ -32,7 +32,7 @@ class Ledger:
         found = self.accounts.values(), self.holds.values(), self.entries, self.claims.values()
         live = [(hold.account_id, hold.key_id) for hold in self.holds.values() if hold.state == "held"]
         counted = {LiveKey(operation.account_id, KEY): live.count((operation.account_id, KEY))}
-        books = Books(*found, self.prices, self.now_us, LIFE_US, counted)
+        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted)
         try:
             return books.apply(operation)
         finally:

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from services.metering import ledger
-from services.metering.books import Books
+from services.metering.books import BatchState
 from services.metering.operations import (
     Checkpoint,
     Checkpointed,
@@ -192,7 +192,7 @@ def reserve_as_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def read_no_hold(
         connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int
-    ) -> Books:
+    ) -> BatchState:
         found = read(connection, operations, prices, life_us)
         for operation in operations:
             if isinstance(operation, Reserve):
@@ -222,7 +222,7 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
         guards = {any_account: 2, any_hold: 1}.get(statement, 0)
         put(connection, statement, [row[: len(row) - guards] for row in rows])
 
-    def read_and_wait(*arguments: Any) -> Books:
+    def read_and_wait(*arguments: Any) -> BatchState:
         found = read(*arguments)
         meeting.wait()
         return found
@@ -237,7 +237,7 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
 def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     read, meeting = books._read, Meeting()
 
-    def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+    def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         ids = [operation.request_id for operation in operations if isinstance(operation, RequestOperation)]
         stale = [Hold(*row) for row in connection.execute(sa.select(holds).where(holds.c.request_id.in_(ids)))]
         meeting.wait()
@@ -252,7 +252,7 @@ def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
     read, meeting = books._read, Meeting()
 
-    def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+    def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         for number, operation in enumerate(operations):
             if isinstance(operation, RequestOperation):
                 connection.execute(sa.select(holds).where(holds.c.request_id == operation.request_id).with_for_update())
@@ -266,13 +266,13 @@ def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def live_holds_counted_without_the_batch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Books, "_count_live", lambda *holds: None)
+    monkeypatch.setattr(BatchState, "_count_live", lambda *holds: None)
 
 
 def live_holds_counted_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     read, count_live, meeting = books._read, books._count_live, Meeting()
 
-    def count_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> Books:
+    def count_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         counted = count_live(connection, operations)
         meeting.wait()
         monkeypatch.setattr(books, "_count_live", lambda *asked: counted)

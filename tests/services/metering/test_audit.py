@@ -1,4 +1,4 @@
-"""Books that were tampered with, past every guard of the database's own: the audit names what does not agree."""
+"""BatchState that were tampered with, past every guard of the database's own: the audit names what does not agree."""
 
 import pytest
 import sqlalchemy as sa

@@ -198,7 +198,7 @@ def random_operation(dice: random.Random) -> Operation[Any]:
 @pytest.fixture
 async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
     """A writer that waits an hour."""
-    writer = Writer(database, prices, LIFE_S, log, patience_s=3600.0)
+    writer = Writer(database, prices, LIFE_S, log, settlement_delay_s=3600.0)
     yield writer
     await writer.close()
 
@@ -235,7 +235,7 @@ async def test_settlement_that_came_while_a_batch_was_written_waits_too(patient:
 async def test_settlement_that_finds_no_company_is_written_all_the_same(
     database: Database, prices: Prices, log: Log
 ) -> None:
-    writer = Writer(database, prices, LIFE_S, log, patience_s=0.01)
+    writer = Writer(database, prices, LIFE_S, log, settlement_delay_s=0.01)
     await ask_all(writer, grant(1_000), reserve(1))
     assert await ask(writer, settle(1, completion=3)) == Settled(30, 0)
 

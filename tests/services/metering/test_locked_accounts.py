@@ -43,7 +43,7 @@ def database_url(postgres_url: str) -> str:
 @pytest.fixture
 async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
     """A writer that waits an hour for a lock."""
-    writer = Writer(database, prices, LIFE_S, log, lock_patience_s=3600.0)
+    writer = Writer(database, prices, LIFE_S, log, lock_wait_s=3600.0)
     await fill(writer)
     yield writer
     async with asyncio.timeout(DEADLINE_S):
@@ -52,7 +52,7 @@ async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator
 
 @pytest.fixture
 async def hasty(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
-    writer = Writer(database, prices, LIFE_S, log, lock_patience_s=0.1)
+    writer = Writer(database, prices, LIFE_S, log, lock_wait_s=0.1)
     await fill(writer)
     yield writer
     await writer.close()
@@ -243,7 +243,7 @@ async def test_request_of_a_locked_account_is_not_in_the_books(
 
 
 def test_accounts_take_turns_when_they_are_tried() -> None:
-    accounts: LockedAccounts[str] = LockedAccounts(patience_s=10.0)
+    accounts: LockedAccounts[str] = LockedAccounts(wait_s=10.0)
     for name in ("a", "b", "c"):
         accounts.add(name, f"{name}1", now_s=0.0)
         accounts.add(name, f"{name}2", now_s=1.0)
@@ -257,7 +257,7 @@ def test_accounts_take_turns_when_they_are_tried() -> None:
 
 
 def test_account_for_which_nothing_waits_is_remembered() -> None:
-    accounts: LockedAccounts[str] = LockedAccounts(patience_s=10.0)
+    accounts: LockedAccounts[str] = LockedAccounts(wait_s=10.0)
     accounts.add("a", "a1", now_s=0.0, waits=False)
     assert accounts.take_late(0.0) == ["a1"]
     assert "a" in accounts

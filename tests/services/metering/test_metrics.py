@@ -7,7 +7,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.metering.batch import Writer
-from services.metering.metrics import show_books
+from services.metering.metrics import show_ledger
 from services.metering.prices import Prices
 from services.metering.sweeper import Sweeper
 from tests.services.metering.samples import ask, ask_each, grant, reserve, settle
@@ -25,7 +25,7 @@ async def test_books_tell_what_was_asked_of_them_and_what_became_of_it(
     registry = Registry()
     hasty = Writer(database, prices, -1.0, log)
     sweeper = Sweeper(database, hasty, 1.0, log)
-    show_books(hasty, sweeper, registry)
+    show_ledger(hasty, sweeper, registry)
 
     def operations(kind: str, outcome: str) -> float | None:
         return registry.value("legato_operations_total", {"operation": kind, "outcome": outcome})

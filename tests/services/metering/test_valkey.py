@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.telemetry.log import Log
 from services.metering.limits import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
-from services.metering.valkey import SIGN_LIFE_S, ValkeyLimiter
+from services.metering.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter
 from tests.support.fakes import FakeClock
 from tests.support.valkey import Valkey
 from tests.support.waiting import until
@@ -265,7 +265,9 @@ async def test_replica_that_was_killed_leaves_its_share_to_the_others(valkey_url
     local = LocalLimiter(FakeClock())
     with redis.Redis.from_url(valkey_url) as client:
         now_s, _ = client.time()
-        client.zadd("legato:metering-replicas", {"dead": now_s - SIGN_LIFE_S, "dying": now_s - SIGN_LIFE_S + 2})
+        client.zadd(
+            "legato:metering-replicas", {"dead": now_s - HEARTBEAT_LIFE_S, "dying": now_s - HEARTBEAT_LIFE_S + 2}
+        )
     async with opened(valkey_url, log, local=local):
         await until(lambda: local.replicas == 1)
 

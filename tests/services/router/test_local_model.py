@@ -21,9 +21,10 @@ from cli.supervision.health import HealthProbe
 from services.router.local_model import WORK_PATH
 from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.provider import LocalProvider
+from tests.services.router.providers.asking import changed, make_call
 
 COMMAND = [sys.executable, "-m", "services.router.local_model"]
-CALL = ProviderCall(
+CALL = make_call(
     model_name="SmolLM2-135M-Instruct",
     messages_json=b'[{"role":"system","content":"Be brief."},{"role":"user","content":"Name a colour."}]',
     tools_json=b"",
@@ -111,7 +112,7 @@ async def test_model_answers_as_a_stream(provider: LocalProvider) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_model_calls_the_function_it_must_call(stream: bool, provider: LocalProvider) -> None:
-    call = replace(CALL, tools_json=WEATHER, tool_choice_json=FORCED, max_tokens=60, stream=stream)
+    call = changed(CALL, tools_json=WEATHER, tool_choice_json=FORCED, max_tokens=60, stream=stream)
     [piece] = await ask(provider, call)
     [fragment] = piece.tool_calls
     assert fragment.name == "get_weather"
@@ -121,7 +122,7 @@ async def test_model_calls_the_function_it_must_call(stream: bool, provider: Loc
 
 async def test_model_calls_a_function_whose_schema_it_cannot_follow(provider: LocalProvider) -> None:
     tools = WEATHER.replace(b'"enum":["Paris","Rome"]', b'"$ref":"#/$defs/nowhere"')
-    call = replace(CALL, tools_json=tools, tool_choice_json=FORCED, max_tokens=60)
+    call = changed(CALL, tools_json=tools, tool_choice_json=FORCED, max_tokens=60)
     [piece] = await ask(provider, call)
     # Without a schema a small model may talk until it is cut.
     assert piece.tool_calls or piece.finish_reason == "length"
@@ -138,7 +139,7 @@ async def test_schema_that_it_cannot_follow_is_told_nobody(schema: bytes, provid
     """The process has said nothing of it: that is seen when it ends."""
     wanted = b'{"type":"json_schema","json_schema":{"name":"answer","schema":' + schema + b"}}"
     with contextlib.suppress(ProviderError):
-        await ask(provider, replace(CALL, parameters_json=b'{"response_format":' + wanted + b"}"))
+        await ask(provider, changed(CALL, parameters_json=b'{"response_format":' + wanted + b"}"))
 
 
 async def test_model_hears_the_result_of_a_call(provider: LocalProvider) -> None:
@@ -147,26 +148,26 @@ async def test_model_hears_the_result_of_a_call(provider: LocalProvider) -> None
         b'"type":"function","function":{"name":"get_weather","arguments":"{}"}}]},'
         b'{"role":"tool","tool_call_id":"call_1","content":"12 degrees"}]'
     )
-    pieces = await ask(provider, replace(CALL, messages_json=messages, tools_json=WEATHER, tool_choice_json=b'"none"'))
+    pieces = await ask(provider, changed(CALL, messages_json=messages, tools_json=WEATHER, tool_choice_json=b'"none"'))
     assert any(piece.contents for piece in pieces)
 
 
 async def test_model_understands_content_in_parts(provider: LocalProvider) -> None:
     parts = b'[{"role":"user","content":[{"type":"text","text":"Name a"},{"type":"text","text":" colour."}]}]'
-    [piece] = await ask(provider, replace(CALL, messages_json=parts, stream=False))
+    [piece] = await ask(provider, changed(CALL, messages_json=parts, stream=False))
     assert piece.contents
 
 
 async def test_prompt_longer_than_the_window_is_told_apart(provider: LocalProvider) -> None:
     messages = msgspec.json.encode([{"role": "user", "content": "word " * 9000}])
     with pytest.raises(ProviderError) as failure:
-        await ask(provider, replace(CALL, messages_json=messages))
+        await ask(provider, changed(CALL, messages_json=messages))
     assert failure.value.failure is Failure.CONTEXT
 
 
 async def test_model_stops_when_nobody_listens(provider: LocalProvider) -> None:
     """Both of its places are taken by answers that nobody reads; the next question would wait for minutes."""
-    endless = replace(CALL, parameters_json=b'{"ignore_eos":true}', max_tokens=8000)
+    endless = changed(CALL, parameters_json=b'{"ignore_eos":true}', max_tokens=8000)
     for _ in range(2):
         async with aclosing(provider.answer(endless)) as pieces:
             await anext(pieces)

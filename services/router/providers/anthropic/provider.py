@@ -14,8 +14,6 @@ from services.router.providers.http.exchange import ProviderHttpClient, Provider
 from services.router.providers.http.origin import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
 from services.router.providers.translation.extra import merged
-from services.router.providers.translation.parameters import Parameters, read_parameters
-from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
@@ -24,6 +22,8 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
+from services.router.schema.parameters import KnownParameters
+from services.router.schema.tools import CallableFunctions, Function, Mode
 
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
 VERSION_2023 = "2023-06-01"
@@ -78,7 +78,7 @@ class AnthropicProvider:
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
         yielder = ConversionYielder()
-        conversation = await read_conversation(call.messages_json, yielder)
+        conversation = await read_conversation(call.messages, yielder)
         request = merged(await _request(call, conversation, self._version, yielder), self._extra)
         if "thinking" in request:
             if not _may_think(request, conversation):
@@ -88,7 +88,9 @@ class AnthropicProvider:
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         if stream:
             request["stream"] = True
-        question = ProviderRequest(self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(
+            self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent, call.taker
+        )
         async with aclosing(self._server.send(question, MessageAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
@@ -97,7 +99,7 @@ class AnthropicProvider:
 async def _request(
     call: ProviderCall, conversation: Conversation, version: str, yielder: ConversionYielder
 ) -> dict[str, Any]:
-    parameters = read_parameters(call.parameters_json)
+    parameters = call.parameters.read()
     request: dict[str, Any] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
@@ -145,15 +147,15 @@ def _text_block(text: Raw) -> dict[str, Any]:
 
 
 async def _tool_fields(
-    call: ProviderCall, conversation: Conversation, parameters: Parameters, yielder: ConversionYielder
+    call: ProviderCall, conversation: Conversation, parameters: KnownParameters, yielder: ConversionYielder
 ) -> dict[str, Any]:
-    tools = read_tools(call.tools_json, call.tool_choice_json)
+    tools = call.tools.read()
     if tools is None:
         # Functions called in earlier turns must be defined.
         called = [Function(name) for name in conversation.called_names]
         if not called:
             return {}
-        tools = Tools(called, Mode.NONE)
+        tools = CallableFunctions(called, Mode.NONE)
     choice: dict[str, Any] = {"type": _TOOL_MODES[tools.mode]}
     if tools.forced is not None:
         choice = {"type": "tool", "name": tools.forced}
@@ -174,7 +176,7 @@ def _definition(function: Function) -> dict[str, Any]:
     return definition
 
 
-def _sampling(parameters: Parameters) -> dict[str, Any]:
+def _sampling(parameters: KnownParameters) -> dict[str, Any]:
     sampling: dict[str, Any] = {}
     if parameters.temperature is not None:
         sampling["temperature"] = min(parameters.temperature, HIGHEST_TEMPERATURE)
@@ -183,18 +185,18 @@ def _sampling(parameters: Parameters) -> dict[str, Any]:
     return sampling
 
 
-def _output_format(parameters: Parameters) -> dict[str, Any]:
+def _output_format(parameters: KnownParameters) -> dict[str, Any]:
     wanted = parameters.response_format
     if wanted.type == "text":
         return {}
-    if wanted.schema is None:
+    if wanted.answer_schema is None:
         raise CannotDo("This model supports JSON answers only with a schema: use json_schema.", "response_format")
-    return {"output_config": {"format": {"type": "json_schema", "schema": wanted.schema}}}
+    return {"output_config": {"format": {"type": "json_schema", "schema": wanted.answer_schema}}}
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
-    """Tells if thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last call,
-    which were not kept. Its budget must also leave room for the answer."""
+    """Returns whether thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last
+    call, which were not kept. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
     last = conversation.turns[-1]

@@ -1,6 +1,6 @@
 """Extracts the token figures from a provider's error about a prompt that is too long.
 
-Each provider has its own wording; the words beside a number tell what it is. A message may quote the client, so a
+Each provider has its own wording; the words beside a number show what it is. A message may quote the client, so a
 figure may be wrong and callers must tolerate that.
 """
 

@@ -11,7 +11,7 @@ from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 from services.router.providers.translation import usage as counts
 
-# One status stands for a wrong key and a wrong field, and one for spent credit and a rate limit.
+# One status means a wrong key or a wrong field, and another means spent credit or a rate limit.
 SIGNS = ErrorPatterns(
     context=ErrorPattern(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
     account=ErrorPattern(

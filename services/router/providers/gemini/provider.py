@@ -14,9 +14,9 @@ from services.router.providers.http.exchange import ProviderHttpClient, Provider
 from services.router.providers.http.origin import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
 from services.router.providers.translation.extra import merged
-from services.router.providers.translation.parameters import Parameters, read_parameters
-from services.router.providers.translation.tools import Function, Mode, Tools, read_tools
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
+from services.router.schema.parameters import KnownParameters
+from services.router.schema.tools import CallableFunctions, Function, Mode
 
 VERSIONS = ("v1", "v1beta")
 
@@ -65,10 +65,10 @@ class GeminiProvider:
         await self._server.aclose()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        # Google stores requests in its logs unless told not to; nothing in the routes file may override that.
+        # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         request = {**merged(await _request(call), self._extra), "store": False}
         body = msgspec.json.encode(request)
-        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent, call.taker)
         async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
             async for piece in pieces:
                 yield piece
@@ -81,7 +81,7 @@ class GeminiProvider:
 
 async def _request(call: ProviderCall) -> dict[str, Any]:
     yielder = ConversionYielder()
-    conversation = await read_conversation(call.messages_json, yielder)
+    conversation = await read_conversation(call.messages, yielder)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
     contents = []
     for turn in conversation.turns:
@@ -90,11 +90,11 @@ async def _request(call: ProviderCall) -> dict[str, Any]:
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
         "contents": joined(contents),
-        "generationConfig": _generation(call.max_tokens, read_parameters(call.parameters_json)),
+        "generationConfig": _generation(call.max_tokens, call.parameters.read()),
     }
     if conversation.system:
         request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), yielder)}
-    tools = read_tools(call.tools_json, call.tool_choice_json)
+    tools = call.tools.read()
     if tools is not None:
         declarations = await write_list(map(_declaration, tools.functions), yielder)
         request["tools"] = [{"functionDeclarations": declarations}]
@@ -143,7 +143,7 @@ def _signature(extra: Raw) -> str:
         return ""
 
 
-def _generation(max_tokens: int, parameters: Parameters) -> dict[str, Any]:
+def _generation(max_tokens: int, parameters: KnownParameters) -> dict[str, Any]:
     wanted = parameters.response_format
     generation: dict[str, Any] = {
         "maxOutputTokens": max_tokens,
@@ -154,7 +154,7 @@ def _generation(max_tokens: int, parameters: Parameters) -> dict[str, Any]:
         "presencePenalty": parameters.presence_penalty,
         "frequencyPenalty": parameters.frequency_penalty,
         "responseMimeType": None if wanted.type == "text" else "application/json",
-        "responseJsonSchema": wanted.schema,
+        "responseJsonSchema": wanted.answer_schema,
     }
     return {name: value for name, value in generation.items() if value is not None}
 
@@ -170,7 +170,7 @@ def _declaration(function: Function) -> dict[str, Any]:
     return declaration
 
 
-def _calling(tools: Tools) -> dict[str, Any]:
+def _calling(tools: CallableFunctions) -> dict[str, Any]:
     calling: dict[str, Any] = {"mode": _TOOL_MODES[tools.mode]}
     if tools.forced is not None:
         calling["allowedFunctionNames"] = [tools.forced]

@@ -11,7 +11,6 @@ import httptools
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.base import ProviderError
-from services.router.providers.http.read_pacing import ReadPacer
 
 # Written at once; a larger body is written in slices, with backpressure.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
@@ -56,15 +55,16 @@ class Owner(Protocol):
 class HttpConnection(asyncio.Protocol):
     """A pooled connection: acquire it, post one request, read any part of the response, release it."""
 
-    def __init__(self, owner: Owner, deadlines: Deadlines, read_pacer: ReadPacer) -> None:
+    def __init__(self, owner: Owner, deadlines: Deadlines) -> None:
         self._owner = owner
-        self._read_pacer = read_pacer
         self._loop = asyncio.get_running_loop()
         self._deadline = deadlines.new(self._on_deadline)
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         # The single waiter for any state change.
         self._waiter: asyncio.Future[None] | None = None
+        # Takes what arrives while a reader waits.
+        self._consume: Callable[[bytes], bool] | None = None
         # Why the connection failed.
         self._failure: str | None = None
         self._is_reading_paused = False
@@ -72,8 +72,6 @@ class HttpConnection(asyncio.Protocol):
         # Deadline of the whole response, or the idle timeout.
         self._answer_by_s: float | None = None
         self._silence_s = 0.0
-        # A piece was just passed on: reading is paused so that the kernel buffers what follows.
-        self._is_resting = False
         # It was kept alive after an earlier response, as far as we know by the server too.
         self._was_kept = False
         self._asked_at_s = 0.0
@@ -117,27 +115,35 @@ class HttpConnection(asyncio.Protocol):
         while not self.status:
             await self._change()
 
-    async def read(self) -> bytes:
-        """Returns the bytes received so far; empty at the end."""
-        while not self._received:
-            if self.is_whole:
-                return b""
-            await self._change()
+    async def read(self, consume: Callable[[bytes], bool] | None = None) -> bytes:
+        """Returns the bytes received so far; empty at the end.
+
+        With `consume`, only bytes that are here already are returned. Later ones are passed to it as they arrive, while
+        this waits; once it returns False, empty bytes are returned."""
+        while not self._received and not self.is_whole:
+            self._consume = consume
+            try:
+                await self._change()
+                if self._consume is not consume:
+                    return b""
+            finally:
+                self._consume = None
+        received = self._take_received()
+        self._read_or_pause()
+        return received
+
+    def _take_received(self) -> bytes:
         received = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
         self._received_bytes = 0
-        if self._answer_by_s is None and not self.is_whole and not self._is_resting:
-            self._is_resting = self._read_pacer.pause(self._end_rest)
-        self._read_or_pause()
         return received
 
     def answer_within(self, limit_s: float) -> None:
         """Sets a deadline, counted from now, for everything that is awaited."""
         self._answer_by_s = self._loop.time() + limit_s
-        self._end_rest()
 
     def limit_silence(self, silence_s: float) -> None:
-        """Replaces the deadline by an idle timeout that restarts with every byte. Reads are paced from then on."""
+        """Replaces the deadline by an idle timeout that restarts with every byte."""
         self._answer_by_s = None
         self._silence_s = silence_s
 
@@ -191,10 +197,13 @@ class HttpConnection(asyncio.Protocol):
         """Returns a future of the next change, for one waiter at a time, and arms the deadline."""
         if self._failure is not None:
             raise Interrupted(self._failure)
-        answer_by_s = self._answer_by_s
-        self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
+        self._arm_deadline()
         self._waiter = waiter = self._loop.create_future()
         return waiter
+
+    def _arm_deadline(self) -> None:
+        answer_by_s = self._answer_by_s
+        self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
 
     # Callbacks of the event loop.
 
@@ -213,9 +222,23 @@ class HttpConnection(asyncio.Protocol):
             refusal = error if isinstance(error, _Refused) else error.__context__
             self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
             return
-        if self.status:
+        if self.status and not self._is_consumed():
             self._read_or_pause()
             self._wake()
+
+    def _is_consumed(self) -> bool:
+        """Passes what has arrived to the consumer; returns whether its reader may wait on."""
+        waiter = self._waiter
+        if self._consume is None or waiter is None or waiter.done():
+            # Nobody waits: a cancelled reader takes nothing more.
+            return False
+        if self._received and not self._consume(self._take_received()):
+            self._consume = None
+            return False
+        if self.is_whole:
+            return False
+        self._arm_deadline()
+        return True
 
     def _feed(self, data: bytes) -> None:
         body_bytes = self._body_bytes
@@ -272,12 +295,8 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._fail("did not answer in time")
 
-    def _end_rest(self) -> None:
-        self._is_resting = False
-        self._read_or_pause()
-
     def _read_or_pause(self) -> None:
-        is_paused = self._is_resting or self._received_bytes > READ_AHEAD_BYTES
+        is_paused = self._received_bytes > READ_AHEAD_BYTES
         if is_paused is self._is_reading_paused or self._transport is None or self._transport.is_closing():
             return
         self._is_reading_paused = is_paused

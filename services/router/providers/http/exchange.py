@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer, UnreadableAnswer
-from services.router.providers.base import Piece, ProviderError, Timeouts
+from services.router.providers.base import Piece, PieceTaker, ProviderError, Timeouts
 from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.http.connection import HttpConnection, Interrupted
@@ -45,6 +45,7 @@ class ProviderRequest:
     # Trace context; empty: none is sent.
     traceparent: str = ""
     on_sent: Callable[[], None] | None = None
+    taker: PieceTaker | None = None
 
 
 class ProviderHttpClient:
@@ -95,7 +96,7 @@ class ProviderHttpClient:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, buffer)
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, question.taker)
             # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
             # caller enforces it, since a slow client also takes time.
             left_s = over_at_s - self._deadlines.now_s()
@@ -152,15 +153,26 @@ class ProviderHttpClient:
 
 
 class Stream:
-    """Reads the events of one response; the events of one read form one piece."""
+    """Reads the events of one response; the events of one read form one piece.
 
-    def __init__(self, connection: HttpConnection, idle_s: float, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
+    While `next_piece` waits, the taker gets what arrives, in the callback of the read. It is asked only while nothing
+    else is unread, so that the order is kept."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        idle_s: float,
+        answer: ProviderAnswer,
+        buffer: AnswerBuffer,
+        taker: PieceTaker | None = None,
+    ) -> None:
         self._connection = connection
         self._idle_s = idle_s
         self._events = EventReader()
         self._answer = answer
         self._place = buffer
-        self._failed: ProviderError | None = None
+        self._taker = taker or PieceTaker()
+        self._failed: Exception | None = None
         self._received_bytes = 0
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
@@ -182,27 +194,48 @@ class Stream:
             if self._failed is not None:
                 raise self._failed
             try:
-                received = await self._connection.read()
+                received = await self._connection.read(self._take_at_once)
             except Interrupted:
                 if not self._answer.is_finished:
                     raise
                 # The answer was complete; only its usage is missing.
                 received = b""
-            self._received_bytes += len(received)
-            try:
-                if self._received_bytes > LARGEST_STREAM_BYTES:
-                    raise ProviderError("sent an endless answer")
-                events = self._events.feed(received) if received else self._events.finish()
-                self._place.reserve(self._events.held_bytes)
-                self._read(events)
-                if not received and not self._answer.is_over:
-                    self._answer.close()
-            except (ProviderError, EventTooLong) as error:
-                # The pieces before the error are passed on first.
-                self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
-                if pieces and pieces[-1].is_empty:
-                    pieces.pop()
+            if not pieces and self._failed is None:
+                self._receive(received)
         return pieces.popleft()
+
+    def _take_at_once(self, received: bytes) -> bool:
+        """Reads what has arrived while `next_piece` waits; returns False if that has to go on. Only the first piece is
+        taken here: if one read brought several, others have their turn between them."""
+        self._receive(received)
+        pieces = self._answer.pieces
+        if pieces and self._taker.take is not None:
+            try:
+                if self._taker.take(pieces[0]):
+                    pieces.popleft()
+            except Exception as error:
+                # Raised in the waiting task: here it would reach nobody but the event loop.
+                pieces.clear()
+                self._failed = error
+        return not pieces and self._failed is None
+
+    def _receive(self, received: bytes) -> None:
+        """Splits received bytes into pieces; empty ones end the answer."""
+        pieces = self._answer.pieces
+        self._received_bytes += len(received)
+        try:
+            if self._received_bytes > LARGEST_STREAM_BYTES:
+                raise ProviderError("sent an endless answer")
+            events = self._events.feed(received) if received else self._events.finish()
+            self._place.reserve(self._events.held_bytes)
+            self._read(events)
+            if not received and not self._answer.is_over:
+                self._answer.close()
+        except (ProviderError, EventTooLong) as error:
+            # The pieces before the error are passed on first.
+            self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
+            if pieces and pieces[-1].is_empty:
+                pieces.pop()
 
     def limit_silence(self) -> None:
         """Sets the idle timeout, which restarts with every byte."""

@@ -11,7 +11,6 @@ import aiohappyeyeballs
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.http.connection import ConnectionRefused, HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin
-from services.router.providers.http.read_pacing import ReadPacer
 
 # Bounds how much of an answer the kernel buffers for a slow client: one read returns all of it, and auto-tuning would
 # grow it to megabytes. It is still far more than a model generates per round trip.
@@ -34,7 +33,6 @@ class ConnectionPool:
         # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
-        self._read_pacer = ReadPacer(lambda: len(self._open) - len(self._idle))
         self._addresses: asyncio.Task[_Addresses] | None = None
         self._addresses_until_s = 0.0
 
@@ -89,7 +87,7 @@ class ConnectionPool:
         self._open.discard(connection)
 
     def _new(self) -> HttpConnection:
-        return HttpConnection(self, self.deadlines, self._read_pacer)
+        return HttpConnection(self, self.deadlines)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:

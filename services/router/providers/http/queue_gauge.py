@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.router.providers.base import ProviderError
+from services.router.providers.http.fetch import fetch
 from services.router.providers.http.origin import RequestHead, read_url
 from services.router.providers.http.pool import ConnectionPool
 
@@ -51,16 +52,9 @@ class QueueGauge:
         await self._connections.aclose()
 
     async def _get(self) -> str | None:
-        connection = await self._connections.acquire()
-        received = bytearray()
-        try:
-            connection.answer_within(ANSWER_WITHIN_S)
-            await connection.post(self._head.for_reading(self._path or "/"), b"")
-            while len(received) < LARGEST_BYTES and (piece := await connection.read()):
-                received += piece
-            return received.decode("utf-8", "replace") if connection.status == 200 else None
-        finally:
-            connection.release()
+        head = self._head.for_reading(self._path or "/")
+        response = await fetch(self._connections, head, timeout_s=ANSWER_WITHIN_S, most_bytes=LARGEST_BYTES)
+        return response.body.decode("utf-8", "replace") if response.status == 200 else None
 
 
 def count_waiting(text: str, model_name: str) -> float | None:

@@ -9,38 +9,21 @@ from typing import Any
 
 import msgspec
 
-from services.chassis.errors import LegatoError, Reason
 from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.answer import UNREADABLE
-from services.router.providers.translation.conversion import ConversionYielder, read_list
-from services.router.providers.translation.tools import Function, Mode, read_tools
+from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
+from services.router.schema.messages import (
+    ABSENT,
+    Message,
+    Messages,
+    decode_string,
+    encode_string,
+    unreadable,
+    write_messages,
+)
+from services.router.schema.tools import Function, Mode, Tools
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
-
-
-class _Part(msgspec.Struct, gc=False):
-    text: str | None = None
-
-
-class _PastFunction(msgspec.Struct, gc=False):
-    name: str
-    arguments: str
-
-
-class _PastCall(msgspec.Struct, gc=False):
-    id: str
-    function: _PastFunction
-
-
-class _Message(msgspec.Struct, gc=False):
-    role: str
-    content: str | list[_Part] | None = None
-    tool_calls: list[msgspec.Raw] | None = None
-    tool_call_id: str | None = None
-
-
-_message = msgspec.json.Decoder(_Message)
-_past_call = msgspec.json.Decoder(_PastCall)
 
 
 class _CallOrReply(msgspec.Struct):
@@ -79,15 +62,15 @@ class Offer:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"anyOf": choices}}}
 
 
-def read_offer(tools_json: bytes, tool_choice_json: bytes) -> Offer | None:
+def read_offer(tools: Tools) -> Offer | None:
     """Reads the offered functions; None if this turn must be answered in text."""
-    tools = read_tools(tools_json, tool_choice_json)
-    if tools is None or tools.mode is Mode.NONE:
+    callable_functions = tools.read()
+    if callable_functions is None or callable_functions.mode is Mode.NONE:
         return None
-    functions = tools.functions
-    if tools.forced is not None:
-        functions = [function for function in functions if function.name == tools.forced]
-    return Offer(functions, may_reply=tools.mode is Mode.AUTO)
+    functions, forced = callable_functions.functions, callable_functions.forced
+    if forced is not None:
+        functions = [function for function in functions if function.name == forced]
+    return Offer(functions, may_reply=callable_functions.mode is Mode.AUTO)
 
 
 def read_answer(text: str) -> str | ToolCallFragment | None:
@@ -101,52 +84,44 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     return ToolCallFragment(name=answer.name, arguments=answer.arguments)
 
 
-async def tell_plainly(messages_json: bytes, guidance: str = "") -> bytes:
+async def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:
     """Rewrites the conversation for a template with only system, user and assistant roles."""
     yielder = ConversionYielder()
-    told: list[bytes] = []
+    rendered: list[Message] = []
     names: dict[str, str] = {}
-    try:
-        for raw_message in await read_list(messages_json, yielder):
-            message = _message.decode(raw_message)
-            if guidance and message.role != "system":
-                told.append(_told("system", guidance))
-                guidance = ""
-            told.append(await _told_plainly(message, names, yielder))
-            if yielder.is_due_after(raw_message):
-                await yielder.pause()
-    except (msgspec.DecodeError, RecursionError):
-        # The edge rejects these, but others may call a router too.
-        raise LegatoError(Reason.REQUEST_INVALID, "The messages could not be read.", param="messages") from None
-    if guidance:
-        told.append(_told("system", guidance))
-    return b"[" + b",".join(told) + b"]"
-
-
-async def _told_plainly(message: _Message, names: dict[str, str], yielder: ConversionYielder) -> bytes:
-    """Rewrites one message; `names` maps call ids to the functions called so far."""
-    texts = [_text(message.content)]
-    # Calls in messages of other roles are ignored.
-    for raw_call in (message.tool_calls if message.role == "assistant" else None) or ():
-        call = _past_call.decode(raw_call)
-        names[call.id] = call.function.name
-        texts.append(f'{{"name": "{call.function.name}", "arguments": {call.function.arguments}}}')
-        if yielder.is_due_after(raw_call):
+    for message in messages.parsed:
+        if guidance and message.role != "system":
+            rendered.append(_message("system", guidance))
+            guidance = ""
+        rendered.append(await _rendered(message, names, yielder))
+        if yielder.is_due(BYTES_PER_ELEMENT):
             await yielder.pause()
+    if guidance:
+        rendered.append(_message("system", guidance))
+    return await write_messages(rendered, yielder)
+
+
+async def _rendered(message: Message, names: dict[str, str], yielder: ConversionYielder) -> Message:
+    """Rewrites one message; `names` maps call ids to the functions called so far."""
+    texts = list(map(decode_string, message.texts))
     if message.role == "tool":
         name = names.get(message.tool_call_id or "", "the function")
-        return _told("user", f"{name} gave: {texts[0]}")
-    return _told(message.role, "".join(texts))
+        return _message("user", f"{name} gave: {''.join(texts)}")
+    # Calls in messages of other roles are ignored.
+    for call in message.calls if message.role == "assistant" else ():
+        function = call.function
+        if call.id is None or function is None or function.name is None or function.arguments is ABSENT:
+            # The edge rejects these, but others may call a router too.
+            raise unreadable()
+        names[call.id] = function.name
+        texts.append(f'{{"name": "{function.name}", "arguments": {decode_string(function.arguments)}}}')
+        if yielder.is_due_after(function.arguments):
+            await yielder.pause()
+    return _message(message.role, "".join(texts))
 
 
-def _told(role: str, content: str) -> bytes:
-    return msgspec.json.encode({"role": role, "content": content})
-
-
-def _text(content: str | list[_Part] | None) -> str:
-    if isinstance(content, list):
-        return "".join(part.text or "" for part in content)
-    return content or ""
+def _message(role: str, content: str) -> Message:
+    return Message(role=role, content=encode_string(content))
 
 
 def _schema(function: Function) -> dict[str, Any] | msgspec.Raw:

@@ -18,8 +18,10 @@ from services.router.providers.base import (
     Timeouts,
 )
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
-from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
+from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.providers.openai.provider import OpenAIProvider
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import NO_TOOLS
 
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
@@ -41,9 +43,9 @@ class LocalProvider:
         await self._server.aclose()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        offer = read_offer(call.tools_json, call.tool_choice_json) if call.tools_json else None
+        offer = read_offer(call.tools)
         if offer is None:
-            _check_response_format(call.parameters_json)
+            _check_response_format(call.parameters)
             async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -76,29 +78,12 @@ class LocalProvider:
         raise ProviderError("ended its stream before the answer was complete")
 
 
-class _JsonSchema(msgspec.Struct):
-    schema: msgspec.Raw = msgspec.Raw()
-
-
-class _ResponseFormat(msgspec.Struct):
-    json_schema: _JsonSchema | None = None
-    # llama.cpp also accepts the schema here.
-    schema: msgspec.Raw = msgspec.Raw()
-
-
-class _Parameters(msgspec.Struct):
-    response_format: _ResponseFormat | None = None
-
-
-def _check_response_format(parameters_json: bytes) -> None:
-    if b'"response_format"' not in parameters_json:
-        return
-    try:
-        wanted = msgspec.json.decode(parameters_json, type=_Parameters).response_format or _ResponseFormat()
-    except msgspec.ValidationError:
+def _check_response_format(parameters: Parameters) -> None:
+    wanted = parameters.response_format
+    if wanted is None:
         # An invalid format is left for the server to report.
         return
-    for schema in ((wanted.json_schema or _JsonSchema()).schema, wanted.schema):
+    for schema in (wanted.answer_schema, wanted.schema):
         try:
             if schema:
                 check_schema(bytes(schema))
@@ -109,24 +94,22 @@ def _check_response_format(parameters_json: bytes) -> None:
 
 
 async def _plain_call(call: ProviderCall) -> ProviderCall:
-    messages_json = call.messages_json
-    if b'"tool' in messages_json:
-        messages_json = await tell_plainly(messages_json)
-    return replace(call, messages_json=messages_json, tools_json=b"", tool_choice_json=b"")
+    messages = call.messages
+    if any(message.role == "tool" or message.calls or message.tool_call_id for message in messages.parsed):
+        messages = await render_as_plain_text(messages)
+    return replace(call, messages=messages, tools=NO_TOOLS)
 
 
 async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> ProviderCall:
-    parameters = msgspec.json.decode(call.parameters_json or b"{}", type=dict[str, msgspec.Raw])
-    for name in _TOOL_PARAMETERS:
-        parameters.pop(name, None)
+    parameters = {name: value for name, value in call.parameters.fields.items() if name not in _TOOL_PARAMETERS}
     parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
     return replace(
         call,
-        messages_json=await tell_plainly(call.messages_json, offer.guidance),
-        tools_json=b"",
-        tool_choice_json=b"",
-        parameters_json=msgspec.json.encode(parameters),
+        messages=await render_as_plain_text(call.messages, offer.guidance),
+        tools=NO_TOOLS,
+        parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,
+        taker=None,
     )
 
 

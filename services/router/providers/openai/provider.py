@@ -69,28 +69,28 @@ class OpenAIProvider:
 
     async def _answer_converted(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         if self._short_call_ids:
-            call = replace(call, messages_json=await shorten_call_ids(call.messages_json))
+            call = replace(call, messages=await shorten_call_ids(call.messages))
         if self._string_content:
-            call = replace(call, messages_json=await write_as_strings(call.messages_json))
+            call = replace(call, messages=await write_as_strings(call.messages))
         async with aclosing(self._send(call)) as pieces:
             async for piece in pieces:
                 yield piece
 
     def _send(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         body = encode_call(call, self._output_field, self._extra_json)
-        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent)
+        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent, call.taker)
         return self._server.send(question, CompletionAnswer())
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:
     """Encodes the request body. The client's JSON is inserted byte for byte."""
-    parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages_json]
+    parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages.json]
     parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
-    if call.tools_json:
-        parts += (b',"tools":', call.tools_json)
-        if call.tool_choice_json:
-            parts += (b',"tool_choice":', call.tool_choice_json)
-    for fields in (call.parameters_json, extra_json):
+    if call.tools.json:
+        parts += (b',"tools":', call.tools.json)
+        if call.tools.tool_choice_json:
+            parts += (b',"tool_choice":', call.tools.tool_choice_json)
+    for fields in (call.parameters.json, extra_json):
         inside = fields.strip()[1:-1].strip()
         if inside:
             parts += (b",", inside)

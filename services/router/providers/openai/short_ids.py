@@ -6,63 +6,38 @@ The client has ids in our canonical form, or from another provider.
 import hashlib
 import re
 import string
+from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw
 
-from services.router.providers.translation.conversion import ConversionYielder, read_list
+from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
+from services.router.schema.messages import Messages, PastToolCall
 
 SHORT_CHARACTERS = 9
 
 _SHORT_ID = re.compile(rf"[a-zA-Z0-9]{{{SHORT_CHARACTERS}}}")
 _ALPHABET = string.ascii_letters + string.digits
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_calls = msgspec.json.Decoder(list[Raw] | None)
-_text = msgspec.json.Decoder(str | None)
-_NULL = Raw(b"null")
 
-
-async def shorten_call_ids(messages_json: bytes) -> bytes:
-    """Returns the messages with shortened ids; all other fields are unchanged."""
-    if b'"tool_call' not in messages_json:
-        return messages_json
+async def shorten_call_ids(messages: Messages) -> Messages:
+    """Returns the messages with shortened ids; the same if they have none. Other fields are unchanged."""
     yielder = ConversionYielder()
-    try:
-        messages = await read_list(messages_json, yielder)
-        for index, raw_message in enumerate(messages):
-            messages[index] = await _with_short_ids(raw_message, yielder)
-            if yielder.is_due_after(raw_message):
-                await yielder.pause()
-    except (msgspec.DecodeError, RecursionError):
-        # Malformed messages are left for the provider to report.
-        return messages_json
-    return b"[" + b",".join(messages) + b"]"
+    changed = {}
+    for index, message in enumerate(messages.parsed):
+        if message.role == "tool" and message.tool_call_id is not None:
+            changed[index] = msgspec.structs.replace(message, tool_call_id=short_id(message.tool_call_id))
+        elif message.role == "assistant" and message.calls:
+            changed[index] = msgspec.structs.replace(message, tool_calls=await _shortened(message.calls, yielder))
+    return await messages.replace(changed, yielder)
 
 
-async def _with_short_ids(raw_message: Raw, yielder: ConversionYielder) -> Raw:
-    """Shortens the ids of an assistant or tool message; other messages are unchanged."""
-    message = _fields.decode(raw_message)
-    role = _text.decode(message.get("role", _NULL))
-    if role == "tool":
-        _shorten(message, "tool_call_id")
-    elif role == "assistant" and (calls := _calls.decode(message.get("tool_calls", _NULL))):
-        for index, raw_call in enumerate(calls):
-            call = _fields.decode(raw_call)
-            _shorten(call, "id")
-            calls[index] = Raw(msgspec.json.encode(call))
-            if yielder.is_due_after(raw_call):
-                await yielder.pause()
-        message["tool_calls"] = Raw(msgspec.json.encode(calls))
-    else:
-        return raw_message
-    return Raw(msgspec.json.encode(message))
-
-
-def _shorten(fields: dict[str, Raw], name: str) -> None:
-    call_id = _text.decode(fields.get(name, _NULL))
-    if call_id is not None:
-        fields[name] = Raw(msgspec.json.encode(short_id(call_id)))
+async def _shortened(calls: Sequence[PastToolCall], yielder: ConversionYielder) -> list[PastToolCall]:
+    shortened = []
+    for call in calls:
+        shortened.append(call if call.id is None else msgspec.structs.replace(call, id=short_id(call.id)))
+        if yielder.is_due(BYTES_PER_ELEMENT):
+            await yielder.pause()
+    return shortened
 
 
 def short_id(call_id: str) -> str:

@@ -3,50 +3,34 @@
 The client may send either form, and many frameworks prefer lists.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Raw
 
-from services.router.prompts.json_text import is_list
-from services.router.providers.translation.conversion import ConversionYielder, read_list
+from services.router.providers.translation.conversion import ConversionYielder
+from services.router.schema.messages import ABSENT, Messages, Part, decode_string, encode_string
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_text = msgspec.json.Decoder(str)
-
-
-class _Part(msgspec.Struct, gc=False):
-    text: Raw = Raw(b'""')
+_EMPTY = encode_string("")
 
 
-_part = msgspec.json.Decoder(_Part)
-
-
-async def write_as_strings(messages_json: bytes) -> bytes:
-    """Joins lists of parts into strings; returns the same bytes if there are none. Other fields are unchanged."""
+async def write_as_strings(messages: Messages) -> Messages:
+    """Joins lists of parts into strings; returns the same messages if there are none. Other fields are unchanged."""
     yielder = ConversionYielder()
-    were_rewritten = False
-    try:
-        messages = await read_list(messages_json, yielder)
-        for index, raw_message in enumerate(messages):
-            message = _fields.decode(raw_message)
-            if is_list(message.get("content", Raw())):
-                message["content"] = await _joined(message["content"], yielder)
-                messages[index] = Raw(msgspec.json.encode(message))
-                were_rewritten = True
-            if yielder.is_due_after(raw_message):
-                await yielder.pause()
-    except (msgspec.DecodeError, RecursionError):
-        # Malformed messages are left for the provider to report.
-        return messages_json
-    return b"[" + b",".join(messages) + b"]" if were_rewritten else messages_json
+    changed = {}
+    for index, message in enumerate(messages.parsed):
+        if isinstance(message.content, list):
+            changed[index] = msgspec.structs.replace(message, content=await _joined(message.content, yielder))
+    return await messages.replace(changed, yielder)
 
 
-async def _joined(content: Raw, yielder: ConversionYielder) -> Raw:
-    parts = await read_list(content, yielder)
-    if len(parts) == 1:
-        return _part.decode(parts[0]).text
-    texts = []
-    for raw_part in parts:
-        texts.append(_text.decode(_part.decode(raw_part).text))
-        if yielder.is_due_after(raw_part):
+async def _joined(parts: Sequence[Part], yielder: ConversionYielder) -> Raw:
+    texts = [part.text for part in parts if part.text is not ABSENT]
+    if len(texts) == 1:
+        return texts[0]
+    decoded = []
+    for text in texts:
+        decoded.append(decode_string(text))
+        if yielder.is_due_after(text):
             await yielder.pause()
-    return Raw(msgspec.json.encode("".join(texts)))
+    return encode_string("".join(decoded)) if decoded else _EMPTY

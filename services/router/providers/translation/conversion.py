@@ -1,6 +1,6 @@
 """Converts long prompts in slices, for providers with another format than the client's.
 
-A prompt may have a hundred thousand messages, parts or calls. They are read and written one by one, yielding to the
+A prompt may have a hundred thousand messages, parts or calls. They are converted one by one, yielding to the
 event loop between slices; a short prompt never yields.
 """
 
@@ -17,8 +17,6 @@ SLICE_BYTES: Final = 256 * 1024
 # The fixed cost of an element, as a number of bytes.
 BYTES_PER_ELEMENT: Final = 256
 
-_list = msgspec.json.Decoder(list[Raw])
-
 
 class ConversionYielder(Yielder):
     """Decides when the conversion of one prompt yields to the event loop."""
@@ -30,15 +28,6 @@ class ConversionYielder(Yielder):
 
     def is_due_after(self, element_json: bytes | Raw) -> bool:
         return self.is_due(len(memoryview(element_json)) + BYTES_PER_ELEMENT)
-
-
-async def read_list(list_json: bytes | Raw, yielder: ConversionYielder) -> list[Raw]:
-    """Returns the elements of a list as raw JSON."""
-    elements = _list.decode(list_json)
-    # Splitting costs far less than converting.
-    if yielder.is_due(len(memoryview(list_json)) // 8):
-        await yielder.pause()
-    return elements
 
 
 async def write_list(elements: Iterable[Any], yielder: ConversionYielder) -> Raw:

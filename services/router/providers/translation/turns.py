@@ -6,44 +6,28 @@ them, and no result without a call. Texts stay raw JSON.
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.prompts.json_text import is_list
-from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder, read_list
+from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
+from services.router.schema.messages import (
+    ABSENT,
+    Message,
+    Messages,
+    PastFunction,
+    PastToolCall,
+    decode_string,
+    encode_string,
+)
 
 # The ids that providers accept for a call.
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_NO_TEXT = (Raw(), Raw(b"null"))
 # A longer text is assumed not to be blank, and is not decoded.
 _LONGEST_BLANK_BYTES = 64
-
-
-class _Function(msgspec.Struct, gc=False):
-    name: str = ""
-    arguments: str = ""
-
-
-class _ToolCall(msgspec.Struct, gc=False):
-    id: str = ""
-    function: _Function = msgspec.field(default_factory=_Function)
-    extra_content: Raw = Raw()
-
-
-class _Message(msgspec.Struct, gc=False):
-    role: str
-    content: Raw = Raw()
-    # The text of a refusal; a string, or null.
-    refusal: Raw = Raw()
-    tool_calls: list[Raw] | None = None
-    tool_call_id: str | None = None
-
-
-class _Part(msgspec.Struct, gc=False):
-    text: Raw = Raw()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,22 +82,15 @@ class Conversation:
         return list(dict.fromkeys(calls))
 
 
-_message = msgspec.json.Decoder(_Message)
-_tool_call = msgspec.json.Decoder(_ToolCall)
-_part = msgspec.json.Decoder(_Part)
 _arguments = msgspec.json.Decoder(dict[str, Raw])
-_string = msgspec.json.Decoder(str)
 
 
-async def read_conversation(messages_json: bytes, yielder: ConversionYielder) -> Conversation:
+async def read_conversation(messages: Messages, yielder: ConversionYielder) -> Conversation:
     reader = _Reader(yielder)
-    try:
-        for raw_message in await read_list(messages_json, yielder):
-            await reader.add(_message.decode(raw_message))
-            if yielder.is_due_after(raw_message):
-                await yielder.pause()
-    except (msgspec.DecodeError, RecursionError):
-        raise _refusal("The messages could not be read.") from None
+    for message in messages.parsed:
+        await reader.add(message)
+        if yielder.is_due(BYTES_PER_ELEMENT):
+            await yielder.pause()
     await reader.expect_results()
     if not reader.turns:
         raise _refusal("The model needs at least one user message.")
@@ -129,17 +106,18 @@ class _Reader:
         self._asked: dict[str, PastCall] = {}
         self._given: dict[str, Raw] = {}
 
-    async def add(self, message: _Message) -> None:
+    async def add(self, message: Message) -> None:
         if message.role == "tool":
             await self._add_result(message)
             return
         if message.role in ("system", "developer"):
-            self.system += await self._texts(message.content)
+            self.system += await self._texts(message.texts)
             return
         if self._asked:
             await self.expect_results()
-        texts = await self._texts(message.content) + await self._texts(message.refusal)
-        calls = [] if message.tool_calls is None else await self._calls(message.tool_calls)
+        said = message.texts if message.refusal is ABSENT else [*message.texts, message.refusal]
+        texts = await self._texts(said)
+        calls = await self._calls(message.calls)
         if not texts and not calls:
             # Providers refuse empty turns.
             return
@@ -174,32 +152,29 @@ class _Reader:
         self.turns.append(ResultsTurn(results))
         self._asked, self._given = {}, {}
 
-    async def _add_result(self, message: _Message) -> None:
+    async def _add_result(self, message: Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call must follow the message with the call, and only once.")
-        self._given[call_id] = _joined(await self._texts(message.content))
+        self._given[call_id] = _joined(await self._texts(message.texts))
 
-    async def _calls(self, raw_calls: list[Raw]) -> list[PastCall]:
-        calls = []
-        for raw_call in raw_calls:
-            calls.append(_read_call(_tool_call.decode(raw_call)))
-            if self._yielder.is_due_after(raw_call):
+    async def _calls(self, calls: Sequence[PastToolCall]) -> list[PastCall]:
+        read = []
+        for call in calls:
+            read.append(_read_call(call))
+            if self._yielder.is_due_after(read[-1].arguments):
                 await self._yielder.pause()
-        return calls
+        return read
 
-    async def _texts(self, content: Raw) -> list[Raw]:
-        """Returns the texts of a message that are not blank."""
-        if not is_list(content):
-            return [content] if _says_something(content) else []
-        texts = []
-        for raw_part in await read_list(content, self._yielder):
-            text = _part.decode(raw_part).text
+    async def _texts(self, texts: Iterable[Raw]) -> list[Raw]:
+        """Returns the texts that are not blank."""
+        said = []
+        for text in texts:
             if _says_something(text):
-                texts.append(text)
-            if self._yielder.is_due_after(raw_part):
+                said.append(text)
+            if self._yielder.is_due_after(text):
                 await self._yielder.pause()
-        return texts
+        return said
 
 
 def plain_id(call_id: str) -> str:
@@ -209,26 +184,25 @@ def plain_id(call_id: str) -> str:
     return "call_" + hashlib.sha256(call_id.encode()).hexdigest()[:24]
 
 
-def _read_call(call: _ToolCall) -> PastCall:
-    arguments = call.function.arguments.strip() or "{}"
+def _read_call(call: PastToolCall) -> PastCall:
+    function = call.function or PastFunction()
+    arguments = "{}" if function.arguments is ABSENT else decode_string(function.arguments).strip() or "{}"
     try:
         _arguments.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
         raise _refusal("The arguments of a tool call in the messages are not a JSON object.") from None
-    return PastCall(plain_id(call.id), call.function.name, Raw(arguments.encode()), call.extra_content)
+    return PastCall(plain_id(call.id or ""), function.name or "", Raw(arguments.encode()), call.extra_content)
 
 
 def _says_something(text: Raw) -> bool:
-    """Tells if a text is not blank. Providers refuse blank texts, though models write them before a call."""
-    if text in _NO_TEXT:
-        return False
-    return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(_string.decode(text).strip())
+    """Returns whether a text is not blank. Providers refuse blank texts, though models write them before a call."""
+    return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(decode_string(text).strip())
 
 
 def _joined(texts: list[Raw]) -> Raw:
     if len(texts) == 1:
         return texts[0]
-    return Raw(msgspec.json.encode("".join(map(_string.decode, texts))))
+    return encode_string("".join(map(decode_string, texts)))
 
 
 def _refusal(message: str) -> LegatoError:

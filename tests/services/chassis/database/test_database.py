@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database import engine as database_engine
-from services.chassis.database.database import Database, DatabaseAway, open_database
+from services.chassis.database.database import Database, DatabaseUnavailable, open_database
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 from tests.services.chassis.notes import add, note_ids
@@ -197,7 +197,7 @@ def test_nothing_is_told_to_a_database_without_tls_where_its_address_asks_for_it
             f"postgresql://legato:password@127.0.0.1:{port}/legato?sslmode=verify-full&sslrootcert={tmp_path}/ca.crt"
         )
         database = open_database("auth", asked, tmp_path)
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnavailable):
             database.require_migrated(tmp_path)
         declining.join()
         database.close()
@@ -233,10 +233,10 @@ def test_folder_may_have_any_name(tmp_path: Path) -> None:
 
 async def test_database_that_cannot_be_reached_is_unavailable() -> None:
     absent = Database("postgresql://legato@/nowhere?host=/nonexistent", "auth")
-    with pytest.raises(DatabaseAway) as caught:
+    with pytest.raises(DatabaseUnavailable) as caught:
         await absent.read(lambda connection: None)
     assert caught.value.reason is Reason.UNAVAILABLE
-    with pytest.raises(DatabaseAway, match=r"LEGATO_DATABASE_URL.*No such file"):
+    with pytest.raises(DatabaseUnavailable, match=r"LEGATO_DATABASE_URL.*No such file"):
         absent.migrate(Path())
     absent.close()
 
@@ -254,7 +254,7 @@ async def test_connection_that_is_lost_half_way_is_unavailable_and_replaced(
         return note_ids(connection)
 
     for run in (database.read, database.write):
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnavailable):
             await run(lose_connection)
         assert await run(note_ids) == [1]
     database.close()
@@ -269,7 +269,7 @@ async def test_transaction_that_the_server_ends_is_unavailable(postgres_url: str
         connection.exec_driver_sql("SELECT pg_sleep(20)")
 
     for run in (database.read, database.write):
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnavailable):
             await run(take_too_long)
         assert await run(note_ids) == [1]
     database.close()
@@ -293,7 +293,7 @@ async def test_replica_that_stands_still_keeps_no_other_from_what_it_locked(
     await asyncio.to_thread(locked.wait, 20)
     await other.write(lock_notes)
     released.set()
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnavailable):
         await freezing
     assert await frozen.read(note_ids) == [1]
     await frozen.write(add(2))
@@ -312,14 +312,14 @@ async def test_standby_that_takes_no_writes_is_unavailable_and_can_be_read(postg
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on".encode())
     database.engine.dispose()
 
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnavailable):
         await database.write(add(2))
     assert await database.read(note_ids) == [1]
     database.close()
 
 
 async def test_full_database_is_unavailable_until_there_is_room(database: Database) -> None:
-    with no_room(database), pytest.raises(DatabaseAway):
+    with no_room(database), pytest.raises(DatabaseUnavailable):
         await database.write(add(*range(2, 10_000)))
     await database.write(add(2))
 
@@ -338,9 +338,9 @@ async def test_damaged_database_names_its_file_to_whoever_starts_the_process(
     # All that follows the header: every page of every table.
     file.write_bytes(b"x" * len(content) if damage == "no database" else content[:100] + b"x" * (len(content) - 100))
     database = open_database("auth", "", tmp_path)
-    with pytest.raises(DatabaseAway) as started:
+    with pytest.raises(DatabaseUnavailable) as started:
         database.prepare(migrations, migrates=True)
-    with pytest.raises(DatabaseAway) as asked:
+    with pytest.raises(DatabaseUnavailable) as asked:
         await database.read(note_ids)
     database.close()
     for raised in (started.value, asked.value):

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, DatabaseAway, open_database
+from services.chassis.database.database import Database, DatabaseUnavailable, open_database
 from tests.services.chassis.notes import MIGRATION, note_ids
 from tests.support.waiting import until
 
@@ -71,14 +71,14 @@ def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
     database_url: str, migrations: Path
 ) -> None:
     database = Database(database_url, "example")
-    with pytest.raises(DatabaseAway, match="legato migrate"):
+    with pytest.raises(DatabaseUnavailable, match="legato migrate"):
         database.require_migrated(migrations)
     database.migrate(migrations)
     database.require_migrated(migrations)
     (migrations / "versions" / "0002_more.py").write_text(
         'revision = "0002"\ndown_revision = "0001"\n\n\ndef upgrade() -> None:\n    pass\n'
     )
-    with pytest.raises(DatabaseAway, match="legato migrate"):
+    with pytest.raises(DatabaseUnavailable, match="legato migrate"):
         database.require_migrated(migrations)
     database.close()
 
@@ -87,7 +87,7 @@ def test_a_service_that_starts_migrates_unless_it_is_told_that_somebody_else_doe
     database_url: str, migrations: Path
 ) -> None:
     database = Database(database_url, "example")
-    with pytest.raises(DatabaseAway, match="legato migrate"):
+    with pytest.raises(DatabaseUnavailable, match="legato migrate"):
         database.prepare(migrations, migrates=False)
     database.prepare(migrations, migrates=True)
     database.prepare(migrations, migrates=False)
@@ -118,7 +118,7 @@ def test_a_schema_that_was_prepared_is_used_by_whoever_may_not_make_one(postgres
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN".encode())
     database = Database(sa.make_url(postgres_url).set(username=role), "example")
-    with pytest.raises(DatabaseAway, match="permission denied"):
+    with pytest.raises(DatabaseUnavailable, match="permission denied"):
         database.migrate(migrations)
 
     with psycopg.connect(postgres_url, autocommit=True) as owner:

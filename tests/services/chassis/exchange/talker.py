@@ -18,7 +18,6 @@ from services.chassis.exchange import (
     UnaryMethod,
     serve_stream,
 )
-from services.chassis.exchange.send_delay import SendDelay, delay_send
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer
@@ -33,7 +32,6 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     def __init__(self, log: Log, spans: list[Span]) -> None:
         """`spans` is given those of the calls that are traced."""
         self.is_mute = False
-        self.delay: SendDelay = delay_send
         self.balances_told = 0
         self.sent = 0
         self.left = asyncio.Event()
@@ -47,11 +45,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             router.ExchangeResponse,
             log,
             Tracer(SystemClock(), spans.append),
-            self._delay_send,
         )
-
-    async def _delay_send(self, calls: int) -> None:
-        await self.delay(calls)
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:
         if request.account_id == "poor":

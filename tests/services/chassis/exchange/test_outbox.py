@@ -1,9 +1,13 @@
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
 
 from protos.router.v1.router_pb2 import ExchangeResponse
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.exchange.outbox import MESSAGE_BYTES, Opening, Outbox
+from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 
 
@@ -100,3 +104,168 @@ async def test_closed_outbox_is_emptied_first() -> None:
     outbox.close()
     assert len(await taken(outbox)) == 1
     assert await outbox.next_message() is None
+
+
+class FakeLoop:
+    """An event loop whose time passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.timers: dict[Callable[[], None], float] = {}
+
+    def time(self) -> float:
+        return self.now_s
+
+    def create_future(self) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().create_future()
+
+    def call_at(self, at_s: float, callback: Callable[[], None]) -> "FakeLoop":
+        self.timers[callback] = at_s
+        return self
+
+    def cancel(self) -> None:
+        self.timers.clear()
+
+    async def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        for callback, at_s in list(self.timers.items()):
+            if at_s <= self.now_s:
+                del self.timers[callback]
+                callback()
+        await _steps()
+
+
+async def _steps() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+class Writer:
+    """Takes messages as they are due, as the task of an exchange does."""
+
+    def __init__(self) -> None:
+        self.outbox = an_outbox()
+        self.loop = FakeLoop()
+        self.outbox._loop = cast(asyncio.AbstractEventLoop, self.loop)
+        self.messages: list[list[bytes]] = []
+        self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        while (message := await self.outbox.next_message()) is not None:
+            self.messages.append([item.payload for item in message.items])
+
+    def say_soon(self, call_id: int, payload: bytes) -> None:
+        self.outbox.put(call_id, pb.ITEM_KIND_MESSAGE, payload, may_wait=True)
+
+    async def sent(self) -> list[list[bytes]]:
+        """Returns the messages since the last time."""
+        await _steps()
+        sent, self.messages = self.messages, []
+        return sent
+
+    async def close(self) -> None:
+        self.outbox.close()
+        await self._task
+
+
+async def test_an_item_that_may_wait_is_sent_at_once_if_nothing_was_sent_lately() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    await writer.loop.pass_time(GATHER_S)
+    writer.say_soon(1, b"b")
+    assert await writer.sent() == [[b"b"]]
+    await writer.close()
+
+
+async def test_items_that_may_wait_are_gathered_until_some_milliseconds_after_the_last_message() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    await writer.loop.pass_time(0.2 * GATHER_S)
+    writer.say_soon(2, b"b")
+    writer.say_soon(1, b"c")
+    await writer.loop.pass_time(0.7 * GATHER_S)
+    writer.say_soon(3, b"d")
+    assert await writer.sent() == []
+    await writer.loop.pass_time(0.2 * GATHER_S)
+    assert await writer.sent() == [[b"b", b"c", b"d"]]
+    await writer.close()
+
+
+def _say(writer: Writer) -> None:
+    writer.outbox.put(9, pb.ITEM_KIND_MESSAGE, b"now")
+
+
+def _open(writer: Writer) -> None:
+    writer.outbox.put(9, pb.ITEM_KIND_OPEN, b"now", Opening("Chat", ""))
+
+
+def _answer(writer: Writer) -> None:
+    writer.outbox.put(9, pb.ITEM_KIND_END, b"now")
+
+
+def _fail(writer: Writer) -> None:
+    writer.outbox.put(9, pb.ITEM_KIND_ERROR, b"now")
+
+
+def _control(writer: Writer) -> None:
+    writer.outbox.put_control(Item(call_id=9, kind=pb.ITEM_KIND_ALIVE, payload=b"now"))
+
+
+@pytest.mark.parametrize("put", [_say, _open, _answer, _fail, _control])
+async def test_any_other_item_leaves_at_once_before_those_that_wait_and_takes_them_along(
+    put: Callable[[Writer], None],
+) -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    writer.say_soon(1, b"b")
+    writer.say_soon(2, b"c")
+    assert await writer.sent() == []
+    put(writer)
+    assert await writer.sent() == [[b"now", b"b", b"c"]]
+    await writer.close()
+
+
+async def test_an_item_in_a_hurry_does_not_overtake_its_own_call() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    for call_id, payload in ((1, b"b"), (2, b"c"), (2, b"d")):
+        writer.say_soon(call_id, payload)
+    writer.outbox.put(2, pb.ITEM_KIND_ERROR, b"failed")
+    assert await writer.sent() == [[b"c", b"b", b"d", b"failed"]]
+    await writer.close()
+
+
+async def test_an_end_is_sent_at_once_with_the_message_that_waits() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    writer.say_soon(1, b"b")
+    writer.say_soon(2, b"c")
+    writer.outbox.put_end(2)
+    assert await writer.sent() == [[b"c", b"b"]]
+    await writer.close()
+
+
+async def test_what_does_not_fit_in_a_message_follows_at_once() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    long = b"x" * (MESSAGE_BYTES // 2)
+    for call_id in range(1, 5):
+        writer.say_soon(call_id, long)
+    writer.outbox.put(9, pb.ITEM_KIND_MESSAGE, b"now")
+    assert await writer.sent() == [[b"now", long], [long], [long], [long]]
+    await writer.close()
+
+
+async def test_a_closed_outbox_sends_what_waits() -> None:
+    writer = Writer()
+    writer.say_soon(1, b"a")
+    assert await writer.sent() == [[b"a"]]
+    writer.say_soon(1, b"b")
+    await writer.close()
+    assert await writer.sent() == [[b"b"]]

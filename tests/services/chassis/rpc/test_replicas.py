@@ -1,10 +1,12 @@
 import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc import replicas as replicas_module
 from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.subset import ClientPosition, Subset, ring
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -124,7 +126,7 @@ async def test_one_that_takes_the_place_of_another_is_found_soon(log: Log, monke
         asked += 1
         return set(listed)
 
-    monkeypatch.setattr(replicas_module, "_resolve", resolve)
+    monkeypatch.setattr(replicas_module, "resolve", resolve)
     monkeypatch.setattr(replicas_module, "RESOLVE_SOON_S", 0.001)
     monkeypatch.setattr(replicas_module, "RESOLVE_EVERY_TURNS", 1_000_000)
     replicas = Replicas("test", "router:7001", Replica, log)
@@ -146,3 +148,109 @@ async def test_one_that_takes_the_place_of_another_is_found_soon(log: Log, monke
 def test_what_is_no_address_is_named_at_start(addresses: str, log: Log) -> None:
     with pytest.raises(SettingsError, match="is not an address"):
         Replicas("test", addresses, Replica, log)
+
+
+class First:
+    """The first of as many clients as there are replicas."""
+
+    async def find(self) -> ClientPosition:
+        return ClientPosition(0, 6)
+
+
+class Chosen(Replicas[Replica]):
+    """Three of six machines."""
+
+    def __init__(self, log: Log) -> None:
+        self.made: list[Replica] = []
+        self.addresses = ring(f"unix:/{number}" for number in range(6))
+        super().__init__("test", ",".join(self.addresses), self._make, log, Subset(3, First()))
+
+    def _make(self, address: str) -> Replica:
+        self.made.append(Replica(address))
+        return self.made[-1]
+
+    def open_addresses(self) -> list[str]:
+        return [address for address in self.addresses if address in {one.address for one in self.in_order()}]
+
+    def used(self) -> set[str]:
+        """Everyone to whom a chat would go."""
+        first = self.least_loaded()
+        return {first.address, *(one.address for one in self._in_use())}
+
+
+@pytest.fixture
+async def chosen(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Chosen]:
+    monkeypatch.setattr(replicas_module, "RESOLVE_SOON_S", 0.001)
+    replicas = Chosen(log)
+    await replicas.start()
+    assert replicas.least_loaded() in replicas.made
+    yield replicas
+    await replicas.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_client_connects_to_its_subset_alone(chosen: Chosen) -> None:
+    assert chosen.open_addresses() == chosen.addresses[:3]
+    assert chosen.used() == set(chosen.addresses[:3])
+
+
+async def test_the_next_in_order_replaces_one_that_is_lost_at_once_until_it_is_back(chosen: Chosen) -> None:
+    lost = chosen.made[1]
+    lost.usable = False
+    chosen.least_loaded()
+    # No turn of the resolver was needed.
+    assert chosen.open_addresses() == chosen.addresses[:4]
+    assert chosen.used() == set(chosen.addresses) - {lost.address} - set(chosen.addresses[4:])
+    lost.usable = True
+    assert chosen.used() == set(chosen.addresses[:3])
+    await until(lambda: chosen.open_addresses() == chosen.addresses[:3])
+    assert chosen.made[3].closed
+
+
+async def test_one_that_leaves_is_replaced_too_and_keeps_its_calls(chosen: Chosen) -> None:
+    leaving = chosen.made[0]
+    leaving.usable, leaving.is_leaving, leaving.load = False, True, 1
+    assert leaving.address not in chosen.used()
+    assert chosen.open_addresses() == chosen.addresses[:4]
+    assert not leaving.closed
+
+
+async def test_a_replacement_with_calls_is_closed_only_after_them(chosen: Chosen) -> None:
+    lost = chosen.made[0]
+    lost.usable = False
+    chosen.least_loaded()
+    replacement = chosen.made[3]
+    replacement.load = 1
+    lost.usable = True
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+        assert not replacement.closed
+    assert replacement.address not in chosen.used()
+    replacement.load = 0
+    await until(lambda: replacement.closed)
+
+
+async def test_a_replacement_that_does_not_come_is_replaced_itself(chosen: Chosen) -> None:
+    def make_dead(address: str) -> Replica:
+        replica = Replica(address)
+        replica.usable = address == chosen.addresses[5]
+        return replica
+
+    chosen._connect = make_dead
+    chosen.made[0].usable = False
+    await until(lambda: chosen.addresses[5] in chosen.used())
+    assert len(chosen._in_use()) == 3
+
+
+@pytest.mark.parametrize(
+    ("addresses", "zones"),
+    [("a:1;zone=x, b:2", ["x", ""]), ("unix:/a,unix:/b;zone=y", ["", "y"])],
+)
+def test_an_address_may_have_a_zone(addresses: str, zones: list[str]) -> None:
+    assert [endpoint.zone for endpoint in replicas_module.parse_endpoints(addresses)] == zones
+    assert not [endpoint for endpoint in replicas_module.parse_endpoints(addresses) if "zone" in endpoint.address]

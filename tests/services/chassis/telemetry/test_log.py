@@ -124,7 +124,7 @@ def test_what_libraries_log_is_kept_without_its_text(capsys: pytest.CaptureFixtu
     library.info("not even this: %s", CANARY)
 
     text = capsys.readouterr().err
-    assert [(line["event"], line["logger"]) for line in lines(text)] == [("library.said", "some.library")] * 2
+    assert [(line["event"], line["logger"]) for line in lines(text)] == [("library.logged", "some.library")] * 2
     assert [line["error"].partition(" ")[0] for line in lines(text)] == ["WARNING", "OSError"]
     assert CANARY not in text
 
@@ -155,7 +155,7 @@ def test_what_nobody_catches_or_warns_of_is_told_without_its_text() -> None:
     assert told == [
         ("exception.uncaught", "ValueError"),
         ("exception.uncaught", "KeyError"),
-        ("library.said", "WARNING"),
+        ("library.logged", "WARNING"),
     ]
     assert CANARY not in ended.stderr
 
@@ -176,14 +176,14 @@ async def test_warning_does_not_wait_and_brings_what_was_gathered_before_it() ->
     stream = io.StringIO()
     log = Log("test", stream, gathers=True)
     log.info("chat.ended")
-    log.warning("settlement.waits")
-    assert [line["event"] for line in lines(stream.getvalue())] == ["chat.ended", "settlement.waits"]
+    log.warning("settlement.pending")
+    assert [line["event"] for line in lines(stream.getvalue())] == ["chat.ended", "settlement.pending"]
 
 
 def test_without_an_event_loop_nothing_is_gathered() -> None:
     stream = io.StringIO()
-    Log("test", stream, gathers=True).info("edge.serves")
-    assert [line["event"] for line in lines(stream.getvalue())] == ["edge.serves"]
+    Log("test", stream, gathers=True).info("edge.started")
+    assert [line["event"] for line in lines(stream.getvalue())] == ["edge.started"]
 
 
 FULL_FOR_A_WHILE = """

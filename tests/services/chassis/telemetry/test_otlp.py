@@ -99,7 +99,7 @@ def test_collector_that_does_not_take_spans_costs_nothing_but_those(
         wait_until(lambda: spans_of(registry, "dropped") == 1)
         record(tracer, 1)
         wait_until(lambda: spans_of(registry, "dropped") == 2)
-        assert log_text().count("collector.away") == 1
+        assert log_text().count("collector.unreachable") == 1
         assert spans_of(registry, "sent") == 0
 
 

@@ -176,6 +176,13 @@ class SilentCaller:
     async def send(self, response: ChatResponse) -> None:
         self.sent.append(response)
 
+    @property
+    def has_room(self) -> bool:
+        return True
+
+    def send_soon(self, response: ChatResponse) -> None:
+        self.sent.append(response)
+
 
 def test_need_may_wait_behind_what_a_slow_client_has_to_take() -> None:
     assert EdgeSettings().stalled_reader_s + 2 * ASK_TIMEOUT_S < ANSWER_WITHIN_S

@@ -13,6 +13,7 @@ from services.router.prompts.character import load_character
 from services.router.prompts.prompt import Prompt
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import as_json, target
+from tests.services.router.schema.reading import parsed
 from tests.support.upstreams.openai import Reply, Upstream
 
 CHARACTER = {"role": "system", "content": load_character().text}
@@ -204,7 +205,7 @@ async def test_chat_of_an_account_that_keeps_nothing_is_left_as_it_is(
     harness: RouterGroundingHarness, log: Log
 ) -> None:
     grounding = Grounding(harness.library, None, 0, Budgets(notes=100, passages=300), log)
-    prompt = Prompt(as_json([CHARACTER, {"role": "user", "content": QUESTION}]), 50)
+    prompt = Prompt(parsed(as_json([CHARACTER, {"role": "user", "content": QUESTION}])), 50)
     chat = ChatOpen(account_id="acct_2", memory=True, attachments=True, search=True)
     conversation = Unasked()
     grounded = await grounding.ground(chat, prompt, [target("main")], conversation)
@@ -220,6 +221,13 @@ class Unasked:
         raise AssertionError
 
     async def send(self, response: ChatResponse) -> None:
+        raise AssertionError
+
+    @property
+    def has_room(self) -> bool:
+        raise AssertionError
+
+    def send_soon(self, response: ChatResponse) -> None:
         raise AssertionError
 
 

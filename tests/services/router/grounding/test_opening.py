@@ -37,7 +37,7 @@ async def test_search_alone_needs_no_store(tmp_path: Path, log: Log) -> None:
 def test_router_without_grounding_loads_nothing_that_only_grounding_needs() -> None:
     look = (
         "import sys, services.router.__main__;"
-        "print([name for name in ('sqlalchemy', 'cryptography', 'pypdf', 'aiohttp') if name in sys.modules])"
+        "print([name for name in ('sqlalchemy', 'cryptography', 'pypdf') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
@@ -50,6 +50,12 @@ def test_every_mistake_is_named_at_once() -> None:
     named = str(refusal.value)
     for variable in ("LEGATO_GROUNDING_KEY is not set", "LEGATO_SEARCH_URL", "LEGATO_DATABASE_REGION"):
         assert variable in named
+
+
+@pytest.mark.parametrize("url", ["searx.test", "http://", "http://searx.test:port", "https://searx.test:0"])
+def test_search_address_without_a_host_or_with_an_invalid_port_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="LEGATO_SEARCH_URL must"):
+        GroundingSettings(search_url=url).check()
 
 
 def test_mistake_in_the_key_is_named_without_quoting_it() -> None:

@@ -3,10 +3,13 @@
 import msgspec
 
 from services.router.grounding.questions import LOOKED_AT_MOST, WORDS_MOST, question_words
+from tests.services.router.schema.reading import parsed
 
 
 def words(*messages: tuple[str, object]) -> list[str]:
-    return question_words(msgspec.json.encode([{"role": role, "content": content} for role, content in messages]))
+    return question_words(
+        parsed(msgspec.json.encode([{"role": role, "content": content} for role, content in messages]))
+    )
 
 
 def test_last_question_comes_first_and_earlier_ones_follow() -> None:

@@ -1,12 +1,18 @@
 """Queries to SearXNG, and what is made of its answers."""
 
+import asyncio
+import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchAway, SearxSearch
+from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchFailed, SearxSearch
+from tests.services.router.providers.certificates import make_certificate, server_context
+from tests.services.router.providers.servers import listening, read_request
 from tests.support.searx import Searx, page
 
 
@@ -59,25 +65,61 @@ async def test_address_that_is_too_long_to_be_one_is_passed_over(searx: Searx) -
 async def test_search_that_fails_in_whatever_way_is_away(searx: Searx) -> None:
     async with searching(searx.base_url, timeout_s=0.2) as search:
         searx.body = b"<html>no JSON"
-        with pytest.raises(SearchAway):
+        with pytest.raises(SearchFailed):
             await search.find("x")
         searx.body = b'{"results":[],"answers":' + b"[" * 100_000
-        with pytest.raises(SearchAway):
+        with pytest.raises(SearchFailed):
             await search.find("x")
         searx.body = b" " * 3_000_000
-        with pytest.raises(SearchAway):
+        with pytest.raises(SearchFailed):
             await search.find("x")
         for searx.status in (302, 403, 429, 500):
-            with pytest.raises(SearchAway):
+            with pytest.raises(SearchFailed):
                 await search.find("x")
         searx.status, searx.body, searx.delay_s = 200, None, 1
-        with pytest.raises(SearchAway):
+        with pytest.raises(SearchFailed):
             await search.find("x")
+
+
+async def test_user_and_password_of_the_address_are_sent_as_credentials() -> None:
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await read_request(reader))
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"results":[]}')
+
+    async with listening(serve) as port, searching(f"http://me:p%40ss@127.0.0.1:{port}/searx/") as search:
+        assert await search.find("x") == []
+    [request] = requests
+    assert request.startswith(f"POST /searx/search HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode())
+    assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in request
+
+
+async def test_certificate_that_nobody_signed_is_not_trusted(tmp_path: Path) -> None:
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            requests.append(await read_request(reader))
+        writer.close()
+
+    tls = server_context(make_certificate(tmp_path, "localhost"))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with server, searching(f"https://localhost:{server.sockets[0].getsockname()[1]}") as search:
+        with pytest.raises(SearchFailed, match="could not be reached"):
+            await search.find("x")
+    assert requests == []
+
+
+async def test_query_that_is_no_valid_text_is_searched_for_all_the_same(searx: Searx) -> None:
+    async with searching(searx.base_url) as search:
+        assert await search.find("half \ud83d") == []
+    assert searx.queries == ["half ?"]
 
 
 async def test_search_that_nobody_answers_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     async with searching(f"http://127.0.0.1:{port}") as search:
-        with pytest.raises(SearchAway):
+        with pytest.raises(SearchFailed):
             await search.find("x")

@@ -7,12 +7,13 @@ import pytest
 
 from services.chassis.settings import SettingsError
 from services.router.prompts.character import BUNDLED, load_character
+from services.router.schema.messages import encode
 
 
 def test_character_is_a_system_message(tmp_path: Path) -> None:
     (tmp_path / "character.md").write_text('Be "kind".\n')
     character = load_character("character.md", tmp_path)
-    assert msgspec.json.decode(character.message_json) == {"role": "system", "content": 'Be "kind".'}
+    assert msgspec.json.decode(encode(character.message)) == {"role": "system", "content": 'Be "kind".'}
 
 
 def test_every_bundled_text_is_found_by_its_name_which_is_its_version() -> None:

@@ -9,18 +9,19 @@ from services.chassis.errors import LegatoError, Reason
 from services.router.prompts.character import load_character
 from services.router.prompts.prompt import TOKENS_BEFORE_ANSWER, TOKENS_PER_MESSAGE, compose_prompt
 from services.router.prompts.tokens import SLICE_CHARACTERS, count
+from services.router.schema.messages import encode
 
 CHARACTER = load_character()
 
 
 async def compose(messages_json: bytes, tools_json: bytes = b"") -> bytes:
-    return (await compose_prompt(messages_json, tools_json, CHARACTER)).messages_json
+    return (await compose_prompt(messages_json, tools_json, CHARACTER)).messages.json
 
 
 async def test_character_comes_first_and_the_clients_bytes_follow_unchanged() -> None:
     messages = b' [ {"role":"system",  "content":"Be \\u0062rief."}, {"content":"1.0e0", "role":"user", "name":"n"} ]'
     composed = await compose(messages)
-    assert composed == b"[" + CHARACTER.message_json + b"," + messages.lstrip()[1:]
+    assert composed == b"[" + encode(CHARACTER.message) + b"," + messages.lstrip()[1:]
     roles = [message["role"] for message in msgspec.json.decode(composed)]
     assert roles == ["system", "system", "user"]
 
@@ -110,10 +111,10 @@ async def test_settings_that_no_model_reads_are_not_counted() -> None:
 async def test_what_is_not_counted_is_not_sent(message: bytes) -> None:
     hidden = b"canary " * 1_000
     prompt = await compose_prompt(b"[" + message % hidden + b"]", b"", CHARACTER)
-    assert b"canary" not in prompt.messages_json
+    assert b"canary" not in prompt.messages.json
     assert prompt.tokens < count(CHARACTER.text) + 50
     # It is a message all the same.
-    _, told = msgspec.json.decode(prompt.messages_json)
+    _, told = msgspec.json.decode(prompt.messages.json)
     assert told["role"] == msgspec.json.decode(message)["role"]
 
 
@@ -130,7 +131,7 @@ async def test_what_is_not_counted_is_not_sent(message: bytes) -> None:
 )
 async def test_what_is_sent_beside_the_text_is_counted_in_whatever_form(message: dict[str, Any]) -> None:
     prompt = await compose_prompt(msgspec.json.encode([message]), b"", CHARACTER)
-    assert prompt.messages_json.count(b"canary") == 1_000
+    assert prompt.messages.json.count(b"canary") == 1_000
     assert prompt.tokens > 1_000
 
 
@@ -151,7 +152,7 @@ async def test_many_messages_are_each_counted_and_keep_their_bytes() -> None:
     prompt = await compose_prompt(msgspec.json.encode(messages), b"", CHARACTER)
     words = sum(count(message["content"]) for message in messages)
     assert prompt.tokens == count(CHARACTER.text) + words + TOKENS_PER_MESSAGE * 10_001 + TOKENS_BEFORE_ANSWER
-    _, *composed = msgspec.json.decode(prompt.messages_json)
+    _, *composed = msgspec.json.decode(prompt.messages.json)
     assert composed == [{**message, "role": message["role"].replace("developer", "system")} for message in messages]
 
 

@@ -14,7 +14,7 @@ def test_known_text_has_its_known_count() -> None:
     assert tokens.count("Hello, world!") == 4
 
 
-async def add_all(counted: tokens.PatientCount, pieces: Iterable[str]) -> None:
+async def add_all(counted: tokens.YieldingCount, pieces: Iterable[str]) -> None:
     for piece in pieces:
         if counted.add(piece):
             await counted.pause()
@@ -38,7 +38,7 @@ async def turns_of_others(work: Awaitable[None]) -> int:
 
 async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
     text = "All happy families are alike. " * 20_000
-    counted = tokens.PatientCount()
+    counted = tokens.YieldingCount()
     turns = await turns_of_others(add_all(counted, tokens.slices_of(text)))
     cuts = len(text) // tokens.SLICE_CHARACTERS
     assert abs(counted.tokens - tokens.count(text)) <= 2 * cuts
@@ -46,13 +46,13 @@ async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
 
 
 async def test_many_small_texts_let_others_run_even_if_there_is_nothing_in_them() -> None:
-    counted = tokens.PatientCount()
+    counted = tokens.YieldingCount()
     assert await turns_of_others(add_all(counted, [""] * 10_000)) >= 10
     assert counted.tokens == 0
 
 
 async def test_small_text_is_counted_at_once() -> None:
-    counted = tokens.PatientCount()
+    counted = tokens.YieldingCount()
     assert await turns_of_others(add_all(counted, tokens.slices_of("Hello, world!"))) == 0
     assert counted.tokens == 4
 

@@ -10,16 +10,37 @@ import pytest
 
 from services.router.answers.toolcalls import ToolCalls
 from services.router.providers.base import Piece, Provider, ProviderCall, ProviderError
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import Tools
+from tests.services.router.schema.reading import parsed
 
-CALL = ProviderCall(
-    model_name="vendor-model",
-    messages_json=b'[{"role":"user", "content":"Hi"}]',
-    tools_json=b"",
-    tool_choice_json=b"",
-    parameters_json=b"",
-    max_tokens=50,
-    stream=True,
-)
+
+def make_call(
+    model_name: str,
+    messages_json: bytes,
+    tools_json: bytes = b"",
+    tool_choice_json: bytes = b"",
+    parameters_json: bytes = b"",
+    *,
+    max_tokens: int,
+    stream: bool = True,
+) -> ProviderCall:
+    tools = Tools(tools_json, tool_choice_json)
+    return ProviderCall(model_name, parsed(messages_json), tools, Parameters(parameters_json), max_tokens, stream)
+
+
+def changed(call: ProviderCall, **fields: Any) -> ProviderCall:
+    """Returns the call with other JSON in some of its fields."""
+    if "messages_json" in fields:
+        fields["messages"] = parsed(fields.pop("messages_json"))
+    if "parameters_json" in fields:
+        fields["parameters"] = Parameters(fields.pop("parameters_json"))
+    tools_json = fields.pop("tools_json", call.tools.json)
+    tool_choice_json = fields.pop("tool_choice_json", call.tools.tool_choice_json)
+    return replace(call, tools=Tools(tools_json, tool_choice_json), **fields)
+
+
+CALL = make_call("vendor-model", b'[{"role":"user", "content":"Hi"}]', max_tokens=50)
 WHOLE_CALL = replace(CALL, stream=False)
 both_ways = pytest.mark.parametrize("call", [CALL, WHOLE_CALL], ids=["stream", "whole"])
 
@@ -31,7 +52,7 @@ WEATHER = (
 
 
 def conversation(*messages: dict[str, Any]) -> ProviderCall:
-    return replace(CALL, messages_json=msgspec.json.encode(messages), tools_json=WEATHER)
+    return changed(CALL, messages_json=msgspec.json.encode(messages), tools_json=WEATHER)
 
 
 async def pieces_of(provider: Provider, call: ProviderCall = CALL) -> list[Piece]:

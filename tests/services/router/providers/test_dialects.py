@@ -51,7 +51,7 @@ class Network:
 
     segments: list[bytes]
 
-    async def read(self) -> bytes:
+    async def read(self, consume: Callable[[bytes], bool]) -> bytes:
         return self.segments.pop(0) if self.segments else b""
 
     def limit_silence(self, silence_s: float) -> None:
@@ -67,7 +67,12 @@ class Caller:
 
     responses: list[ChatResponse] = field(default_factory=list)
 
+    has_room = True
+
     async def send(self, response: ChatResponse) -> None:
+        self.responses.append(response)
+
+    def send_soon(self, response: ChatResponse) -> None:
         self.responses.append(response)
 
     def as_conversation(self) -> ChatConversation:
@@ -100,6 +105,19 @@ async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
     return caller.responses
 
 
+@dataclass
+class Writer:
+    """The client's connection, which takes everything."""
+
+    written: list[MutableMapping[str, Any]]
+    can_write: bool = True
+
+    async def drain(self) -> None: ...
+
+    def write(self, body: bytes) -> None:
+        self.written.append({"body": body})
+
+
 async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | type[WholeReply]) -> bytes:
     """Returns what the edge writes."""
     written: list[MutableMapping[str, Any]] = []
@@ -107,10 +125,11 @@ async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | typ
     async def send(message: MutableMapping[str, Any]) -> None:
         written.append(message)
 
-    reply: Reply = kind(send, "chatcmpl-1", 1_800_000_000, "forte", [])
+    reply: Reply = kind(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte", [])
     for response in responses:
         if response.contents or response.tool_calls:
-            await reply.deliver(response)
+            await reply.prepare()
+            reply.write(response)
     finished = responses[-1].finished
     await reply.finish(finished.finish_reason, finished.usage)
     return b"".join(message.get("body", b"") for message in written)

@@ -141,7 +141,7 @@ async def test_model_that_is_passed_over_is_not_asked_for_want_of_room_elsewhere
 async def test_chat_that_tries_out_a_silent_model_moves_on_long_before_its_time_is_over(
     socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "LEAST_TRIAL_PATIENCE_S", 0.2)
+    monkeypatch.setattr(health, "LEAST_TRIAL_TIMEOUT_S", 0.2)
     async with (
         Upstream() as first,
         Upstream() as second,

@@ -6,7 +6,7 @@ from services.router.routing.health import (
     FAILURES_IN_A_ROW,
     FIRST_PAUSE_S,
     LEAST_OUTCOMES,
-    LEAST_TRIAL_PATIENCE_S,
+    LEAST_TRIAL_TIMEOUT_S,
     LONGEST_PAUSE_S,
     PAUSE_SPREAD,
     STEADY_S,
@@ -188,17 +188,17 @@ def test_change_is_told_once(clock: FakeClock) -> None:
 
 def test_model_that_never_answered_has_no_latency(health: CircuitBreaker) -> None:
     fail(health)
-    assert (health.median_latency_s, health.trial_patience_s) == (None, None)
+    assert (health.median_latency_s, health.trial_timeout_s) == (None, None)
 
 
-@pytest.mark.parametrize(("latency_s", "patience_s"), [(0.1, LEAST_TRIAL_PATIENCE_S), (20, 80)])
+@pytest.mark.parametrize(("latency_s", "timeout_s"), [(0.1, LEAST_TRIAL_TIMEOUT_S), (20, 80)])
 def test_slow_model_is_given_more_time_when_it_is_tried_out(
-    latency_s: float, patience_s: float, health: CircuitBreaker, clock: FakeClock
+    latency_s: float, timeout_s: float, health: CircuitBreaker, clock: FakeClock
 ) -> None:
     attempt = health.start_attempt()
     clock.advance(latency_s)
     attempt.begun()
-    assert health.trial_patience_s == patience_s
+    assert health.trial_timeout_s == timeout_s
 
 
 def test_figures_are_of_all_attempts_and_of_answers(health: CircuitBreaker, clock: FakeClock) -> None:

@@ -1,6 +1,5 @@
 """Answers of a server that keeps to Anthropic's rules, over a real socket."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from tests.services.router.providers.asking import (
     WEATHER,
     both_ways,
     calls_of,
+    changed,
     finish_of,
     hidden_of,
     pieces_of,
@@ -38,7 +38,7 @@ async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
     upstream.replies.append(
         AnthropicReply(thinking="Hm.", contents=["Let me see."], calls=calls, finish_reason="tool_use")
     )
-    pieces = await pieces_of(provider, replace(call, tools_json=WEATHER))
+    pieces = await pieces_of(provider, changed(call, tools_json=WEATHER))
     assert (text_of(pieces), hidden_of(pieces), finish_of(pieces)) == ("Let me see.", "Hm.", "tool_calls")
     assert calls_of(pieces) == [("get_weather", {"city": "Paris"}), ("get_time", {})]
 

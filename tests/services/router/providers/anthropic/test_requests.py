@@ -13,6 +13,7 @@ from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
     WHOLE_CALL,
+    changed,
     conversation,
     failure_of,
     pieces_of,
@@ -33,7 +34,7 @@ async def asked(upstream: AnthropicUpstream, call: ProviderCall, version: str = 
 
 
 async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> None:
-    call = replace(
+    call = changed(
         conversation(
             {"role": "system", "content": "Our character."},
             {"role": "system", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]},
@@ -78,7 +79,7 @@ async def test_conversation_that_the_model_began_is_one_that_the_user_opened(ups
 
 
 async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUpstream) -> None:
-    call = replace(CALL, parameters_json=b'{"temperature":1.5,"top_p":0.5,"stop":["a","b"]}')
+    call = changed(CALL, parameters_json=b'{"temperature":1.5,"top_p":0.5,"stop":["a","b"]}')
     request = await asked(upstream, call, VERSION_2023)
     assert (request["temperature"], request["top_p"], request["stop_sequences"]) == (1.0, 0.5, ["a", "b"])
     headers = upstream.requests[0].headers
@@ -106,7 +107,7 @@ async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUp
 async def test_choice_of_tools_is_kept(
     choice: bytes, parameters: bytes, sent: dict[str, Any], upstream: AnthropicUpstream
 ) -> None:
-    call = replace(CALL, tools_json=WEATHER, tool_choice_json=choice, parameters_json=parameters)
+    call = changed(CALL, tools_json=WEATHER, tool_choice_json=choice, parameters_json=parameters)
     assert (await asked(upstream, call))["tool_choice"] == sent
 
 
@@ -136,7 +137,7 @@ async def test_results_of_all_calls_make_one_turn_with_what_the_user_says_next(u
 
 
 async def test_functions_called_before_are_defined_even_where_none_may_be_called(upstream: AnthropicUpstream) -> None:
-    call = replace(conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), tools_json=b"")
+    call = changed(conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), tools_json=b"")
     request = await asked(upstream, call)
     assert request["tools"] == [{"name": "get_time", "input_schema": {"type": "object", "properties": {}}}]
     assert request["tool_choice"] == {"type": "none"}
@@ -145,7 +146,7 @@ async def test_functions_called_before_are_defined_even_where_none_may_be_called
 async def test_schema_for_the_answer_goes_along(upstream: AnthropicUpstream) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    call = replace(CALL, parameters_json=msgspec.json.encode({"response_format": wanted}))
+    call = changed(CALL, parameters_json=msgspec.json.encode({"response_format": wanted}))
     request = await asked(upstream, call, output_config={"effort": "low"})
     assert request["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "low"}
 
@@ -153,7 +154,7 @@ async def test_schema_for_the_answer_goes_along(upstream: AnthropicUpstream) -> 
 async def test_json_without_a_schema_is_what_it_cannot_do(
     upstream: AnthropicUpstream, provider: AnthropicProvider
 ) -> None:
-    call = replace(CALL, parameters_json=b'{"response_format":{"type":"json_object"}}')
+    call = changed(CALL, parameters_json=b'{"response_format":{"type":"json_object"}}')
     failure = await failure_of(provider, call)
     assert isinstance(failure, CannotDo)
     assert failure.param == "response_format"
@@ -162,8 +163,8 @@ async def test_json_without_a_schema_is_what_it_cannot_do(
 
 async def test_thinking_is_left_out_where_it_would_be_refused(upstream: AnthropicUpstream) -> None:
     thinking = {"type": "adaptive"}
-    plain = await asked(upstream, replace(CALL, tools_json=WEATHER), thinking=thinking)
-    forced = await asked(upstream, replace(CALL, tools_json=WEATHER, tool_choice_json=b'"required"'), thinking=thinking)
+    plain = await asked(upstream, changed(CALL, tools_json=WEATHER), thinking=thinking)
+    forced = await asked(upstream, changed(CALL, tools_json=WEATHER, tool_choice_json=b'"required"'), thinking=thinking)
     after_a_call = await asked(
         upstream, conversation(USER, called(("a", "get_time", "{}")), gave("a", "noon")), thinking=thinking
     )
@@ -194,7 +195,7 @@ async def test_thinking_that_leaves_no_room_for_the_answer_is_left_out(
 async def test_sampling_is_left_to_a_model_that_thinks(
     thinking: dict[str, Any], sampling: dict[str, float], upstream: AnthropicUpstream
 ) -> None:
-    call = replace(CALL, max_tokens=4096, parameters_json=b'{"temperature":0.2,"top_p":0.5}')
+    call = changed(CALL, max_tokens=4096, parameters_json=b'{"temperature":0.2,"top_p":0.5}')
     request = await asked(upstream, call, VERSION_2023, thinking=thinking)
     assert {name: request[name] for name in ("temperature", "top_p") if name in request} == sampling
 

@@ -1,6 +1,5 @@
 """Answers of a server that keeps to Google's rules, over a real socket."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tests.services.router.providers.asking import (
     WEATHER,
     both_ways,
     calls_of,
+    changed,
     finish_of,
     hidden_of,
     pieces_of,
@@ -38,7 +38,7 @@ async def test_calls_come_with_their_arguments_and_thoughts_stay_hidden(
     call_ids: bool, call: ProviderCall, upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     upstream.replies.append(GeminiReply(thinking="Hm.", contents=["Let me see."], calls=CALLS, call_ids=call_ids))
-    pieces = await pieces_of(provider, replace(call, tools_json=WEATHER))
+    pieces = await pieces_of(provider, changed(call, tools_json=WEATHER))
     assert (text_of(pieces), hidden_of(pieces), finish_of(pieces)) == ("Let me see.", "Hm.", "stop")
     assert calls_of(pieces) == CALLS
 

@@ -1,6 +1,5 @@
 """Requests to a server that keeps to Google's rules, over a real socket."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
     both_ways,
+    changed,
     conversation,
     failure_of,
     pieces_of,
@@ -33,7 +33,7 @@ async def asked(upstream: GeminiUpstream, call: ProviderCall, **extra: Any) -> A
 
 
 async def test_request_is_in_googles_words_and_asks_that_nothing_be_kept(upstream: GeminiUpstream) -> None:
-    call = replace(
+    call = changed(
         conversation(
             {"role": "system", "content": "Our character."},
             {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
@@ -98,7 +98,7 @@ async def test_nothing_is_to_be_kept_whatever_the_way(
     ],
 )
 async def test_choice_of_tools_is_kept(choice: bytes, sent: dict[str, Any], upstream: GeminiUpstream) -> None:
-    request = await asked(upstream, replace(CALL, tools_json=WEATHER, tool_choice_json=choice))
+    request = await asked(upstream, changed(CALL, tools_json=WEATHER, tool_choice_json=choice))
     assert request["toolConfig"]["functionCallingConfig"] == sent
 
 
@@ -116,7 +116,7 @@ async def test_choice_of_tools_is_kept(choice: bytes, sent: dict[str, Any], upst
 async def test_form_of_the_answer_goes_along(
     wanted: dict[str, Any], sent: dict[str, Any], upstream: GeminiUpstream
 ) -> None:
-    request = await asked(upstream, replace(CALL, parameters_json=msgspec.json.encode({"response_format": wanted})))
+    request = await asked(upstream, changed(CALL, parameters_json=msgspec.json.encode({"response_format": wanted})))
     assert request["generationConfig"] == {"maxOutputTokens": 50, **sent}
 
 
@@ -175,7 +175,7 @@ async def test_function_name_that_google_has_no_place_for_is_what_it_cannot_do(
     upstream: GeminiUpstream, provider: GeminiProvider
 ) -> None:
     tools = b'[{"type":"function","function":{"name":"2d_plot"}}]'
-    failure = await failure_of(provider, replace(CALL, tools_json=tools))
+    failure = await failure_of(provider, changed(CALL, tools_json=tools))
     assert isinstance(failure, CannotDo)
     assert failure.param == "tools"
     assert not upstream.requests

@@ -13,7 +13,6 @@ import pytest
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.http.connection import LARGEST_HEAD_BYTES, HttpConnection, Interrupted
-from services.router.providers.http.read_pacing import ReadPacer
 from tests.campaigns.fuzz.answers import Body
 from tests.campaigns.fuzz.framing import random_frame
 
@@ -69,7 +68,7 @@ class _Transport(asyncio.Transport):
 
 async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
     owner, transport = _Owner(), _Transport()
-    connection = HttpConnection(owner, Deadlines(), ReadPacer(lambda: 0))
+    connection = HttpConnection(owner, Deadlines())
     connection.connection_made(transport)
     connection.answer_within(60)
     asked = asyncio.create_task(connection.post(b"POST / HTTP/1.1\r\n\r\n", b""))

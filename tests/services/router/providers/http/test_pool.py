@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from services.router.providers.http import connection as http_connection
-from services.router.providers.http import read_pacing as read_pacer
 from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.origin import Origin, RequestHead
 from services.router.providers.http.pool import ConnectionPool
@@ -272,57 +271,6 @@ async def test_silence_is_measured_from_the_last_byte() -> None:
         assert b"".join([await connection.read(), await connection.read()]) == b"ll"
         with pytest.raises(Interrupted, match="in time"):
             await connection.read()
-        connection.release()
-
-
-def let_rest(monkeypatch: pytest.MonkeyPatch, rest_s: float) -> None:
-    """Makes one answer rest as long as many would."""
-    monkeypatch.setattr(read_pacer, "REST_PER_ANSWER_S", rest_s)
-    monkeypatch.setattr(read_pacer, "LONGEST_REST_S", rest_s)
-
-
-async def test_what_comes_while_an_answer_rests_is_handed_on_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_rest(monkeypatch, 0.5)
-    async with server_that(HELLO[:-3], b"l", b"l", b"o") as (found, _):
-        connection = await ask(found)
-        connection.limit_silence(5)
-        assert await connection.read() == b"he"
-        assert await connection.read() == b"llo"
-        connection.release()
-
-
-async def test_answer_that_comes_more_slowly_than_it_rests_is_handed_on_as_it_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    let_rest(monkeypatch, read_pacer.BEAT_S)
-    wanted = asyncio.Semaphore(0)
-
-    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(HELLO[:-5])
-        for letter in HELLO[-5:]:
-            await wanted.acquire()
-            writer.write(bytes([letter]))
-
-    async with serving(drip) as found:
-        connection = await ask(found)
-        connection.limit_silence(5)
-        for letter in HELLO[-5:]:
-            wanted.release()
-            assert await connection.read() == bytes([letter])
-            await asyncio.sleep(2 * read_pacer.BEAT_S)
-        connection.release()
-
-
-async def test_end_of_an_answer_does_not_wait_for_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_rest(monkeypatch, 60)
-    async with server_that(HELLO[:-3], b"llo") as (found, _):
-        connection = await ask(found)
-        connection.limit_silence(5)
-        assert await connection.read() == b"he"
-        connection.answer_within(5)
-        assert await connection.read() == b"llo"
-        assert await connection.read() == b""
         connection.release()
 
 

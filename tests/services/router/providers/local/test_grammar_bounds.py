@@ -11,6 +11,7 @@ import pytest
 from services.router.providers.base import CannotDo, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.grammar_bounds import TooMuch, check_schema
 from services.router.providers.local.provider import LocalProvider
+from tests.services.router.providers.asking import make_call
 
 LONG_ENUM = {"enum": [f"value number {number}" for number in range(6_000)]}
 
@@ -93,7 +94,7 @@ def to_json(schema: Any) -> bytes:
 
 
 def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) -> ProviderCall:
-    return ProviderCall(
+    return make_call(
         model_name="small",
         messages_json=b'[{"role":"user","content":"Hello."}]',
         tools_json=msgspec.json.encode(tools) if tools else b"",
@@ -134,7 +135,7 @@ async def test_function_with_such_a_schema_has_its_arguments_left_to_the_model(
     sent: list[bytes] = []
 
     async def answer(self: object, made: ProviderCall) -> Any:
-        sent.append(made.parameters_json)
+        sent.append(made.parameters.json)
         if sent:
             raise ProviderError("not there")
         yield

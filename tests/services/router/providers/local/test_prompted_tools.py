@@ -1,6 +1,7 @@
 """Tool calling for a template that knows nothing of tools."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +9,9 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, tell_plainly
+from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
+from services.router.schema.tools import Tools
+from tests.services.router.schema.reading import parsed
 
 WEATHER = {
     "type": "function",
@@ -23,9 +26,13 @@ TOOLS = msgspec.json.encode([WEATHER, TIME])
 
 
 def offer(choice: Any = None) -> Offer:
-    made = read_offer(TOOLS, b"" if choice is None else msgspec.json.encode(choice))
+    made = read_offer(Tools(TOOLS, b"" if choice is None else msgspec.json.encode(choice)))
     assert made is not None
     return made
+
+
+def told(messages: Sequence[Any], guidance: str = "") -> Any:
+    return msgspec.json.decode(asyncio.run(render_as_plain_text(parsed(msgspec.json.encode(messages)), guidance)).json)
 
 
 def ways_to_answer(made: Offer, *, exact: bool = True) -> list[dict[str, Any]]:
@@ -57,7 +64,7 @@ def test_model_may_be_limited_to_some_functions() -> None:
 
 
 def test_no_function_is_offered_when_none_may_be_called() -> None:
-    assert read_offer(TOOLS, b'"none"') is None
+    assert read_offer(Tools(TOOLS, b'"none"')) is None
 
 
 def test_choice_of_a_function_that_is_not_there_is_refused() -> None:
@@ -95,7 +102,7 @@ def test_conversation_with_tools_is_told_in_plain_turns() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "12 degrees"},
     ]
-    assert msgspec.json.decode(asyncio.run(tell_plainly(msgspec.json.encode(messages), "GUIDANCE"))) == [
+    assert told(messages, "GUIDANCE") == [
         {"role": "system", "content": "Be kind."},
         {"role": "system", "content": "GUIDANCE"},
         {"role": "user", "content": "Paris?"},
@@ -107,6 +114,13 @@ def test_conversation_with_tools_is_told_in_plain_turns() -> None:
 @pytest.mark.parametrize("calls", [None, [], [{}]])
 def test_calls_of_who_cannot_call_are_passed_over(calls: Any) -> None:
     message = {"role": "user", "content": "Hi", "tool_calls": calls, "tool_call_id": None}
-    assert msgspec.json.decode(asyncio.run(tell_plainly(msgspec.json.encode([message])))) == [
-        {"role": "user", "content": "Hi"}
-    ]
+    assert told([message]) == [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    "call", [{}, {"id": "call_1"}, {"id": "call_1", "function": {"name": "f"}}, {"function": {"name": "f"}}]
+)
+def test_call_that_is_not_whole_is_the_clients_mistake(call: Any) -> None:
+    with pytest.raises(LegatoError) as refusal:
+        told([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert (refusal.value.reason, refusal.value.param) == (Reason.REQUEST_INVALID, "messages")

@@ -1,13 +1,11 @@
 """Requests to a server that speaks as OpenAI does, over a real socket."""
 
-from dataclasses import replace
-
 import msgspec
 
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.openai.short_ids import short_id
 from tests.services.router.harness import QUICK
-from tests.services.router.providers.asking import CALL, WHOLE_CALL, pieces_of
+from tests.services.router.providers.asking import CALL, WHOLE_CALL, changed, pieces_of
 from tests.services.router.providers.past import USER, called, gave
 from tests.support.upstreams.openai import Upstream
 
@@ -16,7 +14,7 @@ async def test_request_carries_the_clients_bytes_as_they_are(upstream: Upstream,
     tools = b'[ {"type":"function","function":{"name":"f", "x":1.50}} ]'
     choice = b'{"type": "function",  "function": {"name": "f"}}'
     parameters = b' {"temperature":0.10, "stop":["a"]} '
-    await pieces_of(provider, replace(CALL, tools_json=tools, tool_choice_json=choice, parameters_json=parameters))
+    await pieces_of(provider, changed(CALL, tools_json=tools, tool_choice_json=choice, parameters_json=parameters))
     [request] = upstream.requests
     assert request.body == (
         b'{"model":"vendor-model","messages":[{"role":"user", "content":"Hi"}],"max_tokens":50,"tools":' + tools
@@ -28,7 +26,7 @@ async def test_request_carries_the_clients_bytes_as_they_are(upstream: Upstream,
 
 
 async def test_request_for_one_piece_asks_for_no_stream(upstream: Upstream, provider: OpenAIProvider) -> None:
-    await pieces_of(provider, replace(WHOLE_CALL, tool_choice_json=b'"auto"', parameters_json=b"{ }"))
+    await pieces_of(provider, changed(WHOLE_CALL, tool_choice_json=b'"auto"', parameters_json=b"{ }"))
     assert upstream.requests[0].json == {
         "model": "vendor-model",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -51,7 +49,7 @@ async def test_route_decides_the_name_of_the_limit_and_adds_its_fields(upstream:
 async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
     provider = OpenAIProvider(upstream.base_url, QUICK, short_call_ids=True)
     messages = msgspec.json.encode([USER, called(("call_a", "f", "{}")), gave("call_a", "x")])
-    await pieces_of(provider, replace(CALL, messages_json=messages))
+    await pieces_of(provider, changed(CALL, messages_json=messages))
     await provider.aclose()
     _, call, result = upstream.requests[0].json["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == short_id("call_a")
@@ -60,12 +58,12 @@ async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
 async def test_route_may_ask_for_content_in_strings(upstream: Upstream) -> None:
     provider = OpenAIProvider(upstream.base_url, QUICK, string_content=True)
     messages = msgspec.json.encode([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
-    await pieces_of(provider, replace(CALL, messages_json=messages))
+    await pieces_of(provider, changed(CALL, messages_json=messages))
     await provider.aclose()
     assert upstream.requests[0].json["messages"] == [{"role": "user", "content": "Hi"}]
 
 
 async def test_big_prompt_arrives_whole(upstream: Upstream, provider: OpenAIProvider) -> None:
     messages = msgspec.json.encode([{"role": "user", "content": "word " * 800_000}])
-    await pieces_of(provider, replace(CALL, messages_json=messages))
+    await pieces_of(provider, changed(CALL, messages_json=messages))
     assert messages in upstream.requests[0].body

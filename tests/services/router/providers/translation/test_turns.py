@@ -17,10 +17,11 @@ from services.router.providers.translation.turns import (
     read_conversation,
 )
 from tests.services.router.providers.past import USER, called, gave
+from tests.services.router.schema.reading import parsed
 
 
 def read(*messages: dict[str, Any]) -> Conversation:
-    return asyncio.run(read_conversation(msgspec.json.encode(messages), ConversionYielder()))
+    return asyncio.run(read_conversation(parsed(msgspec.json.encode(messages)), ConversionYielder()))
 
 
 def texts(*raws: msgspec.Raw) -> list[str]:

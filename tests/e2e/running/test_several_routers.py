@@ -1,0 +1,90 @@
+"""Two edges and two routers on one machine."""
+
+import threading
+from collections.abc import Iterator
+from signal import SIGKILL
+
+import pytest
+
+from cli.connection import call_service
+from protos.router.v1.router_pb2 import ListTargetsRequest
+from tests.e2e.chats import QUESTION
+from tests.e2e.raw_http import OpenChat, post_chat
+from tests.support.service import Service, wait_until
+from tests.support.upstreams.openai import Reply, Upstream
+
+CHAT = {"model": "mezzo", "messages": QUESTION}
+# However four chats meet the edges, one edge has two of them, and divides them between the routers.
+CHATS = 4
+# Long enough for a router to be killed in the middle, on a slow machine as well.
+LONG = Reply(contents=[" rain"] * 200, event_delay_s=0.05)
+
+
+@pytest.fixture(scope="module")
+def several(shared_upstream: Upstream) -> Iterator[Service]:
+    with Service(shared_upstream, workers=2, routers=2) as service:
+        yield service
+
+
+def running_by_router(service: Service) -> dict[str, int]:
+    return {
+        name: max(target.running for target in call_service(router.ListTargets, ListTargetsRequest()).targets)
+        for name, router in service.services.routers.items()
+    }
+
+
+def test_a_router_is_killed_and_the_chats_of_the_other_go_on(several: Service, upstream: Upstream) -> None:
+    account = several.new_account()
+    api_key = several.new_key(account)
+    upstream.replies.extend([LONG] * CHATS)
+    chats = [OpenChat(several, api_key, {**CHAT, "stream": True}) for _ in range(CHATS)]
+    for chat in chats:
+        chat.read_until(b'" rain"')
+    running = running_by_router(several)
+    assert set(running) == {"router-1", "router-2"}
+    assert sum(running.values()) == CHATS
+    assert min(running.values()) >= 1
+
+    with several.restart_of("router-1"):
+        several.signal("router-1", SIGKILL)
+        readers = [threading.Thread(target=chat.read_to_end) for chat in chats]
+        for reader in readers:
+            reader.start()
+        for _ in range(CHATS):
+            assert post_chat(several, api_key, CHAT).status == 200
+        for reader in readers:
+            reader.join()
+    broken = [chat for chat in chats if b'"error"' in chat.received]
+    assert len(broken) == running["router-1"]
+    assert all(chat.received.count(b'" rain"') == 200 for chat in chats if chat not in broken)
+    assert several.states()["router-2"]["restarts"] == 0
+    for chat in chats:
+        chat.leave()
+    several.settled_balance_nanos(account)
+    assert several.audit() == []
+
+
+def test_a_router_that_is_back_serves_again(several: Service, upstream: Upstream) -> None:
+    several.kill("router-2")
+    api_key = several.new_key(several.new_account())
+
+    def both_are_used() -> bool:
+        upstream.replies.extend([Reply(contents=["It", " rains"], stall_after=2)] * CHATS)
+        chats = [OpenChat(several, api_key, {**CHAT, "stream": True}) for _ in range(CHATS)]
+        try:
+            for chat in chats:
+                chat.read_until(b'"It"')
+            return min(running_by_router(several).values()) >= 1
+        finally:
+            for chat in chats:
+                chat.leave()
+
+    wait_until(both_are_used)
+
+
+def test_commands_address_every_router(several: Service) -> None:
+    reloaded = several.legato("routes", "reload")
+    assert [(one["router"], one["reloaded"]) for one in reloaded] == [("router-1", True), ("router-2", True)]
+    assert {row["router"] for row in several.legato("routes", "show")} == {"router-1", "router-2"}
+    health = {row["name"]: row["health"] for row in several.legato("status")}
+    assert {health[name] for name in ("router-1", "router-2", "edge-1", "edge-2")} == {"serving"}

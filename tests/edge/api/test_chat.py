@@ -1,0 +1,120 @@
+"""The path of a chat from the front door to the exchange with metering."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from types import FrameType
+from typing import Any, cast
+
+import pytest
+
+from edge.access.saturation import EdgeSaturation
+from edge.api.app import Edge
+from edge.api.chat import ChatEndpoint
+from edge.metrics import ChatMetrics
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE
+from edge.wire.body_reader import Bodies
+from edge.wire.cors import Cors
+from services.chassis.exchange import ExchangeClient
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.chassis.timing.clock import SystemClock
+from tests.edge.chat_harness import ChatHarness, end, piece, saying
+from tests.edge.metering_harness import ANN
+
+OURS = ("edge.", "services.")
+# From the front door to the exchange, both of them counted.
+MOST_FRAMES = 8
+
+
+class OpenEntrance:
+    """Lets everybody in."""
+
+    def __init__(self, chat_harness: ChatHarness) -> None:
+        self._chat_harness = chat_harness
+
+    async def identify(self, scope: Any, needed: Any) -> Any:
+        return ANN
+
+    def require_service(self) -> None: ...
+
+    def track_key(self, principal: Any) -> Any:
+        return self._chat_harness.running_keys.add(principal.key_id)
+
+    def acquire_permit(self, principal: Any) -> Any:
+        return nullcontext()
+
+    async def charge_request(self, principal: Any, scope: Any) -> Any:
+        return self._chat_harness.admission
+
+    async def charge_body(self, admitted: Any, body_bytes: int) -> None: ...
+
+
+class OneModel:
+    def class_for(self, model: str, principal: Any) -> str:
+        return "forte"
+
+
+def our_frames(frame: FrameType | None) -> Iterator[str]:
+    while frame is not None:
+        module = frame.f_globals["__name__"]
+        if module.startswith(OURS):
+            yield f"{module}.{frame.f_code.co_qualname}"
+        frame = frame.f_back
+
+
+async def test_few_frames_lie_between_the_front_door_and_the_exchange(
+    chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, metrics, metering = SystemClock(), ChatMetrics(Registry()), chat_harness.metering.metering
+    await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
+    entrance = cast(Any, OpenEntrance(chat_harness))
+    frames: list[list[str]] = []
+    call = ExchangeClient.call
+
+    def noted(self: ExchangeClient, method: str, *question: Any) -> Any:
+        if method == "Reserve":
+            # Without this one, which stands where the exchange's own does.
+            frames.append(list(our_frames(sys._getframe(1))))
+        return call(self, method, *question)
+
+    monkeypatch.setattr(ExchangeClient, "call", noted)
+    chat = ChatEndpoint(
+        entrance=entrance,
+        models=cast(Any, OneModel()),
+        bodies=Bodies(),
+        metering=metering,
+        journal=chat_harness.metering.journal,
+        routers=chat_harness.routers,
+        saturation=EdgeSaturation(clock),
+        life_s=3600,
+        keepalive_s=10,
+        clock=clock,
+        log=log,
+        metrics=metrics,
+    )
+    app = Edge(
+        entrance=entrance,
+        chat=chat,
+        models=cast(Any, None),
+        metering=metering,
+        cors=Cors(),
+        clock=clock,
+        log=log,
+        metrics=metrics,
+    )
+    given = b'{"model":"forte","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "headers": [(b"content-length", b"%d" % len(given))],
+        "query_string": b"",
+        BODY: given,
+        WHEN_GONE: lambda tell: None,
+        BODY_WRITER: chat_harness,
+    }
+    await app(scope, cast(Any, None), chat_harness._send)
+    assert chat_harness.text == "Hello"
+    [found] = frames
+    assert len(found) + 1 <= MOST_FRAMES, found

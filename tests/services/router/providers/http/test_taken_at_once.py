@@ -1,0 +1,278 @@
+"""Chunks that are relayed in the callback of their read: from the provider's bytes to the items of the exchange."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
+from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
+from services.chassis.exchange.session import _ServerCall
+from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
+from services.chassis.timing.deadlines import Deadlines
+from services.router.answers.grants import TokenAllowance
+from services.router.answers.relay import Relay
+from services.router.prompts.tokens import SLICE_CHARACTERS
+from services.router.providers.base import PieceTaker, ProviderError, Timeouts
+from services.router.providers.http.connection import READ_AHEAD_BYTES, HttpConnection
+from services.router.providers.openai.provider import OpenAIProvider
+from tests.services.router.providers.asking import make_call
+from tests.support.waiting import until
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+DONE = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+MAX_TOKENS = 100_000
+
+
+def chunk(text: str) -> bytes:
+    return b"data: " + msgspec.json.encode({"choices": [{"delta": {"content": text}}]}) + b"\n\n"
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_paused = False
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+
+class Owner:
+    def take_back(self, connection: HttpConnection) -> bool:
+        return False
+
+    def forget(self, connection: HttpConnection) -> None:
+        pass
+
+
+class Chat:
+    """One chat's way through the router, without sockets at either end."""
+
+    def __init__(self, grant: Grant | None = None) -> None:
+        self.transport = FakeTransport()
+        self.connection = HttpConnection(Owner(), Deadlines())
+        self.connection.connection_made(self.transport)
+        self.outbox = Outbox(ExchangeResponse, Histogram(BATCH_BOUNDS))
+        self.call = _ServerCall(1, ChatRequest, self.outbox)
+        self.allowance = TokenAllowance(self.call, grant)
+        self.relay = Relay(self.call, self.allowance, 1, Started(max_tokens=MAX_TOKENS))
+        # Steps that the task took, after the first piece.
+        self.woken = 0
+        self.taker = PieceTaker()
+
+    async def serve(self) -> None:
+        provider = OpenAIProvider("http://127.0.0.1:1/v1", Timeouts())
+
+        async def acquire() -> HttpConnection:
+            return self.connection
+
+        provider._server._connections.acquire = acquire  # type: ignore[method-assign]
+        call = make_call("m", b"[]", max_tokens=MAX_TOKENS, stream=True)
+        call.taker = self.taker
+        pieces = provider.answer(call)
+        try:
+            await self.relay.pass_on(await anext(pieces))
+            self.taker.take = self.relay.pass_at_once
+            async for piece in pieces:
+                self.woken += 1
+                if not await self.relay.pass_on(piece):
+                    break
+        finally:
+            self.allowance.close()
+            await pieces.aclose()
+
+    def receive(self, data: bytes) -> None:
+        self.connection.data_received(data)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.connection._consume is not None
+
+    def queued(self) -> list[ChatResponse]:
+        queued = [*self.outbox._urgent.values(), *self.outbox._turns.values(), *self.outbox._later.get(1, ())]
+        return [ChatResponse.FromString(payload) for _, _, payload, _ in queued]
+
+    @property
+    def contents(self) -> list[str]:
+        return [content for response in self.queued() for content in response.contents]
+
+
+@asynccontextmanager
+async def a_chat(grant: Grant | None = None) -> AsyncIterator[tuple[Chat, "asyncio.Task[None]"]]:
+    """A chat whose first piece has been relayed, and whose task waits for the next."""
+    chat = Chat(grant)
+    task = asyncio.create_task(chat.serve())
+    await until(lambda: chat.connection._waiter is not None)
+    chat.receive(HEAD)
+    chat.receive(chunk("first"))
+    await until(lambda: chat.taker.take is not None and chat.is_waiting)
+    try:
+        yield chat, task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_ordinary_chunk_is_in_the_outbox_when_its_read_returns_and_wakes_no_task() -> None:
+    async with a_chat() as (chat, _):
+        waiter = chat.connection._waiter
+        for number in range(20):
+            chat.receive(chunk(f"{number} "))
+            assert chat.contents[-1] == f"{number} "
+            # The same future is still waited for: none was created, and nobody was woken.
+            assert chat.connection._waiter is waiter
+            assert waiter is not None
+            assert not waiter.done()
+        assert chat.queued()[-1].output_tokens == chat.relay.output_tokens > 20
+        assert chat.woken == 0
+
+
+async def test_chunks_of_one_read_are_one_item() -> None:
+    async with a_chat() as (chat, _):
+        items = len(chat.queued())
+        chat.receive(b"".join(chunk(f"{number} ") for number in range(100)))
+        assert len(chat.queued()) == items + 1
+        assert len(chat.queued()[-1].contents) == 100
+
+
+async def test_half_an_event_wakes_nobody() -> None:
+    async with a_chat() as (chat, _):
+        waiter, event = chat.connection._waiter, chunk("whole")
+        chat.receive(event[:10])
+        assert chat.contents == ["first"]
+        chat.receive(event[10:])
+        assert chat.contents == ["first", "whole"]
+        assert chat.connection._waiter is waiter
+
+
+async def test_the_end_wakes_the_task() -> None:
+    async with a_chat() as (chat, task):
+        chat.receive(chunk("last"))
+        chat.receive(DONE)
+        chat.connection.eof_received()
+        await until(task.done)
+        assert chat.contents == ["first", "last"]
+        assert chat.queued()[-1].finished.finish_reason == "stop"
+
+
+async def test_order_is_kept_between_chunks_that_are_taken_and_chunks_that_wait() -> None:
+    async with a_chat() as (chat, _):
+        passed = chat.relay.pass_at_once
+        chat.taker.take = lambda piece: int(piece.contents[0]) % 3 != 0 and passed(piece)
+        for number in range(60):
+            chat.receive(chunk(str(number)))
+            for _ in range(number % 4):
+                await asyncio.sleep(0)
+        await until(lambda: len(chat.contents) == 61)
+        assert chat.contents[1:] == [str(number) for number in range(60)]
+        assert 0 < chat.woken < 60
+
+
+async def test_reading_pauses_while_the_edge_gives_no_credit_and_goes_on_when_it_does() -> None:
+    async with a_chat() as (chat, _):
+        chat.call._credit_bytes = 0
+        chat.receive(chunk("waits"))
+        assert chat.contents == ["first"]
+        await until(lambda: chat.call._credited is not None)
+        sent = 0
+        while not chat.transport.is_paused:
+            chat.receive(chunk("x" * 1000))
+            sent += 1
+        assert sent <= 2 + READ_AHEAD_BYTES // 1000
+        assert chat.contents == ["first"]
+        chat.call.add_credit(WINDOW_BYTES)
+        await until(lambda: len(chat.contents) == 2 + sent and chat.is_waiting)
+        assert chat.contents[1] == "waits"
+        await until(lambda: not chat.transport.is_paused)
+        woken = chat.woken
+        chat.receive(chunk("again"))
+        assert chat.contents[-1] == "again"
+        assert chat.woken == woken
+
+
+async def test_a_cancelled_chat_takes_nothing_more_and_closes_its_connection() -> None:
+    async with a_chat() as (chat, task):
+        chat.receive(chunk("before"))
+        task.cancel()
+        chat.receive(chunk("after"))
+        assert chat.contents == ["first", "before"]
+        await asyncio.gather(task, return_exceptions=True)
+        assert chat.transport.is_aborted
+        assert chat.contents == ["first", "before"]
+
+
+async def test_the_idle_timeout_restarts_with_every_chunk() -> None:
+    async with a_chat() as (chat, _):
+        before_s = chat.connection._deadline.at_s
+        await until(lambda: asyncio.get_running_loop().time() > before_s - Timeouts().idle_s + 0.01)
+        chat.receive(chunk("more"))
+        assert chat.connection._deadline.at_s > before_s
+        assert chat.connection._deadline in chat.connection._deadline._deadlines.running
+
+
+def _nothing(chat: Chat) -> None:
+    pass
+
+
+def _no_room(chat: Chat) -> None:
+    chat.call._credit_bytes = 0
+
+
+# What arrives, and how a chat is before it.
+WAITS: dict[str, tuple[bytes, Callable[[Chat], None], Grant | None]] = {
+    "the credit may end": (chunk("x" * 40), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
+    "it is long": (chunk("x" * (SLICE_CHARACTERS + 1)), _nothing, None),
+    "there is no room": (chunk("x"), _no_room, None),
+    "it is the last": (DONE, _nothing, None),
+}
+
+
+@pytest.mark.parametrize("why", WAITS)
+async def test_a_chunk_for_which_something_is_awaited_is_left_to_the_task_uncounted(why: str) -> None:
+    data, prepare, grant = WAITS[why]
+    async with a_chat(grant) as (chat, _):
+        prepare(chat)
+        tokens, items = chat.relay.output_tokens, len(chat.queued())
+        chat.receive(data)
+        assert (chat.relay.output_tokens, len(chat.queued())) == (tokens, items)
+        assert not chat.is_waiting
+        await until(lambda: chat.woken == 1)
+
+
+async def test_credit_is_requested_ahead_and_chunks_that_it_covers_wait_for_nobody_meanwhile() -> None:
+    async with a_chat(Grant(prompt_tokens=10, output_tokens=100)) as (chat, _):
+        chat.receive(chunk(" a" * 60))
+        await until(lambda: any(response.HasField("need") for response in chat.queued()) and chat.is_waiting)
+        woken = chat.woken
+        chat.receive(chunk(" b"))
+        assert chat.contents[-1] == " b"
+        assert chat.woken == woken
+
+
+async def test_an_error_in_the_callback_is_raised_in_the_task() -> None:
+    async with a_chat() as (chat, task):
+
+        def fail(_: object) -> bool:
+            raise ProviderError("broke")
+
+        chat.taker.take = fail
+        chat.receive(chunk("x"))
+        with pytest.raises(ProviderError, match="broke"):
+            await task
+        assert chat.transport.is_aborted
