@@ -21,7 +21,7 @@ from services.chassis.settings import SettingsError, load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 
 async def main() -> None:

@@ -11,8 +11,7 @@ from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import unavailable
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import from_rpc_error, was_lost
-from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 

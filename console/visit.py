@@ -18,7 +18,7 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 LARGEST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 200

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
-from edge.http.connection_limit import ConnectionLimit, most_connections
+from edge.http.client_limits import ConnectionLimit, most_connections
 from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
@@ -19,7 +19,7 @@ from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry
 from services.chassis.telemetry.tracing import tracing_to
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 
 async def main() -> None:

@@ -7,8 +7,7 @@ from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
-from services.chassis.database.clock import DatabaseClock
-from services.chassis.database.database import open_database
+from services.chassis.database.database import DatabaseClock, open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
@@ -17,7 +16,7 @@ from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 # Longer than a revocation takes, since its caller waits for it.
 STOP_GRACE_S = 3.0

@@ -29,7 +29,7 @@ from services.chassis.database.database import Database
 from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

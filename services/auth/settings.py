@@ -11,7 +11,7 @@ from services.auth.records import KeyLimits
 from services.auth.service import ConsoleOptions
 from services.auth.users.passkeys import parse_origins
 from services.chassis.access_tokens import check_public_keys, check_signing_key
-from services.chassis.load.limits import LARGEST_LIMITS
+from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import ConsoleRole, HostAndPort, PostgresAddress, SecondsOrZero, check_all
 

@@ -15,22 +15,20 @@ from services.chassis.database.database import Database, DatabaseUnavailable, Lo
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
-from services.chassis.timing.clock import SystemClock
-from services.metering.batch_failpoints import reach
-from services.metering.holds import UnmatchedSettlement
-from services.metering.locked_accounts import AccountLocked, LockedAccounts
-from services.metering.operations import (
+from services.chassis.timing.deadlines import SystemClock
+from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.records import (
     AnswerT,
     Checkpoint,
     CreditOperation,
     Operation,
+    Prices,
     RequestOperation,
     Settle,
     Sweep,
     Void,
 )
-from services.metering.prices import Prices
-from services.metering.store.books import Outcome, write_operations
+from services.metering.store.books import AccountLocked, LockedAccounts, Outcome, reach, write_operations
 
 ReplyT = TypeVar("ReplyT")
 

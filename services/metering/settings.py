@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.access_tokens import check_public_keys
-from services.chassis.load.gcra import Rate
-from services.chassis.load.limits import LARGEST_LIMITS
+from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import (
     ConsoleRole,
@@ -19,8 +18,7 @@ from services.chassis.settings import (
     SecondsOrZero,
     check_all,
 )
-from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
-from services.metering.unpaid import UnpaidLimit
+from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]

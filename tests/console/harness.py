@@ -24,7 +24,7 @@ from console.visit import Console
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.console.fake_services import Fakes, register
 
 API_URL = "http://127.0.0.1:8080/v1"

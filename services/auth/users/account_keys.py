@@ -19,7 +19,7 @@ from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import role_missing
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 _FORM_ID: Final = re.compile("[0-9A-Za-z_-]{0,100}")
 

@@ -16,7 +16,7 @@ from services.auth.users.servicer import to_events, to_role, to_timestamp, to_us
 from services.auth.users.user_admin import UserAdmin, required_access
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.rpc.server import Registration
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

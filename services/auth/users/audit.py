@@ -16,7 +16,7 @@ from services.auth.users.store import Connection
 from services.auth.users.store import audit as stored
 from services.auth.users.store.sessions import session_by_id
 from services.chassis.access_tokens import Access
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 KEPT_FOR_US: Final = 400 * DAY_US
 BROKEN_TOLD_MOST: Final = 100

@@ -24,7 +24,7 @@ from services.chassis.access_tokens import LIFETIME_US, Access, AccessTokenSigne
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import AccessRule, role_missing
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 IDLE_US: Final = 12 * HOUR_US
 LIFE_US: Final = 14 * DAY_US

@@ -20,7 +20,7 @@ from services.chassis.access_tokens import Access, current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import require_recent
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 LINK_VALID_US: Final = 600_000_000
 FIRST_LINK_VALID_US: Final = 7 * DAY_US

@@ -9,14 +9,73 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from services.chassis.database.engine import READERS, make_engine
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
+from services.chassis.timing.deadlines import Clock
+
+READERS: Final = 4
+
+# Timeout for connecting, for an unresponsive server, and for an idle transaction.
+SILENCE_S: Final = 5
+
+# SQLite's write-ahead log has some 4 MB. It grows during a long read, such as an audit, and is truncated to this
+# afterwards.
+LOG_MOST_BYTES: Final = 16 * 1024 * 1024
+
+
+def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = sa.create_engine(parsed, connect_args={"timeout": 10, "check_same_thread": False})
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+    if parsed.get_backend_name() == "postgresql":
+        return sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"),
+            connect_args={
+                # Releases the locks of a replica that is lost, or stalls, in mid-transaction.
+                "options": f"-csearch_path={schema} -cidle_in_transaction_session_timeout={SILENCE_S * 1000}",
+                # Without it, a database with encoding SQL_ASCII would return text as bytes.
+                "client_encoding": "utf8",
+                "connect_timeout": SILENCE_S,
+                # Gives up a server that vanished silently, rather than letting every thread in turn wait for it.
+                "tcp_user_timeout": SILENCE_S * 1000,
+                "keepalives_idle": SILENCE_S,
+                "keepalives_interval": 1,
+            },
+            pool_size=READERS + 1,
+            pool_pre_ping=True,
+        )
+    raise SettingsError("LEGATO_DATABASE_URL must start with sqlite: or postgresql:")
+
+
+def _parse(url: str | sa.URL) -> sa.URL:
+    # The URL is never quoted: where a `@` in a password is not escaped, the rest of it is parsed as the host.
+    with contextlib.suppress(sa.exc.ArgumentError, ValueError):
+        parsed = sa.make_url(url)
+        if "@" not in (parsed.host or ""):
+            return parsed
+    raise SettingsError("LEGATO_DATABASE_URL is not a valid database URL")
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    # `Database` begins transactions explicitly; the driver must not.
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        f"journal_size_limit={LOG_MOST_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
 
 ResultT = TypeVar("ResultT")
 
@@ -258,3 +317,46 @@ def open_database(service: str, url: str, data: Path) -> Database:
     if not url.startswith("postgres"):
         raise SettingsError("LEGATO_DATABASE_URL must be a PostgreSQL address: SQLite files are kept in LEGATO_DATA")
     return Database(url.replace("postgres://", "postgresql://", 1), service)
+
+
+ASKED_EVERY_S: Final = 1.0
+
+_SQLITE: Final = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
+_POSTGRESQL: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+
+
+def read_now_us(connection: sa.Connection) -> int:
+    cursor = connection.connection.cursor()
+    cursor.execute(_SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL)
+    [(now_us,)] = cursor.fetchall()
+    return int(now_us)
+
+
+class DatabaseClock:
+    """Estimates the database's time without a query: it is read once a second and extrapolated in between."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        # Offset of the database's time from our elapsed seconds.
+        self._ahead_s = clock.now().timestamp() - clock.elapsed_s()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.elapsed_s() + self._ahead_s, UTC)
+
+    def elapsed_s(self) -> float:
+        return self._clock.elapsed_s()
+
+    async def set(self) -> None:
+        """Reads the time."""
+        asked_at_s = self._clock.elapsed_s()
+        now_us = await self._database.read(read_now_us)
+        # The read happened between request and response; the midpoint is assumed.
+        self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2
+
+    async def keep_right(self) -> None:
+        """Reads the time every second until cancelled. An outage keeps the last offset."""
+        while True:
+            await asyncio.sleep(ASKED_EVERY_S)
+            with contextlib.suppress(LegatoError):
+                await self.set()

@@ -5,21 +5,23 @@ from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
-from services.metering.operations import (
+from services.metering.ledger.records import (
     Adjust,
     AnswerT,
+    Basis,
     Checkpoint,
+    End,
     Extend,
     Grant,
     IdempotencyClaim,
     Operation,
+    Price,
     Reserve,
     Settle,
     Sweep,
+    Usage,
     Void,
 )
-from services.metering.prices import Price
-from services.metering.records import Basis, End, Usage
 
 ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 KEY = "key_aaaaaaaaaaaa"

@@ -22,13 +22,11 @@ from edge.chat.replies import Reply, StreamedReply, WholeReply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.router.answers.grants import ChatConversation
 from services.router.answers.relay import Relay
-from services.router.providers.answer import ProviderAnswer
 from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import Piece
+from services.router.providers.base import Piece, ProviderAnswer
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.exchange import Stream
-from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
+from services.router.providers.http.exchange import AnswerBuffer, BufferBudget, Stream
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording

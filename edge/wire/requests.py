@@ -1,0 +1,304 @@
+"""The parts of a request: ASGI types, its id, the client's address, CORS, and the body."""
+
+import asyncio
+import ipaddress
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.settings import SettingsError
+
+HttpScope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+# Registers a callback for a client that disconnects before its answer is complete.
+WhenGone = Callable[[Callable[[], None]], None]
+
+
+class BodyWriter(Protocol):
+    """Writes pieces of a response's body without waiting."""
+
+    @property
+    def can_write(self) -> bool:
+        """False while the client does not keep up, and before the response has begun."""
+        ...
+
+    def write(self, body: bytes) -> None: ...
+
+    async def drain(self) -> None:
+        """Waits until the client has caught up."""
+        ...
+
+
+# Scope key of the request's body, if that came together with its headers, so that nobody needs to wait for it.
+BODY = "legato.body"
+# Scope key of the WhenGone function, which registers a callback for a disconnect.
+WHEN_GONE = "legato.when_gone"
+# Scope key of the response's BodyWriter.
+BODY_WRITER = "legato.body_writer"
+
+
+def new_request_id() -> str:
+    """Returns a version 7 UUID: these sort by time, so that neighbours in time are neighbours in an index."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10))
+    high = milliseconds << 16 | 0x7000 | random >> 68
+    low = 1 << 63 | random & (1 << 62) - 1
+    return f"{high << 64 | low:032x}"
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Addresses:
+    def __init__(self, trusted_proxies: str = "") -> None:
+        """Parses addresses or networks (`10.0.0.0/8`), comma-separated."""
+        self._trusted = [_to_network(given.strip()) for given in trusted_proxies.split(",") if given.strip()]
+
+    def of(self, scope: HttpScope) -> Address | None:
+        """Returns the address, or None for a client on a Unix socket."""
+        client = scope.get("client")
+        address = _to_address(client[0]) if client else None
+        if address is None or not self._trusted or not self._is_trusted(address):
+            return address
+        return self._forwarded(scope) or address
+
+    def _forwarded(self, scope: HttpScope) -> Address | None:
+        """Returns the last address that is not a trusted proxy: a client can forge all before it."""
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        address = None
+        for given in reversed(forwarded.decode("latin-1").split(",")):
+            address = _to_address(given.strip())
+            if address is None or not self._is_trusted(address):
+                return address
+        return address
+
+    def _is_trusted(self, address: Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+
+def _to_address(given: str) -> Address | None:
+    try:
+        address = ipaddress.ip_address(given)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _to_network(given: str) -> Network:
+    try:
+        return ipaddress.ip_network(given)
+    except ValueError:
+        raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is not an IP address or network") from None
+
+
+# CORS: lets pages of other origins call the service from a browser.
+#
+# Keys are sent in a header that the page sets itself and never in a cookie, so no page can act with a visitor's
+# credentials: every origin is allowed, unless the settings list some.
+
+ANY_ORIGIN = "*"
+# The form that browsers send: lower case, no path and no trailing slash.
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+")
+# How long a browser may cache a preflight response.
+REMEMBERED_S = 86_400
+
+# The response headers that a page may read.
+EXPOSED = (
+    b"x-request-id, retry-after, retry-after-ms, x-should-retry, x-original-request-id,"
+    b" x-legato-max-tokens, x-legato-attempt,"
+    b" x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests,"
+    b" x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+)
+
+
+class Cors:
+    def __init__(self, origins: str = ANY_ORIGIN) -> None:
+        """Takes comma-separated origins; `*` allows all, an empty string none."""
+        given = [origin.strip() for origin in origins.split(",") if origin.strip()]
+        if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
+            raise SettingsError(
+                f"LEGATO_CORS_ORIGINS: origins must be like https://app.example, not {', '.join(wrong)}"
+            )
+        self._origins = frozenset(origin.encode() for origin in given)
+        self._any = ANY_ORIGIN.encode() in self._origins
+
+    def headers(self, scope: HttpScope) -> Headers:
+        """Returns the CORS headers of a response; none for an origin not allowed."""
+        origin = _header(scope, b"origin")
+        if origin is None or not (self._any or origin in self._origins):
+            return []
+        return [
+            (b"access-control-allow-origin", ANY_ORIGIN.encode() if self._any else origin),
+            (b"access-control-expose-headers", EXPOSED),
+            (b"vary", b"origin"),
+        ]
+
+    def preflight(self, scope: HttpScope) -> Headers:
+        """Returns the further headers of a preflight response. A preflight request carries no key."""
+        # All headers are allowed: official clients add headers of their own, and those change.
+        asked = _header(scope, b"access-control-request-headers") or b"authorization, content-type"
+        return [
+            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-allow-headers", asked),
+            (b"access-control-max-age", b"%d" % REMEMBERED_S),
+        ]
+
+
+def _header(scope: HttpScope, name: bytes) -> bytes | None:
+    for found, value in scope["headers"]:
+        if found == name:
+            result: bytes = value
+            return result
+    return None
+
+
+# A million tokens as JSON; the token limit decides the rest.
+LARGEST_BODY_BYTES = 16 * 1024 * 1024
+BYTES_PER_TOKEN = 4
+BODY_TIMEOUT_S = 60.0
+# An upload may continue while at least this much arrives within that time: a kilobyte per second.
+LEAST_PROGRESS_BYTES = 30 * 1024
+PROGRESS_WITHIN_S = 30.0
+# Limit on the bytes received of all requests that are being read.
+IN_FLIGHT_BYTES = 256 * 1024 * 1024
+# One account may use this multiple of what is still free. So the heaviest user leaves a third of the limit to others,
+# and those, however many they are, leave some to the next.
+SHARE_OF_FREE = 2
+
+
+class ClientGone(Exception):
+    """The client has disconnected, and gets no answer."""
+
+
+class Bodies:
+    def __init__(self, timeout_s: float = BODY_TIMEOUT_S, progress_within_s: float = PROGRESS_WITHIN_S) -> None:
+        self._timeout_s = timeout_s
+        self._progress_within_s = progress_within_s
+        self.in_flight_bytes = 0
+        self._bytes_by_account: dict[str, int] = {}
+
+    async def read(self, scope: HttpScope, receive: Receive, account_id: str) -> bytes:
+        _check_headers(scope)
+        if BODY in scope:
+            return _within_limit(scope.pop(BODY))
+        loop = asyncio.get_running_loop()
+        progress = Progress(loop.time(), self._timeout_s, self._progress_within_s)
+        try:
+            async with asyncio.timeout_at(progress.due_s) as upload_timeout:
+                message = await receive()
+                if message["type"] == "http.request" and not message.get("more_body", False):
+                    # Nearly every request arrives in one piece.
+                    return _within_limit(message["body"])
+                return await self._read_pieces(message, receive, account_id, progress, upload_timeout)
+        except TimeoutError:
+            raise self._too_late(progress, loop.time()) from None
+
+    async def _read_pieces(
+        self,
+        message: dict[str, Any],
+        receive: Receive,
+        account_id: str,
+        progress: "Progress",
+        upload_timeout: asyncio.Timeout,
+    ) -> bytes:
+        body, loop = bytearray(), asyncio.get_running_loop()
+        try:
+            while message["type"] == "http.request":
+                piece: bytes = message["body"]
+                if len(body) + len(piece) > LARGEST_BODY_BYTES:
+                    raise _too_large()
+                self._reserve_memory(account_id, len(piece))
+                body += piece
+                if not message.get("more_body", False):
+                    return bytes(body)
+                if progress.note(len(piece), loop.time()):
+                    upload_timeout.reschedule(progress.due_s)
+                message = await receive()
+            raise ClientGone
+        finally:
+            self._release_memory(account_id, len(body))
+
+    def _reserve_memory(self, account_id: str, size_bytes: int) -> None:
+        """Reserves memory or raises UNAVAILABLE."""
+        account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
+        free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
+        if account_bytes > SHARE_OF_FREE * free_bytes:
+            raise unavailable("Memory for a body of this size")
+        self._bytes_by_account[account_id] = account_bytes
+        self.in_flight_bytes += size_bytes
+
+    def _release_memory(self, account_id: str, size_bytes: int) -> None:
+        self.in_flight_bytes -= size_bytes
+        account_bytes = self._bytes_by_account.pop(account_id, 0) - size_bytes
+        if account_bytes > 0:
+            self._bytes_by_account[account_id] = account_bytes
+
+    def _too_late(self, progress: "Progress", now_s: float) -> LegatoError:
+        if now_s < progress.end_s:
+            return LegatoError(
+                Reason.BODY_TIMEOUT, f"Almost none of the body arrived for {self._progress_within_s:.0f} seconds."
+            )
+        return LegatoError(Reason.BODY_TIMEOUT, f"The body did not arrive within {self._timeout_s:.0f} seconds.")
+
+
+class Progress:
+    """The deadline of one upload, extended as it progresses."""
+
+    __slots__ = ("_moved_bytes", "_within_s", "due_s", "end_s")
+
+    def __init__(self, now_s: float, timeout_s: float, within_s: float) -> None:
+        self._within_s = within_s
+        self._moved_bytes = 0
+        self.end_s = now_s + timeout_s
+        self.due_s = min(self.end_s, now_s + within_s)
+
+    def note(self, size_bytes: int, now_s: float) -> bool:
+        """Counts bytes; returns whether the deadline moved."""
+        self._moved_bytes += size_bytes
+        if self._moved_bytes < LEAST_PROGRESS_BYTES:
+            return False
+        self._moved_bytes = 0
+        self.due_s = min(self.end_s, now_s + self._within_s)
+        return True
+
+
+def announced_tokens(scope: HttpScope) -> int:
+    """Estimates the prompt's tokens from content-length, before the body is read; at least one. Returns one for a body
+    of unknown length, which is estimated once it has arrived."""
+    if BODY in scope:
+        return guess_tokens(len(scope[BODY]))
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return guess_tokens(int(value))
+    return 1
+
+
+def guess_tokens(body_bytes: int) -> int:
+    return 1 + min(body_bytes, LARGEST_BODY_BYTES) // BYTES_PER_TOKEN
+
+
+def _check_headers(scope: HttpScope) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if int(value) > LARGEST_BODY_BYTES:
+                raise _too_large()
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
+
+
+def _within_limit(body: bytes) -> bytes:
+    if len(body) > LARGEST_BODY_BYTES:
+        raise _too_large()
+    return body
+
+
+def _too_large() -> LegatoError:
+    return LegatoError(Reason.BODY_TOO_LARGE, f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB.")

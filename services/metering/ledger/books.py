@@ -1,0 +1,207 @@
+"""The rows of the ledger that one batch reads and writes."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger import books, holds
+from services.metering.ledger.records import (
+    CHARGES,
+    AccountBalance,
+    Adjust,
+    AnswerT,
+    Checkpoint,
+    Claim,
+    CreditOperation,
+    Entry,
+    Extend,
+    Grant,
+    Hold,
+    Kind,
+    Operation,
+    Prices,
+    RequestOperation,
+    Reserve,
+    Settle,
+    Sweep,
+    Void,
+)
+from services.metering.ledger.rule_context import Effect, RuleContext
+
+# Far above any account, and far below the limit of the database's integers.
+LARGEST_BALANCE_NANOS: Final = 10**18
+
+
+def grant(operation: Grant, context: RuleContext) -> Effect[AccountBalance]:
+    return _credit("grant", operation, None, context)
+
+
+def adjust(operation: Adjust, context: RuleContext) -> Effect[AccountBalance]:
+    return _credit("adjustment", operation, operation.reason, context)
+
+
+def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context: RuleContext) -> Effect[AccountBalance]:
+    account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
+    if booked is not None:
+        if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
+            raise LegatoError(Reason.REQUEST_INVALID, f"This id was already used for another {kind}.")
+        return Effect(account)
+    if account.free_nanos + amount_nanos < 0:
+        message = "The account's available balance, without holds, is less than that."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
+    if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
+        raise LegatoError(
+            Reason.REQUEST_INVALID, "The account's balance would exceed the maximum.", param="amount_nanos"
+        )
+    account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
+    entry = Entry(
+        kind=kind,
+        request_id=operation.operation_id,
+        account_id=operation.account_id,
+        customer_nanos=amount_nanos,
+        external_nanos=-amount_nanos,
+        recorded_at_us=context.now_us,
+        reason=reason,
+    )
+    return Effect(account, account, None, entry)
+
+
+# Defines the rules of credit: given an account, a hold and an operation, the answer and the changes.
+#
+# The rules are pure: no clock, no database, no required order of calls. Any operation may come twice, late, out of
+# order or contradict an earlier one, and has a definite answer. A refusal is raised, and changes nothing.
+
+
+def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:
+    if context.hold is not None and context.hold.account_id != operation.account_id:
+        raise LegatoError(Reason.REQUEST_INVALID, "The request belongs to another account.", param="account_id")
+    return _RULES[type(operation)](operation, context)
+
+
+_RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
+    Reserve: holds.reserve,
+    Extend: holds.extend,
+    Checkpoint: holds.checkpoint,
+    Settle: holds.settle,
+    Void: holds.void,
+    Sweep: holds.sweep,
+    Grant: books.grant,
+    Adjust: books.adjust,
+}
+
+
+# Grants and adjustments have no hold; their own entry makes them idempotent.
+CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {Grant: "grant", Adjust: "adjustment"}
+
+
+class LiveKey(NamedTuple):
+    """The key whose live holds are counted; by account, too, since the account is what is locked."""
+
+    account_id: str
+    key_id: str
+
+
+class CounterKey(NamedTuple):
+    account_id: str
+    key_id: str
+    class_id: str
+    hour_us: int
+
+
+class BatchState:
+    """A batch's state: operations see earlier ones' changes."""
+
+    def __init__(
+        self,
+        accounts: Iterable[AccountBalance],
+        holds: Iterable[Hold],
+        credits: Iterable[Entry],
+        claims: Iterable[Claim],
+        prices: Prices,
+        now_us: int,
+        life_us: int,
+        live_holds: Mapping[LiveKey, int] | None = None,
+    ) -> None:
+        """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
+        on the keys that its reserves claim, with their holds among `holds`; `live_holds` counts those of keys with a
+        limit."""
+        self.found_accounts = {account.account_id: account for account in accounts}
+        self.found_holds = {hold.request_id: hold for hold in holds}
+        self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
+        self.accounts = dict(self.found_accounts)
+        self.holds = dict(self.found_holds)
+        self.claims = dict(self.found_claims)
+        self.entries: list[Entry] = []
+        self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
+        self._prices = prices
+        self._now_us = now_us
+        self._life_us = life_us
+        self._live_holds = dict(live_holds or {})
+
+    def apply(self, operation: Operation[AnswerT]) -> AnswerT:
+        account_id = operation.account_id
+        account = self.accounts.get(account_id) or AccountBalance(account_id)
+        hold, booked = None, None
+        if isinstance(operation, CreditOperation):
+            booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
+        elif isinstance(operation, RequestOperation):
+            hold = self.holds.get(operation.request_id)
+        claim, claimant, live_holds = None, None, 0
+        if type(operation) is Reserve:
+            claim, claimant = self._claimed(operation)
+            live_holds = self._live_holds_of(operation)
+        context = RuleContext(
+            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds
+        )
+        effect = apply(operation, context)
+        if effect.account is not None and effect.account != account:
+            self.accounts[account_id] = effect.account
+        if effect.hold is not None:
+            self.holds[effect.hold.request_id] = effect.hold
+            if self._live_holds:
+                self._count_live(hold, effect.hold)
+        if effect.entry is not None:
+            self.entries.append(effect.entry)
+            if isinstance(operation, CreditOperation):
+                self._credits[effect.entry.kind, operation.operation_id] = effect.entry
+        if effect.claim is not None:
+            self.claims[account_id, effect.claim.key_digest] = effect.claim
+        return effect.answer
+
+    def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:
+        """Returns the claim on the operation's key, and the hold of the request that owns it."""
+        if operation.claim is None:
+            return None, None
+        claim = self.claims.get((operation.account_id, operation.claim.key_digest))
+        return claim, None if claim is None else self.holds.get(claim.request_id)
+
+    def _live_holds_of(self, operation: Reserve) -> int:
+        if operation.concurrent_requests is None:
+            return 0
+        return self._live_holds[LiveKey(operation.account_id, operation.key_id)]
+
+    def _count_live(self, before: Hold | None, after: Hold) -> None:
+        lived, lives = before is not None and before.state == "held", after.state == "held"
+        key = LiveKey(after.account_id, after.key_id)
+        if lived != lives and key in self._live_holds:
+            self._live_holds[key] += 1 if lives else -1
+
+    def counted(self) -> dict[CounterKey, list[int]]:
+        """Returns what the batch adds to each hour's counters: requests, three kinds of tokens, cost and loss."""
+        counters: dict[CounterKey, list[int]] = {}
+        for entry in self.entries:
+            if entry.kind not in CHARGES:
+                continue
+            key = CounterKey(entry.account_id, entry.key_id, entry.class_id, entry.hour_us)
+            added = counters.get(key)
+            if added is None:
+                added = counters[key] = [0] * 6
+            added[0] += entry.requests
+            added[1] += entry.prompt_tokens
+            added[2] += entry.cached_tokens
+            added[3] += entry.completion_tokens
+            added[4] -= entry.customer_nanos
+            added[5] -= entry.loss_nanos
+        return counters

@@ -1,0 +1,211 @@
+"""Whose address counts, whatever a client says about itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from edge.wire.requests import (
+    IN_FLIGHT_BYTES,
+    LARGEST_BODY_BYTES,
+    LEAST_PROGRESS_BYTES,
+    Addresses,
+    Bodies,
+    ClientGone,
+    Progress,
+)
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.settings import SettingsError
+from tests.support.waiting import until
+
+
+def scope(client: str | None, *forwarded: str) -> dict[str, Any]:
+    return {
+        "client": (client, 40000) if client else None,
+        "headers": [(b"x-forwarded-for", value.encode()) for value in forwarded],
+    }
+
+
+def test_what_a_client_says_about_itself_does_not_count() -> None:
+    assert str(Addresses().of(scope("203.0.113.7", "198.51.100.1"))) == "203.0.113.7"
+    assert str(Addresses("10.0.0.0/8").of(scope("203.0.113.7", "198.51.100.1"))) == "203.0.113.7"
+
+
+def test_what_a_proxy_of_ours_says_counts() -> None:
+    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", "198.51.100.1"))) == "198.51.100.1"
+
+
+@pytest.mark.parametrize(
+    "forwarded",
+    [["9.9.9.9, 198.51.100.1"], ["9.9.9.9", "198.51.100.1"], ["9.9.9.9, 198.51.100.1, 10.7.7.7"]],
+)
+def test_of_several_the_last_that_is_not_ours_counts(forwarded: list[str]) -> None:
+    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", *forwarded))) == "198.51.100.1"
+
+
+@pytest.mark.parametrize("forwarded", [[], [""], ["unknown"], ["9.9.9.9, not an address"]])
+def test_proxy_that_says_nothing_of_use_counts_itself(forwarded: list[str]) -> None:
+    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", *forwarded))) == "10.1.2.3"
+
+
+def test_client_without_an_address_has_none() -> None:
+    assert Addresses("10.0.0.0/8").of(scope(None, "198.51.100.1")) is None
+
+
+def test_address_is_the_same_in_either_notation() -> None:
+    assert Addresses().of(scope("::ffff:203.0.113.7")) == Addresses().of(scope("203.0.113.7"))
+
+
+def test_proxies_that_are_no_addresses_are_named_at_start() -> None:
+    with pytest.raises(SettingsError, match=r"LEGATO_TRUSTED_PROXIES: localhost"):
+        Addresses("10.0.0.1, localhost")
+
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def arriving(*pieces: bytes, then: str = "the end") -> Callable[[], Awaitable[dict[str, Any]]]:
+    """Plays a server as the pieces come; afterwards the client leaves, or nothing more happens."""
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": piece, "more_body": then != "the end" or number < len(pieces)}
+        for number, piece in enumerate(pieces, start=1)
+    ]
+    if then == "gone":
+        messages.append({"type": "http.disconnect"})
+
+    async def receive() -> dict[str, Any]:
+        if not messages:
+            await asyncio.Event().wait()
+        return messages.pop(0)
+
+    return receive
+
+
+def announcing(size_bytes: int) -> dict[str, Any]:
+    return {"headers": [(b"content-length", b"%d" % size_bytes)]}
+
+
+async def read(receive: Any, scope: dict[str, Any], bodies: Bodies | None = None, account_id: str = "acct_a") -> bytes:
+    return await (bodies or Bodies()).read(scope, receive, account_id)
+
+
+async def refusal(
+    receive: Any, scope: dict[str, Any], bodies: Bodies | None = None, account_id: str = "acct_a"
+) -> Reason:
+    with pytest.raises(LegatoError) as refused:
+        await read(receive, scope, bodies, account_id)
+    return refused.value.reason
+
+
+async def test_body_is_read_whole_however_it_comes() -> None:
+    assert await read(arriving(b"hello"), announcing(5)) == b"hello"
+    assert await read(arriving(b"he", b"", b"llo"), {"headers": []}) == b"hello"
+
+
+async def test_announced_size_is_refused_before_anything_is_read() -> None:
+    receive = arriving(then="nothing")
+    assert await refusal(receive, announcing(LARGEST_BODY_BYTES + 1)) is Reason.BODY_TOO_LARGE
+
+
+async def test_size_that_was_not_announced_is_refused_when_it_is_reached() -> None:
+    piece = bytes(LARGEST_BODY_BYTES // 2)
+    assert await refusal(arriving(piece, piece, b"x"), {"headers": []}) is Reason.BODY_TOO_LARGE
+    assert await refusal(arriving(bytes(LARGEST_BODY_BYTES + 1)), {"headers": []}) is Reason.BODY_TOO_LARGE
+
+
+@pytest.mark.parametrize("pieces", [(), (b"hel",)], ids=["not begun", "not finished"])
+async def test_body_that_does_not_come_in_time_is_not_waited_for(pieces: tuple[bytes, ...]) -> None:
+    receive = arriving(*pieces, then="nothing")
+    async with asyncio.timeout(60):
+        assert await refusal(receive, announcing(5), Bodies(timeout_s=0.05)) is Reason.BODY_TIMEOUT
+
+
+@pytest.mark.parametrize("pieces", [(), (b"hel",)])
+async def test_client_who_leaves_meanwhile_is_not_answered(pieces: tuple[bytes, ...]) -> None:
+    with pytest.raises(ClientGone):
+        await read(arriving(*pieces, then="gone"), announcing(5))
+
+
+async def test_uploads_that_stand_still_take_no_more_room_than_they_have_sent() -> None:
+    """Sixteen connections that had sent a byte each were enough to refuse everybody."""
+    bodies = Bodies(timeout_s=60)
+    idle = [
+        asyncio.create_task(
+            refusal(arriving(b"x", then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, "acct_idle")
+        )
+        for _ in range(1000)
+    ]
+    await until(lambda: bodies.in_flight_bytes == len(idle))
+    body = bytes(LARGEST_BODY_BYTES // 2)
+    for account_id in ("idle", "other"):
+        assert await read(arriving(body, body), announcing(LARGEST_BODY_BYTES), bodies, account_id) == body + body
+    for upload in idle:
+        upload.cancel()
+    await asyncio.gather(*idle, return_exceptions=True)
+    assert bodies.in_flight_bytes == 0
+
+
+async def test_account_that_fills_the_room_leaves_some_to_others() -> None:
+    bodies = Bodies(timeout_s=60)
+    piece = bytes(LARGEST_BODY_BYTES - 1)
+    uploads: list[asyncio.Task[Reason]] = []
+    while not uploads or not uploads[-1].done():
+        uploads.append(
+            asyncio.create_task(
+                refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, "acct_big")
+            )
+        )
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert await uploads.pop() is Reason.UNAVAILABLE
+    # It had most of it, and it was not refused before.
+    assert IN_FLIGHT_BYTES // 2 < bodies.in_flight_bytes < IN_FLIGHT_BYTES * 3 // 4
+    half = bytes(LARGEST_BODY_BYTES // 2)
+    assert await read(arriving(half, half), announcing(LARGEST_BODY_BYTES), bodies, "acct_small") == half + half
+    for upload in uploads:
+        upload.cancel()
+    await asyncio.gather(*uploads, return_exceptions=True)
+    assert bodies.in_flight_bytes == 0
+
+
+async def test_room_is_never_overdrawn_however_many_accounts_there_are() -> None:
+    bodies = Bodies(timeout_s=60)
+    piece = bytes(LARGEST_BODY_BYTES - 1)
+    uploads = [
+        asyncio.create_task(
+            refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, f"acct_{number}")
+        )
+        for number in range(2 * IN_FLIGHT_BYTES // LARGEST_BODY_BYTES)
+    ]
+    await until(uploads[-1].done)
+    assert bodies.in_flight_bytes <= IN_FLIGHT_BYTES
+    for upload in uploads:
+        upload.cancel()
+    await asyncio.gather(*uploads, return_exceptions=True)
+
+
+async def test_upload_that_stands_still_is_given_up_before_its_time() -> None:
+    bodies = Bodies(timeout_s=3600, progress_within_s=0.05)
+    async with asyncio.timeout(30):
+        assert await refusal(arriving(b"hel", then="nothing"), announcing(5), bodies) is Reason.BODY_TIMEOUT
+
+
+def test_upload_that_is_slow_but_moves_is_waited_for() -> None:
+    """A telephone in the country is slow."""
+    progress = Progress(now_s=100, timeout_s=60, within_s=20)
+    assert progress.due_s == 120
+    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=110)
+    assert progress.due_s == 120
+    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=118)
+    assert progress.due_s == 138
+    progress.note(LEAST_PROGRESS_BYTES, now_s=130)
+    assert progress.due_s == 150
+    # But neither for ever.
+    progress.note(LEAST_PROGRESS_BYTES, now_s=149)
+    assert progress.due_s == 160
+
+
+async def test_compressed_bodies_are_refused() -> None:
+    headers: Headers = [(b"content-encoding", b"gzip")]
+    assert await refusal(arriving(b"hello"), {"headers": headers}) is Reason.ENCODING_NOT_SUPPORTED
