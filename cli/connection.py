@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 import grpc
 
-from cli.progress import Bar
+from cli.output import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening

@@ -1,10 +1,12 @@
-"""The output of commands: one JSON value, or a table for people."""
+"""Prints results, progress and errors on the terminal."""
 
 import json
+import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -60,3 +62,53 @@ def rfc3339(moment: datetime) -> str:
 
 def rfc3339_of(timestamp: "Timestamp") -> str:
     return rfc3339(timestamp.ToDatetime(tzinfo=UTC))
+
+
+WIDTH = 30
+
+
+class Bar:
+    def __init__(self, stream: TextIO | None) -> None:
+        """Takes a stream, or None for a stderr that is closed."""
+        self._terminal = stream if stream is not None and stream.isatty() else None
+        self._shown = ""
+
+    def show(self, what: str, done: int, total: int) -> None:
+        if self._terminal is None:
+            return
+        part = min(1.0, done / total) if total else 1.0
+        filled = round(WIDTH * part)
+        text = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {round(100 * part):3}% {what}"
+        if text != self._shown:
+            self._write(text)
+
+    def clear(self) -> None:
+        if self._shown:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        """Replaces the line."""
+        if self._terminal is not None:
+            self._terminal.write(f"\r\x1b[K{text}")
+            self._terminal.flush()
+            self._shown = text
+
+
+def open_closed_ones() -> None:
+    """Opens closed standard streams on /dev/null, since the next opened file would take their descriptors."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+@contextmanager
+def ignoring_closed(stream: TextIO | None) -> Iterator[None]:
+    """Ignores write errors on a stream whose reader is gone."""
+    try:
+        yield
+    except OSError:
+        if stream is not None:
+            # Otherwise the buffer would be flushed again at exit, and fail then.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)

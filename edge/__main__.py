@@ -19,7 +19,7 @@ from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry
 from services.chassis.telemetry.tracing import tracing_to
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 
 async def main() -> None:

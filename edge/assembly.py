@@ -15,21 +15,19 @@ from edge.api.chat import ChatEndpoint
 from edge.api.models import Models
 from edge.backends.exchanges import Backends
 from edge.backends.position import EdgePosition, parse_position
-from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
-from edge.billing.recovery import Journals
+from edge.billing.recovery import Checkpoints, Journals
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
+from edge.wire.asgi import Addresses, Cors
 from edge.wire.body_reader import Bodies
-from edge.wire.client_address import Addresses
-from edge.wire.cors import Cors
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, show_certificate, show_exchanges
 from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Longer than healthy services take to answer, and shorter than a client waits for a connection.
 BACKENDS_TIMEOUT_S: Final = 5.0

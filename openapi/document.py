@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from edge.api.routes import ROUTES, Route
-from edge.principal import Scope
-from edge.wire.errors import error_body, error_headers
+from edge.backends.auth import Scope
+from edge.wire.responses import error_body, error_headers
 from openapi import responses
 from openapi.errors import MESSAGES, reasons_of
 from openapi.examples import CHUNKS, REQUEST_ID

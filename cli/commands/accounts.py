@@ -7,10 +7,9 @@ import click
 
 from cli.commands.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.limits import LIMITS, limit_options, own_limits
-from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
+from cli.values import LIMITS, USD, limit_options, own_limits
 from protos.auth.v1.auth_pb2 import (
     Account,
     CreateAccountRequest,

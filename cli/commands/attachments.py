@@ -12,8 +12,7 @@ import grpc
 from cli.commands.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
-from cli.progress import Bar
+from cli.output import Bar, rfc3339_of
 from protos.router.v1.grounding_pb2 import (
     ATTACHMENT_STAGE_INDEXING,
     ATTACHMENT_STAGE_READING,

@@ -8,9 +8,9 @@ import click
 from cli.commands import bookings
 from cli.commands.accounts import balance_of, get_account
 from cli.connection import call_service
-from cli.money import USD
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
+from cli.values import USD
 from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
 from services.chassis.money import format_usd
 

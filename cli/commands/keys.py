@@ -6,10 +6,9 @@ from typing import Any
 import click
 
 from cli.connection import ServiceStubs, call_service
-from cli.limits import LIMITS, limit_options, own_limits
-from cli.names import OneOrMoreOf
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
+from cli.values import LIMITS, OneOrMoreOf, limit_options, own_limits
 from protos.auth.v1.auth_pb2 import (
     CountKeysByPepperRequest,
     CreateKeyRequest,

@@ -14,9 +14,8 @@ import msgspec
 
 from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.options import Invocation, takes_invocation
-from cli.output import show_json
+from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
-from cli.standard_streams import ignoring_closed, open_closed_ones
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
 from cli.supervision.processes import Installation, counts_of, process_groups

@@ -8,9 +8,9 @@ import click
 
 from cli.commands.accounts import get_account
 from cli.connection import ServiceStubs, call_service
-from cli.names import OneOrMoreOf
 from cli.options import Invocation, takes_invocation
 from cli.output import rfc3339_of, show_json, show_table
+from cli.values import OneOrMoreOf
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.money import format_usd
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from cli.supervision.health import HealthProbe
+from cli.supervision.health import HealthProbe, Responsiveness
 from cli.supervision.process_log import ProcessLog
-from cli.supervision.responsiveness import Responsiveness
 from services.chassis.process import lifeline
 from services.chassis.telemetry.log import Log
 

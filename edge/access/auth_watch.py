@@ -11,12 +11,11 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from edge.access.maintenance import MaintenanceMode
-from edge.access.principal_cache import PrincipalCache
+from edge.access.known_keys import MaintenanceMode, PrincipalCache
 from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 WATCHED = 2
 PING_EVERY_S = 0.2

@@ -2,17 +2,19 @@
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Final, Protocol
 
+from edge.access.known_keys import RunningKey
 from edge.access.principals import Principals
-from edge.access.running_keys import RunningKey
 from edge.access.saturation import EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
+from edge.backends.auth import Principal, Scope
 from edge.billing.metering import Metering
-from edge.principal import Principal, Scope
-from edge.step_timer import StepTimer
+from edge.metrics import StepTimer
 from edge.wire.asgi import Headers, HttpScope
 from edge.wire.body_reader import announced_tokens, guess_tokens
 from edge.wire.rate_headers import Admission
+from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import Permit
 
@@ -108,3 +110,37 @@ class Entrance:
         if needed is not None:
             principal.require(needed)
         return principal
+
+
+# Checks that an account can pay for a large body at all, before the body is read.
+#
+# The cost of a chat is known when its tokens are counted, and whether it can be paid when metering holds the credit.
+# But reading and checking sixteen megabytes for an account that has a cent costs CPU time that others need.
+
+# Reading a smaller body costs no more than asking for the balance.
+LARGE_BODY_BYTES: Final = 256 * 1024
+# Every chat body has at least one token per this many bytes: text has one per 4, or per 12 if every letter is written
+# as an escape. The rest allows for whitespace between the fields, and for fields that are ignored.
+BYTES_PER_TOKEN_MOST: Final = 64
+
+_MILLION: Final = 1_000_000
+
+
+class Balances(Protocol):
+    async def balance(self, account_id: str) -> GetBalanceResponse: ...
+
+
+def announced_bytes(scope: HttpScope) -> int | None:
+    """Returns the content-length, or None for a chunked body."""
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
+
+
+async def check_affordable(balances: Balances, principal: Principal, body_bytes: int) -> None:
+    """Raises CREDITS_EXHAUSTED if the account could not pay for such a body at any price, even with none of its credit
+    held. Credit may still be too low if this passes."""
+    if body_bytes < LARGE_BODY_BYTES:
+        return
+    told = await balances.balance(principal.account_id)
+    least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // _MILLION
+    if told.balance.balance_nanos < least_nanos:
+        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")

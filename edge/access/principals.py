@@ -11,17 +11,14 @@ import hashlib
 from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
-from edge.access.maintenance import MaintenanceMode
-from edge.access.principal_cache import PrincipalCache
-from edge.access.running_keys import RunningKey, RunningKeys
-from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica
-from edge.principal import Principal
+from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys
+from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
 VERIFY_ATTEMPTS = 6

@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate, Permit
 from services.chassis.load.queueing import QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # DAGOR decides by 20 ms for all of WeChat, on machines that have nothing else to do.
 LATENESS_TOLERATED_S: Final = 0.05

@@ -6,13 +6,12 @@ address, and one of them may be guessing keys.
 
 import ipaddress
 
-from edge.wire.asgi import Headers, HttpScope
-from edge.wire.client_address import Address, Addresses
+from edge.wire.asgi import Address, Addresses, Headers, HttpScope
 from edge.wire.rate_headers import rate_headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Buckets, Rate
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # The IPv6 network that one customer of a provider has at least.
 CLIENT_NETWORK_BITS = 64

@@ -15,15 +15,12 @@ from edge.api.models import Models
 from edge.api.routes import ROUTES, Route, RouteTable
 from edge.billing.metering import Metering
 from edge.metrics import ChatMetrics
-from edge.wire.asgi import Headers, HttpScope, Receive, Send
+from edge.wire.asgi import Cors, Headers, HttpScope, Receive, Send, new_request_id
 from edge.wire.body_reader import ClientGone
-from edge.wire.cors import Cors
-from edge.wire.errors import error_body, error_headers
-from edge.wire.request_ids import new_request_id
-from edge.wire.responses import Response, send_json, send_nothing
+from edge.wire.responses import Response, error_body, error_headers, send_json, send_nothing
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Parameters that a handler may take from the request, besides those of its path.
 _OF_REQUEST = frozenset({"principal", "query_string"})

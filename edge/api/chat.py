@@ -1,33 +1,76 @@
 """POST /v1/chat/completions: admits a chat and reads its request. Refusals have the rate limit headers too."""
 
-from collections.abc import Awaitable
+import asyncio
+import hmac
+import re
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from edge.access.affordability import announced_bytes, check_affordable
-from edge.access.entrance import AdmittedRequest, Entrance
+from edge.access.entrance import AdmittedRequest, Entrance, announced_bytes, check_affordable
 from edge.access.saturation import EdgeSaturation
 from edge.api.models import Models
-from edge.api.usage_request import COMPLETION_PREFIX
+from edge.api.usage import COMPLETION_PREFIX
+from edge.backends.auth import Principal, Scope
 from edge.backends.exchanges import RouterReplica
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.chat.chat import Chat
-from edge.chat.idempotency import claim_in
 from edge.chat.replies import StreamedReply, WholeReply
-from edge.metrics import ChatMetrics
-from edge.principal import Scope
-from edge.step_timer import StepTimer, traced_step_timer
+from edge.metrics import ChatMetrics, StepTimer, traced_step_timer
 from edge.wire.asgi import BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
 from edge.wire.body_reader import Bodies, ClientGone
 from edge.wire.chat_request import decode_chat
 from edge.wire.rate_headers import Admission
 from edge.wire.responses import Response
-from services.chassis.errors import LegatoError, Reason
+from protos.metering.v1.metering_pb2 import IdempotencyClaim
+from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
+
+# Idempotency-Key: a key that a client gives its request, so that a retry of it is not served again.
+#
+# Neither the key nor the body may be stored. Metering gets HMAC digests of both, under a secret of the account that
+# it does not know: whoever reads its tables cannot test guesses against them.
+
+_HEADER: Final = "Idempotency-Key"
+_FIELD: Final = _HEADER.lower().encode()
+LONGEST_KEY: Final = 255
+# A digest of more than this takes a good part of a millisecond, so it runs in a thread; it releases the GIL.
+_DIGEST_AT_ONCE_BYTES: Final = 256 * 1024
+_PRINTABLE: Final = re.compile(rb"[ -~]{1,%d}" % LONGEST_KEY)
+
+
+async def claim_in(
+    headers: Iterable[tuple[bytes, bytes]], body: bytes, principal: Principal
+) -> IdempotencyClaim | None:
+    """Returns the request's claim to its idempotency key, or None if it has none."""
+    given = [value for name, value in headers if name == _FIELD]
+    if not given:
+        return None
+    if len(given) > 1 or not _PRINTABLE.fullmatch(given[0]):
+        message = f"{_HEADER} must be given once, and have 1 to {LONGEST_KEY} printable ASCII characters."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param=_HEADER)
+    if not principal.digest_key:
+        # The auth service predates digest keys. A digest without a key could be guessed.
+        raise unavailable("Authentication")
+    return IdempotencyClaim(
+        key_digest=_digest(principal.digest_key, given[0]), body_digest=await _body_digest(principal.digest_key, body)
+    )
+
+
+async def _body_digest(key: bytes, body: bytes) -> bytes:
+    if len(body) <= _DIGEST_AT_ONCE_BYTES:
+        return _digest(key, body)
+    return await asyncio.to_thread(_digest, key, body)
+
+
+def _digest(key: bytes, said: bytes) -> bytes:
+    return hmac.digest(key, said, "sha256")
+
 
 # Errors after which the client should retry later; they use nothing of its rate limits.
 TAKES_NOTHING = frozenset({Reason.TOO_MANY_AT_ONCE, Reason.CREDITS_HELD, Reason.SATURATED, Reason.UNAVAILABLE})

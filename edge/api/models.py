@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
+from edge.backends.auth import Principal
 from edge.backends.exchanges import RouterReplica
-from edge.principal import Principal
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.channel import errors_of

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
@@ -12,16 +13,15 @@ from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import errors_of
-from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.channel import ChannelHolder, errors_of
 from services.chassis.rpc.replicas import Replicas
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 NAME = "Authentication"
-# A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/principal_cache.py`).
+# A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/known_keys.py`).
 ASK_TIMEOUT_S = 0.8
 # Delay of a hedged request to another replica: a connection that stalls gives no error.
 ASK_ANOTHER_AFTER_S = 0.1
@@ -154,3 +154,34 @@ def _is_lost(task: "asyncio.Task[Any]") -> bool:
         return True
     error = task.exception()
     return isinstance(error, LegatoError) and error.reason not in ANSWERS
+
+
+Scope = pb.Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    account_id: str
+    key_id: str
+    # Empty means all scopes.
+    scopes: frozenset["pb.Scope.ValueType"]
+    # Seconds since 1970, by auth's clock; None if it never expires.
+    expires_at_s: float | None
+    preferred_class: str
+    requests_per_minute: int | None
+    # The key of the account's digests, of content that may not be stored.
+    digest_key: bytes = field(repr=False)
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
+    # The grounding sources that the account allows for chats without tools.
+    search: bool = False
+    memory: bool = False
+    attachments: bool = False
+
+    def may(self, scope: "pb.Scope.ValueType") -> bool:
+        return not self.scopes or scope in self.scopes
+
+    def require(self, scope: "pb.Scope.ValueType") -> None:
+        if not self.may(scope):
+            name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
+            raise LegatoError(Reason.SCOPE_MISSING, f"This API key does not have the required scope: {name}.")

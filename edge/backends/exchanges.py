@@ -5,18 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 from edge.backends.auth import NAME as AUTH
-from edge.backends.auth import AuthReplica
+from edge.backends.auth import AuthReplica, Principal
+from edge.wire.chat_request import ChatBody
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
+from protos.router.v1.router_pb2 import ChatOpen, Grant
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.channel import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # A chat with a larger opening message has an RPC of its own, so that no other chat queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
@@ -174,3 +176,23 @@ class Backends:
         await self.routers.close()
         await self.meterings.close()
         await self.auths.close()
+
+
+def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: Grant) -> ChatOpen:
+    return ChatOpen(
+        request_id=request_id,
+        account_id=principal.account_id,
+        model=body.model,
+        preferred_class=principal.preferred_class,
+        messages_json=body.messages_json,
+        tools_json=body.tools_json,
+        tool_choice_json=body.tool_choice_json,
+        stream=body.stream,
+        max_tokens=body.max_tokens,
+        parameters_json=body.parameters_json,
+        grant=grant,
+        key_id=principal.key_id,
+        search=principal.search and not body.names_tool_choice,
+        memory=principal.memory,
+        attachments=principal.attachments,
+    )

@@ -6,13 +6,10 @@ from typing import Final, cast
 
 from edge.access.entrance import AdmittedRequest
 from edge.access.saturation import EdgeSaturation
-from edge.backends.exchanges import ChatCall, RouterReplica
-from edge.billing.hold import ChatHold
-from edge.billing.prompt_estimate import guess_prompt_tokens
+from edge.backends.exchanges import ChatCall, RouterReplica, chat_opening
+from edge.billing.hold import ChatHold, guess_prompt_tokens
 from edge.chat.hold_growth import HoldGrowth
-from edge.chat.keepalive import Keepalive
-from edge.chat.replies import Reply
-from edge.chat.router_request import chat_opening
+from edge.chat.replies import Keepalive, Reply
 from edge.metrics import OPERATION, OUTCOMES, ChatMetrics
 from edge.wire.asgi import WhenGone
 from edge.wire.body_reader import ClientGone
@@ -25,7 +22,7 @@ from services.chassis.exchange import ExchangeBroken
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 
 class ChatStage(Enum):

@@ -8,21 +8,13 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from edge.http.connection_limit import ConnectionLimit
-from edge.http.flow_control import PausableFlowControl
-from edge.http.half_closed import HalfClosed
-from edge.http.idle_timer import IdleTimer
-from edge.http.pacing import SLICE_BYTES, BodyPacer
-from edge.http.pipelining import PipelinedData
-from edge.http.request_cycle import Cycle
-from edge.http.request_head import HeadProtocol
-from edge.http.stalled_reader import StalledReader
-from edge.http.unread_body import UnreadBody
-from edge.wire.asgi import Headers, HttpScope
+from edge.http.connection_limit import ConnectionLimit, HalfClosed
+from edge.http.request import Cycle, HeadProtocol
+from edge.http.slow_clients import SLICE_BYTES, BodyPacer, IdleTimer, StalledReader
+from edge.http.unread_input import PausableFlowControl, PipelinedData, UnreadBody
+from edge.wire.asgi import Headers, HttpScope, new_request_id
 from edge.wire.body_reader import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
-from edge.wire.errors import error_body
-from edge.wire.request_ids import new_request_id
-from edge.wire.responses import json_response
+from edge.wire.responses import error_body, json_response
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 HEADERS_TIMEOUT_S = 10.0

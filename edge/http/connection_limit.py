@@ -6,12 +6,14 @@ answered is never closed for it.
 
 import asyncio
 import resource
+import socket
 from collections.abc import Callable
 from typing import Final
 
+from edge.http.request import Cycle
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Count
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 MOST_CONNECTIONS: Final = 10_000
 # The other descriptors are for services, databases and files.
@@ -72,3 +74,82 @@ class ConnectionLimit:
         if self._told_at_s is None or now_s - self._told_at_s >= TOLD_EACH_S:
             self._told_at_s = now_s
             self._log.warning("connections.full", reason=f"{self.most} are open")
+
+
+# Half-closed connections: a client that sends no more waits for its answer, or has left.
+#
+# On the wire both look the same until something is sent: the peer that has left resets the connection. So the edge
+# sends a probe that any client ignores, and then checks the state of the socket. Where that cannot be read, the
+# client counts as gone.
+
+# A sooner answer needs no probe.
+FIRST_LOOK_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 1.0
+# The kernel's state of a TCP connection that was reset.
+_TCP_CLOSE: Final = 7
+
+
+class HalfClosed:
+    """Probes one connection."""
+
+    __slots__ = ("_cycle", "_is_begun", "_loop", "_pause_s", "_timer", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._cycle: Cycle | None = None
+        self._pause_s = FIRST_LOOK_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_begun = False
+
+    @property
+    def is_so(self) -> bool:
+        return self._is_begun
+
+    def begin(self, cycle: Cycle) -> bool:
+        """Starts probing for the request being answered. Returns False if its client has disconnected or cannot be
+        probed."""
+        if not cycle.can_probe or self._is_reset() is not False:
+            return False
+        self.follow(cycle)
+        return True
+
+    def follow(self, cycle: Cycle) -> None:
+        """Probes for the connection's next request."""
+        self._is_begun = True
+        self.stop()
+        self._cycle = cycle
+        self._pause_s = FIRST_LOOK_S
+        if cycle.response_started:
+            cycle.probe()
+        self._timer = self._loop.call_later(self._pause_s, self._look, not cycle.response_started)
+
+    def stop(self) -> None:
+        self._cycle = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, is_due: bool) -> None:
+        """Checks the socket. `is_due` says that a probe should be sent, for the next check."""
+        cycle = self._cycle
+        if cycle is None or cycle.response_complete or self._transport.is_closing():
+            return
+        if self._is_reset() is not False:
+            self._transport.abort()
+            return
+        if is_due and not self._transport.get_write_buffer_size():
+            cycle.probe()
+        if not is_due:
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        is_due_then = self._pause_s == LONGEST_PAUSE_S
+        self._timer = self._loop.call_later(self._pause_s, self._look, is_due_then)
+
+    def _is_reset(self) -> bool | None:
+        """Returns None if that is unknown."""
+        connection = self._transport.get_extra_info("socket")
+        try:
+            state: bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        except (AttributeError, OSError):
+            return None
+        return state[0] == _TCP_CLOSE

@@ -9,7 +9,7 @@ import uvicorn
 from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_none
 from edge.http.connection_limit import MOST_CONNECTIONS, ConnectionLimit
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 
 class HttpServer(uvicorn.Server):

@@ -10,10 +10,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from edge.wire.messages import UnreadObject, check_messages, check_tool_choice, check_tools
-from edge.wire.validation import decode, invalid
-from edge.wire.value_count import MOST_VALUES, check_values
-from services.chassis.timing.yielding import Yielder
+from edge.wire.messages import (
+    MOST_VALUES,
+    UnreadObject,
+    check_messages,
+    check_tool_choice,
+    check_tools,
+    check_values,
+    decode,
+    invalid,
+)
+from services.chassis.timing.deadlines import Yielder
 
 # A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
 # millisecond.

@@ -1,13 +1,96 @@
 """Validates the messages and tools of a chat in place: they are passed on as the bytes that arrived."""
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from edge.wire.validation import decode, invalid
-from services.chassis.timing.yielding import Yielder
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.timing.deadlines import Yielder
+
+
+def decode(decoder: msgspec.json.Decoder[Any], given: bytes | Raw, name: str) -> Any:
+    try:
+        return decoder.decode(given)
+    except msgspec.ValidationError as error:
+        raise _mistake(str(error), name) from None
+    except msgspec.DecodeError:
+        raise invalid("The body is not valid JSON.", name or None) from None
+    except RecursionError:
+        raise invalid("The body is nested too deeply.", name or None) from None
+
+
+_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
+# The messages of msgspec that contain only types, bounds and names of ours.
+_SAFE = re.compile(
+    r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
+)
+
+
+def _mistake(sentence: str, name: str) -> LegatoError:
+    place = _PLACE.search(sentence)
+    # Keys of a dict are the client's own words, so the path stops before them.
+    path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
+    said = _PLACE.sub("", sentence)
+    if not _SAFE.match(said):
+        said = "This value is not one of those accepted here"
+    return invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+
+
+def invalid(message: str, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+
+
+# Limits the number of values in a JSON text before it is decoded.
+#
+# Two bytes of JSON can be an object of some hundred bytes in memory, and decoding millions of them blocks the event
+# loop. So a text with more values than any chat needs is refused and never decoded.
+
+# List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
+# and calls have fewer.
+MOST_VALUES: Final = 500_000
+
+_SLICE_BYTES: Final = 64 * 1024
+
+
+async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
+    """Raises if there are too many values. Counts commas, one before each value but the first of a list or object.
+    Those in strings are counted as well at first, as this is far cheaper and mostly enough."""
+    if len(text_json) <= most:
+        return
+    commas = openings = 0
+    for begin in range(0, len(text_json), _SLICE_BYTES):
+        end = begin + _SLICE_BYTES
+        commas += text_json.count(b",", begin, end)
+        openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
+        if yielder.is_due(_SLICE_BYTES // 8):
+            await yielder.pause()
+    if max(commas, openings) > most:
+        await _check_outside_strings(text_json, yielder, most)
+
+
+async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) -> None:
+    commas = openings = begin = 0
+    is_inside = False
+    while begin < len(text_json):
+        piece = text_json[begin : begin + _SLICE_BYTES]
+        begin += len(piece)
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            # The escaped byte is the next one, which then does not end a string.
+            begin += 1
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
+        commas += outside.count(b",")
+        openings += outside.count(b"[") + outside.count(b"{")
+        if commas > most:
+            raise invalid(f"The body has more than {most:,} values.")
+        if openings > most:
+            raise invalid(f"The body has more than {most:,} lists and objects.")
+        if yielder.is_due(len(piece)):
+            await yielder.pause()
+
 
 # The cost of checking one list element, however short, in bytes to read.
 BYTES_PER_ELEMENT = 64

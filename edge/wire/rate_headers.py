@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from edge.wire.asgi import Headers
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 MINUTE_MS = 60_000
 # Without a token limit, tokens are bounded by the request limit, each request having at most this many.

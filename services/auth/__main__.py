@@ -17,7 +17,7 @@ from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 # Longer than a revocation takes, since its caller waits for it.
 STOP_GRACE_S = 3.0

@@ -12,7 +12,7 @@ from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Callers accept a cached key for at most 800 ms after they asked about it; the rest allows for clock drift. So long
 # after a commit, nobody acts on the previous state. See docs/revocation.md.

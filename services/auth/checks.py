@@ -10,7 +10,7 @@ from typing import Final
 
 from services.auth.records import Position, Scope, to_micros
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.limits import LARGEST_LIMITS
+from services.chassis.load.gcra import LARGEST_LIMITS
 
 DEFAULT_CLASS: Final = "forte"
 CLASSES: Final = ("mezzo", "forte", "fortissimo")

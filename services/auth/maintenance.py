@@ -9,7 +9,7 @@ from services.auth.records import MaintenanceNotice, to_micros
 from services.auth.store import maintenance as stored
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 
 class MaintenanceAdmin:

@@ -16,7 +16,7 @@ from services.auth.watch import Watches
 from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

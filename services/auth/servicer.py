@@ -15,7 +15,7 @@ from services.auth.records import Account, Key, KeyState, Scope, to_micros
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.rpc.server import Registration
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

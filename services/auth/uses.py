@@ -13,7 +13,7 @@ from services.auth.records import to_micros
 from services.auth.store.keys import note_uses
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 HOUR_US: Final = 3_600_000_000
 # Bounds what is kept while the database is unavailable; more is not worth the memory.

@@ -12,7 +12,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Count
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # One message for malformed, unknown, revoked, expired and guessed keys: it gives no hint for guessing.
 REFUSAL: Final = "This API key is not valid."

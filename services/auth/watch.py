@@ -13,7 +13,7 @@ from typing import Final
 from services.auth.records import Changes, to_micros
 from services.chassis.errors import unavailable
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Callers ping five times a second. gRPC does not notice a caller that vanished silently; this timeout does.
 SILENCE_S: Final = 10.0

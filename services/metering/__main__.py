@@ -15,12 +15,12 @@ from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.telemetry.tracing import tracing_to
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
+from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_ledger, show_shared_limits
-from services.metering.prices import read_prices
 from services.metering.servicer import (
     CreditAdminServicer,
     MeteringServicer,
@@ -28,7 +28,7 @@ from services.metering.servicer import (
     register_metering,
 )
 from services.metering.settings import MeteringSettings
-from services.metering.store.price_versions import adopt_prices
+from services.metering.store.books import adopt_prices
 from services.metering.sweeper import Sweeper
 from services.metering.unpaid import UnpaidPrompts
 

@@ -15,11 +15,9 @@ from services.chassis.database.database import Database, DatabaseUnavailable, Lo
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
-from services.chassis.timing.clock import SystemClock
-from services.metering.batch_failpoints import reach
-from services.metering.holds import UnmatchedSettlement
-from services.metering.locked_accounts import AccountLocked, LockedAccounts
-from services.metering.operations import (
+from services.chassis.timing.deadlines import SystemClock
+from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.operations import (
     AnswerT,
     Checkpoint,
     CreditOperation,
@@ -29,8 +27,9 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.prices import Prices
-from services.metering.store.books import Outcome, write_operations
+from services.metering.ledger.prices import Prices
+from services.metering.locked_accounts import AccountLocked, LockedAccounts
+from services.metering.store.books import Outcome, reach, write_operations
 
 ReplyT = TypeVar("ReplyT")
 

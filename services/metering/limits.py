@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Buckets, Rate
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 ReplyT = TypeVar("ReplyT")
 

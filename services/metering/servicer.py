@@ -15,17 +15,16 @@ from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.credit_list import list_credits
+from services.metering.ledger.operations import Reserved
+from services.metering.ledger.records import AccountBalance
 from services.metering.limits import Limiter, RateLimits
-from services.metering.operations import Reserved
-from services.metering.records import AccountBalance
+from services.metering.reports import list_credits, list_usage
 from services.metering.store.reports import read_balances, read_request
 from services.metering.unpaid import UnpaidPrompts
-from services.metering.usage import list_usage
-from services.metering.wire import credits, limits, operations, reports
-from services.metering.wire.checked import checked_id, checked_request_id
+from services.metering.wire import credits, operations, reports
+from services.metering.wire.operations import checked_id, checked_request_id
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -79,10 +78,10 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     # Futures, not coroutines: on the exchange an operation needs no separate task.
 
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
-        return self._limiter.charge(limits.to_admission(request, self._default_limits), limits.from_allowance)
+        return self._limiter.charge(operations.to_admission(request, self._default_limits), operations.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        return self._limiter.charge(limits.to_correction(request, self._default_limits), limits.from_correction)
+        return self._limiter.charge(operations.to_correction(request, self._default_limits), operations.from_correction)
 
     def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
         return self._writer.submit(

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from services.chassis.load.gcra import Rate
-from services.chassis.load.limits import LARGEST_LIMITS
+from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
 from services.metering.limits import LARGEST_BURST, RateLimits, token_rate

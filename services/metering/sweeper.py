@@ -12,8 +12,8 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.operations import Sweep, Swept
-from services.metering.store.old_claims import forget_claims
+from services.metering.ledger.operations import Sweep, Swept
+from services.metering.store.books import forget_claims
 from services.metering.store.reports import Overdue, find_overdue
 
 SWEEP_MOST: Final = 256

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Per account: older ones are dropped.
 MOST_KEPT: Final = 256

@@ -13,7 +13,7 @@ from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate, show_exchanges
 from services.chassis.telemetry.tracing import tracing_to
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
@@ -22,12 +22,10 @@ from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment
-from services.router.routing.model_states import ModelStates
-from services.router.routing.provider_pool import ProviderPool
-from services.router.routing.reload import Reload
+from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
-from services.router.servicer import RouteAdminServicer, RouterServicer, register_route_admin, register_router
+from services.router.servicer import Reload, RouteAdminServicer, RouterServicer, register_route_admin, register_router
 from services.router.settings import RouterSettings
 
 STOP_GRACE_S = 0.5

@@ -10,17 +10,15 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.clock import Clock
-from services.chassis.timing.deadlines import Deadlines
+from services.chassis.timing.deadlines import Clock, Deadlines
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.refusals import NotAccepted
 from services.router.answers.relay import Relay
 from services.router.answers.upstream import Upstream
 from services.router.prompts.prompt import Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import CLASSES
-from services.router.routing.targets import Attempts, Targets
+from services.router.routing.targets import Attempts, NotAccepted, Targets
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.

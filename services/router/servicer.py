@@ -1,7 +1,9 @@
 """The RPCs of router.proto."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -18,10 +20,35 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import AUTO, Completions
+from services.router.providers.base import Timeouts
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
-from services.router.routing.reload import Reload
-from services.router.routing.routes import CLASSES
+from services.router.routing.routes import CLASSES, load_routes
+
+
+class Reload:
+    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log) -> None:
+        self._path = path
+        self._timeouts = timeouts
+        self._model_states = model_states
+        self._log = log
+
+    def now(self) -> None:
+        """Reloads for new chats; running ones keep their routes. Raises SettingsError, and then nothing has changed."""
+        try:
+            routes = load_routes(self._path, timeouts=self._timeouts)
+        except SettingsError as error:
+            for mistake in str(error).splitlines():
+                self._log.warning("routes.refused", reason=mistake)
+            raise
+        self._model_states.replace(routes)
+        self._log.info("routes.reloaded")
+
+    def on_signal(self) -> None:
+        """Reloads on SIGHUP; mistakes are found in the log."""
+        with contextlib.suppress(SettingsError):
+            self.now()
+
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -16,9 +16,9 @@ from bench.targets import DATABASE, PRICES
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
-from services.metering.audit import find_violations
-from services.metering.prices import read_prices
-from services.metering.store.price_versions import adopt_prices
+from services.metering.auditor import find_violations
+from services.metering.ledger.prices import read_prices
+from services.metering.store.books import adopt_prices
 from tests.bench.made_up import run_of
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)

@@ -13,7 +13,7 @@ from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings

@@ -1,6 +1,8 @@
+import io
+
 import pytest
 
-from cli.output import show_table
+from cli.output import Bar, show_table
 
 
 def test_columns_stand_below_each_other_whatever_script_a_name_is_in(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,3 +20,34 @@ def test_columns_stand_below_each_other_whatever_script_a_name_is_in(capsys: pyt
 def test_numbers_stand_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(["class", "requests"], [["mezzo", 7], ["forte", 1_000]])
     assert capsys.readouterr().out.splitlines() == ["class  requests", "mezzo         7", "forte      1000"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar_grows_and_leaves_nothing_behind() -> None:
+    terminal = Terminal()
+    bar = Bar(terminal)
+    for done in (0, 0, 50, 100):
+        bar.show("reading", done, 100)
+    bar.clear()
+    shown = terminal.getvalue().split("\r\x1b[K")[1:]
+    assert [text.count("#") for text in shown] == [0, 15, 30, 0]
+    assert shown[1].endswith(" 50% reading")
+    assert shown[-1] == ""
+
+
+def test_stderr_that_was_closed_is_no_reason_to_fail() -> None:
+    bar = Bar(None)
+    bar.show("reading", 1, 2)
+    bar.clear()
+
+
+def test_nothing_is_written_where_nobody_looks() -> None:
+    pipe = io.StringIO()
+    bar = Bar(pipe)
+    bar.show("reading", 1, 2)
+    bar.clear()
+    assert pipe.getvalue() == ""

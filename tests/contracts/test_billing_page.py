@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.metering.records import Basis, End
+from services.metering.ledger.records import Basis, End
 from tests.e2e.rules import read_rules
 
 TESTS = Path(__file__).parents[1] / "e2e"

@@ -3,7 +3,7 @@
 from cli.commands import accounts
 from edge.api import models
 from services.auth import checks
-from services.metering import prices
+from services.metering.ledger import prices
 from services.router import completion
 from services.router.routing import routes
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from edge.wire.errors import error_body
+from edge.wire.responses import error_body
 from services.chassis.errors import WIRE, LegatoError, Reason
 
 # Status, type, and the reasons that the interface gives for it.

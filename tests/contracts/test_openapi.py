@@ -7,9 +7,8 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from edge.api.openapi import FILE
-from edge.api.routes import ROUTES
-from edge.principal import Scope
+from edge.api.routes import FILE, ROUTES
+from edge.backends.auth import Scope
 from openapi.__main__ import written
 from openapi.errors import MESSAGES, NEVER_SHOWN
 from openapi.operations import OPERATIONS

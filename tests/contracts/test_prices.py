@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.metering.prices import read_prices
-from services.metering.records import Usage
+from services.metering.ledger.prices import read_prices
+from services.metering.ledger.records import Usage
 
 PRICES = read_prices(Path(__file__).parents[2] / "prices.toml")
 

@@ -5,9 +5,9 @@ import pytest
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.store.price_versions import adopt_prices
+from services.metering.store.books import adopt_prices
 from services.metering.store.reports import read_balances
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle

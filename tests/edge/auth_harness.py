@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.principal_cache import LEASE_S
+from edge.access.known_keys import LEASE_S
 from edge.access.principals import Principals
-from edge.backends.auth import NAME, AuthReplica
-from edge.principal import Principal, Scope
+from edge.backends.auth import NAME, AuthReplica, Principal, Scope
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import (
     AccountAdminServiceStub,
@@ -27,7 +26,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 from tests.support.fault_proxy import FaultProxy
 
 PATIENCE_S = 60.0

@@ -9,13 +9,12 @@ from typing import Any, cast
 import grpc.aio
 
 from edge.access.entrance import AdmittedRequest
-from edge.access.running_keys import RunningKeys
+from edge.access.known_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
 from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply, WholeReply
-from edge.metrics import ChatMetrics
-from edge.step_timer import StepTimer
+from edge.metrics import ChatMetrics, StepTimer
 from edge.wire.chat_request import ChatBody
 from edge.wire.rate_headers import Admission
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -27,7 +26,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.metering_harness import ANN, MeteringHarness
 
 PROMPT_TOKENS = 20

@@ -6,26 +6,26 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
-from edge.principal import Principal
 from services.chassis.database.database import Database
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.metering.__main__ import MIGRATIONS
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.ledger.operations import Grant
+from services.metering.ledger.prices import Price, read_prices
 from services.metering.limits import LocalLimiter, RateLimits, token_rate
-from services.metering.operations import Grant
-from services.metering.prices import Price, read_prices
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
-from services.metering.store.price_versions import adopt_prices
+from services.metering.store.books import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
 from services.metering.unpaid import UnpaidPrompts

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.chassis.database.database import open_database
-from services.metering.records import Entry, Hold
+from services.metering.ledger.records import Entry, Hold
 from services.metering.store.tables import holds, ledger
 
 

@@ -32,7 +32,7 @@ from protos.auth.v1.auth_pb2 import CreateKeyResponse
 from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
 from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
-from services.metering.records import Entry, Hold
+from services.metering.ledger.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
 from tests.support.child import start_child
 from tests.support.upstreams.openai import Recorded, Upstream

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 ASKED_EVERY_S: Final = 1.0
 

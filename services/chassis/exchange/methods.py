@@ -1,10 +1,14 @@
 """The methods of a service, and a call's interface to its handler."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
+
+from services.chassis.errors import LegatoError
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -49,3 +53,39 @@ class StreamMethod(Generic[RequestT, ResponseT]):
 
 
 Methods = Mapping[str, UnaryMethod[Any, Any] | StreamMethod[Any, Any]]
+
+
+class CallSpans:
+    def __init__(self, tracer: Tracer, service: str) -> None:
+        """Creates spans for `service`, a full name."""
+        self._tracer = tracer
+        self._service = service
+
+    def begin(self, method: str, traceparent: str) -> Span | None:
+        span = self._tracer.resume(f"{self._service}/{method}", traceparent)
+        if span is not None:
+            span.attributes = {"rpc.system": "grpc", "rpc.service": self._service, "rpc.method": method}
+        return span
+
+    def begin_rpc(self, method: str, context: Any) -> Span | None:
+        """Begins the span of an ordinary RPC; `context` is gRPC's."""
+        found = next((value for name, value in context.invocation_metadata() if name == "traceparent"), "")
+        return self.begin(method, found) if found else None
+
+
+async def traced(span: Span, serving: Awaitable[None]) -> None:
+    work_on(span)
+    try:
+        await serving
+    except LegatoError as error:
+        span.attributes["error.type"] = error.reason
+        raise
+    finally:
+        span.end()
+
+
+def end_with(span: Span, answer: "asyncio.Future[Any]") -> None:
+    error = None if answer.cancelled() else answer.exception()
+    if isinstance(error, LegatoError):
+        span.attributes["error.type"] = error.reason
+    span.end()

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
@@ -188,3 +188,44 @@ class Outbox:
         self._is_due = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+
+class PartialPayloads:
+    """The incomplete payloads of one exchange, by call."""
+
+    __slots__ = ("_by_call",)
+
+    def __init__(self) -> None:
+        self._by_call: dict[int, list[bytes]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_call)
+
+    def add(self, item: Item) -> None:
+        self._by_call.setdefault(item.call_id, []).append(item.payload)
+
+    def whole(self, item: Item) -> bytes:
+        """Returns the payload that the item completes; mostly that is its own."""
+        if not self._by_call or (parts := self._by_call.pop(item.call_id, None)) is None:
+            return item.payload
+        return b"".join((*parts, item.payload))
+
+    def forget(self, call_id: int) -> None:
+        self._by_call.pop(call_id, None)
+
+
+# Takes the number of calls in flight.
+SendDelay = Callable[[int], Awaitable[None]]
+
+# A message costs each side as much as twenty items do. So the delay grows with the calls in flight; alone, an item is
+# sent at once.
+DELAY_PER_CALL_S: Final = 0.000025
+LONGEST_DELAY_S: Final = 0.005
+# A shorter one is not worth its timer, which has a resolution of milliseconds.
+SHORTEST_DELAY_S: Final = 0.001
+
+
+async def delay_send(calls: int) -> None:
+    delay_s = min(LONGEST_DELAY_S, calls * DELAY_PER_CALL_S)
+    if delay_s >= SHORTEST_DELAY_S:
+        await asyncio.sleep(delay_s)

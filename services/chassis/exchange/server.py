@@ -2,21 +2,218 @@
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError, Message
 
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.exchange.methods import Methods, UnaryMethod
-from services.chassis.exchange.outbox import Outbox
-from services.chassis.exchange.session import Session
-from services.chassis.exchange.spans import CallSpans
+from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
+from services.chassis.exchange.client import ALIVE_EVERY_S
+from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, UnaryMethod, end_with, traced
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads
 from services.chassis.rpc.allowed_methods import may_call, not_allowed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
-from services.chassis.telemetry.tracing import Tracer
+from services.chassis.telemetry.tracing import Span, Tracer
+
+# A client silent for so many heartbeat intervals is gone. Clients allow us fewer: they have other replicas to go to.
+SILENT_SIGNS: Final = 10
+
+
+class Session:
+    """The state of one client's exchange."""
+
+    def __init__(self, methods: Methods, outbox: Outbox, log: Log, spans: CallSpans | None = None) -> None:
+        self.outbox = outbox
+        self._spans = spans
+        self.calls: dict[int, _ServerCall | asyncio.Future[Any]] = {}
+        # Whether the client has acknowledged the shutdown.
+        self.has_heard = False
+        self._methods = methods
+        self._parts = PartialPayloads()
+        self._log = log
+        # None until the first heartbeat: a client need not send any.
+        self._unheard_signs: int | None = None
+
+    async def read(self, requests: AsyncIterator[Any]) -> None:
+        """Receives items. It never waits on a call, so that control items get through."""
+        try:
+            async for request in requests:
+                if self._unheard_signs is not None:
+                    self._unheard_signs = 0
+                for item in request.items:
+                    self._receive(item)
+        finally:
+            self.outbox.close()
+
+    async def watch(self) -> None:
+        """Detects a client that vanished, by its silence, and cancels its calls: nobody is left to read the answers."""
+        while self._unheard_signs is None or self._unheard_signs < SILENT_SIGNS:
+            await asyncio.sleep(ALIVE_EVERY_S)
+            if self._unheard_signs is not None:
+                self._unheard_signs += 1
+        self._log.warning("exchange.silent")
+        self.close()
+        self.outbox.close()
+
+    def go_away(self) -> None:
+        self.outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
+
+    def close(self) -> None:
+        for call in list(self.calls.values()):
+            if isinstance(call, _ServerCall):
+                call.cancel()
+        self.calls.clear()
+
+    def _receive(self, item: Item) -> None:
+        kind = item.kind
+        if kind == pb.ITEM_KIND_OPEN:
+            self._open(item)
+            return
+        if kind == pb.ITEM_KIND_ALIVE:
+            self._unheard_signs = 0
+            self.outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+            return
+        if kind == pb.ITEM_KIND_GOING_AWAY:
+            self.has_heard = True
+            return
+        if kind == pb.ITEM_KIND_PART:
+            # It may be part of an opening: then there is no call yet.
+            self._parts.add(item)
+            return
+        if kind == pb.ITEM_KIND_CANCEL:
+            self._parts.forget(item.call_id)
+        call = self.calls.get(item.call_id)
+        if not isinstance(call, _ServerCall):
+            # The call is over, which the caller does not know yet.
+            self._parts.forget(item.call_id)
+            return
+        if kind == pb.ITEM_KIND_MESSAGE:
+            call.arrive(self._parts.whole(item))
+        elif kind == pb.ITEM_KIND_CREDIT:
+            call.add_credit(item.credit_bytes)
+        elif kind == pb.ITEM_KIND_CANCEL:
+            del self.calls[item.call_id]
+            self.outbox.drop(item.call_id)
+            call.cancel()
+
+    def _open(self, item: Item) -> None:
+        call_id, payload = item.call_id, self._parts.whole(item)
+        method = self._methods.get(item.method)
+        if method is None or call_id in self.calls:
+            self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, "There is no such method."))
+        elif isinstance(method, StreamMethod):
+            call = _ServerCall(call_id, method.request_type, self.outbox)
+            call.arrive(payload)
+            self.calls[call_id] = call
+            call.task = asyncio.create_task(self._converse(method, call, self._span_of(item)))
+        else:
+            try:
+                answer = asyncio.ensure_future(method.answer(method.request_type.FromString(payload)))
+            except Exception as error:
+                self._fail(call_id, self._tellable(error))
+                return
+            self.calls[call_id] = answer
+            if (span := self._span_of(item)) is not None:
+                answer.add_done_callback(partial(end_with, span))
+            answer.add_done_callback(lambda future: self._answered(call_id, future))
+
+    def _answered(self, call_id: int, answer: "asyncio.Future[Message]") -> None:
+        if self.calls.pop(call_id, None) is not answer:
+            return
+        if answer.cancelled():
+            self._fail(call_id, internal_error())
+        elif (error := answer.exception()) is not None:
+            self._fail(call_id, self._tellable(error))
+            forget_origin(error)
+        else:
+            self.outbox.put(call_id, pb.ITEM_KIND_END, answer.result().SerializeToString())
+
+    async def _converse(self, method: StreamMethod[Any, Any], call: "_ServerCall", span: Span | None) -> None:
+        try:
+            await (method.serve(call) if span is None else traced(span, method.serve(call)))
+        except asyncio.CancelledError:
+            # The caller left, or the exchange broke: nobody is left to answer.
+            return
+        except Exception as error:
+            if self.calls.pop(call.call_id, None) is call:
+                self._fail(call.call_id, self._tellable(error))
+            forget_origin(error)
+            return
+        if self.calls.pop(call.call_id, None) is call:
+            self.outbox.put_end(call.call_id)
+
+    def _span_of(self, item: Item) -> Span | None:
+        return None if self._spans is None or not item.traceparent else self._spans.begin(item.method, item.traceparent)
+
+    def _tellable(self, error: BaseException) -> LegatoError:
+        if isinstance(error, LegatoError):
+            return error
+        if isinstance(error, DecodeError):
+            return LegatoError(Reason.REQUEST_INVALID, "The message could not be read.")
+        self._log.failure("exchange.failed", error)
+        return internal_error()
+
+    def _fail(self, call_id: int, error: LegatoError) -> None:
+        self.outbox.put(call_id, pb.ITEM_KIND_ERROR, to_status(error).SerializeToString())
+
+
+class _ServerCall:
+    def __init__(self, call_id: int, request_type: type[Message], outbox: Outbox) -> None:
+        self.call_id = call_id
+        self.task: asyncio.Task[None] | None = None
+        self._request_type = request_type
+        self._outbox = outbox
+        self._inbox: deque[bytes] = deque()
+        self._arrived: asyncio.Future[None] | None = None
+        self._credit_bytes = WINDOW_BYTES
+        self._credited: asyncio.Future[None] | None = None
+
+    async def receive(self) -> Any:
+        while not self._inbox:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        return self._request_type.FromString(self._inbox.popleft())
+
+    async def send(self, response: Message) -> None:
+        while self._credit_bytes <= 0:
+            self._credited = asyncio.get_running_loop().create_future()
+            await self._credited
+        self._put(response, may_wait=False)
+
+    @property
+    def has_room(self) -> bool:
+        return self._credit_bytes > 0
+
+    def send_soon(self, response: Message) -> None:
+        self._put(response, may_wait=True)
+
+    def _put(self, response: Message, *, may_wait: bool) -> None:
+        payload = response.SerializeToString()
+        self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+        self._outbox.put(self.call_id, pb.ITEM_KIND_MESSAGE, payload, may_wait=may_wait)
+
+    def arrive(self, payload: bytes) -> None:
+        self._inbox.append(payload)
+        _wake(self._arrived)
+
+    def add_credit(self, credit_bytes: int) -> None:
+        self._credit_bytes += credit_bytes
+        _wake(self._credited)
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+def _wake(waiter: "asyncio.Future[None] | None") -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 def _refuse(request: Empty) -> Awaitable[Empty]:

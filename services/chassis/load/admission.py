@@ -17,7 +17,7 @@ from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.queueing import QueueingSignal
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # Below this, slowness is not due to our own load.
 LEAST: Final = 4

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 # A verdict needs this many samples over this much time. Samples of a stale round are discarded.
 LEAST_SAMPLES: Final = 8

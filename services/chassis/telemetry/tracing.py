@@ -18,7 +18,7 @@ from typing import Final
 
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, counters_of
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 
 Value = str | int | float | bool | list[str]
 

@@ -6,9 +6,11 @@ is set is an element of a set; the loop has one timer, for the earliest.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import cast
+from typing import Protocol, cast
 
 
 class Deadlines:
@@ -124,3 +126,50 @@ class Limit(_Timed):
     def on_passed(self) -> None:
         self._has_passed = True
         self._task.cancel()
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Returns the time of day, in UTC."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """Returns seconds since some moment; it never goes back, and counts while the machine is suspended."""
+        ...
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def elapsed_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# More than sleep(0): other work takes several rounds of the loop, each of which would meet a slice; and a busy system
+# schedules a process late that never sleeps.
+PAUSE_S = 0.002
+
+
+class Yielder:
+    """Adds up work, in any unit, and reports when a slice is full:
+
+        if yielder.is_due(len(piece)):
+            await yielder.pause()
+
+    Slices are measured by amount and not by time, so that the same work always yields at the same places. Small work
+    never yields, and costs no more than an addition."""
+
+    __slots__ = ("_done", "_slice")
+
+    def __init__(self, slice_size: int) -> None:
+        self._slice = slice_size
+        self._done = 0
+
+    def is_due(self, work: int) -> bool:
+        self._done += work
+        return self._done >= self._slice
+
+    async def pause(self) -> None:
+        self._done = 0
+        await asyncio.sleep(PAUSE_S)

@@ -4,24 +4,65 @@ A hold is read and changed only under its account's lock: what was read stays tr
 is conditional on the state it was computed from, and must find it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.errors import LegatoError
-from services.metering.batch_failpoints import reach
-from services.metering.books import BatchState, CounterKey, LiveKey
+from services.chassis.process import failpoints
+from services.metering.ledger.books import BatchState, CounterKey, LiveKey
+from services.metering.ledger.operations import CreditOperation, Operation, RequestOperation, Reserve
+from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
+from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.locked_accounts import AccountLocked
-from services.metering.operations import CreditOperation, Operation, RequestOperation, Reserve
-from services.metering.prices import Prices
-from services.metering.records import AccountBalance, Claim, Entry, Hold
-from services.metering.store.price_versions import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
-from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
+
+
+def adopt_prices(connection: sa.Connection, wanted: Mapping[str, Price]) -> Prices:
+    """Returns the prices for new requests: a new version if they differ from the newest."""
+    if connection.dialect.name != "sqlite":
+        # Replicas that start at the same time take turns, so that they agree on one new version.
+        connection.exec_driver_sql("LOCK TABLE price_versions IN EXCLUSIVE MODE")
+    newest: int = connection.execute(sa.select(sa.func.coalesce(sa.func.max(price_versions.c.version), 0))).scalar_one()
+    version = newest
+    if not newest or read_version(connection, newest) != wanted:
+        version = newest + 1
+        connection.execute(sa.insert(price_versions).values(version=version, effective_from_us=read_now_us(connection)))
+        connection.execute(sa.insert(prices), [_to_row(version, *item) for item in wanted.items()])
+    return Prices(version, {version: wanted})
+
+
+def read_version(connection: sa.Connection, version: int) -> dict[str, Price]:
+    rows = connection.execute(sa.select(prices).where(prices.c.version == version))
+    return {class_id: Price(*amounts) for _, class_id, *amounts in rows}
+
+
+def _to_row(version: int, class_id: str, price: Price) -> dict[str, int | str]:
+    return {
+        "version": version,
+        "class_id": class_id,
+        "input_nanos_per_million": price.input_nanos,
+        "cached_input_nanos_per_million": price.cached_input_nanos,
+        "output_nanos_per_million": price.output_nanos,
+    }
+
+
+# Read under locks; written, but not committed; committed, but not answered.
+Step = Literal["read", "written", "committed"]
+
+
+def reach(step: Step, operations: Iterable[Operation[Any]]) -> None:
+    """Hits the failpoint of each kind of operation in the batch, once per batch."""
+    if failpoints.are_watched():
+        for kind in dict.fromkeys(type(operation) for operation in operations):
+            failpoints.hit(f"metering.{kind.__name__.lower()}.{step}")
+
 
 Outcome = Any | LegatoError
 
@@ -188,3 +229,22 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
 def _put(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
     if rows and statement.run(connection, rows) != len(rows):
         raise ConcurrentChange
+
+
+_OLDEST: Final = (
+    sa.select(claims.c.account_id, claims.c.key_digest)
+    .where(claims.c.claimed_at_us < sa.bindparam("claimed_before_us"))
+    .order_by(claims.c.claimed_at_us)
+    .limit(sa.bindparam("most"))
+    # Rows that a batch is taking over are skipped: waiting for them might deadlock with it.
+    .with_for_update(skip_locked=True)
+)
+# Built once: SQLAlchemy's tuple is a reference cycle, which would leave work for the garbage collector every second.
+_FORGET: Final = sa.delete(claims).where(sa.tuple_(claims.c.account_id, claims.c.key_digest).in_(_OLDEST))
+
+
+def forget_claims(connection: sa.Connection, most: int) -> int:
+    """Deletes the oldest first; returns how many."""
+    values = {"claimed_before_us": read_now_us(connection) - CLAIM_LIFE_US, "most": most}
+    forgotten: sa.CursorResult[Any] = connection.execute(_FORGET, values)
+    return forgotten.rowcount

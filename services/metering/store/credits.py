@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.records import DAY_US, Entry
+from services.metering.ledger.records import DAY_US, Entry
 from services.metering.store.tables import ledger, usage_hours
 
 # A literal, so that every plan can use the partial index of such entries.

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
-from services.metering.records import AccountBalance, Hold
+from services.metering.ledger.records import AccountBalance, Hold
 from services.metering.store.tables import accounts, holds, usage_hours
 
 # Below either database's limit of parameters per statement.

@@ -8,9 +8,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError
-from services.metering.credit_list import BEGINNING, CreditEntry, CreditPage
+from services.metering.reports import BEGINNING, CreditEntry, CreditPage
 from services.metering.store.credits import CreditPosition
-from services.metering.wire.checked import checked_id, invalid
+from services.metering.wire.operations import checked_id, invalid
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000

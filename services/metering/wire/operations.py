@@ -1,12 +1,14 @@
 """Converts and validates operations between the .proto's messages and the domain."""
 
+import re
 from typing import Final
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.metering.limits import RateLimits
-from services.metering.operations import (
+from services.metering.ledger.operations import (
     Adjust,
     Checkpoint,
     Extend,
@@ -20,8 +22,96 @@ from services.metering.operations import (
     Void,
     Voided,
 )
-from services.metering.records import AccountBalance, Basis, End, Usage
-from services.metering.wire.checked import checked_id, checked_limit, checked_request_id, checked_tokens, invalid
+from services.metering.ledger.records import AccountBalance, Basis, End, Usage
+from services.metering.limits import (
+    RateAllowance,
+    RateCharge,
+    RateLimits,
+    admission,
+    correction,
+    request_rate,
+    token_rate,
+)
+
+LARGEST_TOKENS: Final = 10**9
+
+_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def checked_id(given: str, param: str) -> str:
+    if not _ID.fullmatch(given):
+        raise invalid("An id has 1 to 64 letters, digits, - and _.", param)
+    return given
+
+
+def checked_request_id(given: str) -> str:
+    if not _REQUEST_ID.fullmatch(given):
+        raise invalid("A request's id has 32 hexadecimal digits.", "request_id")
+    return given
+
+
+def checked_tokens(given: int) -> int:
+    if not 0 <= given <= LARGEST_TOKENS:
+        raise invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
+    return given
+
+
+def checked_limit(given: int, param: str) -> int:
+    """Validates a limit; one above the largest, stored when that was allowed, is clamped."""
+    if given < 1:
+        raise invalid("A limit must be at least 1.", param)
+    largest = LARGEST_LIMITS[param]
+    return min(largest, given)
+
+
+def invalid(message: str, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+
+
+def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> RateCharge:
+    key_id = checked_id(request.key_id, "key_id")
+    limits = _to_limits(request, defaults)
+    if request.only_looks:
+        return correction(key_id, limits, 0, 0)
+    return admission(key_id, limits, checked_tokens(request.tokens))
+
+
+def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> RateCharge:
+    key_id = checked_id(request.key_id, "key_id")
+    if abs(request.tokens) > LARGEST_TOKENS:
+        raise invalid(f"A correction is by at most {LARGEST_TOKENS} tokens.", "tokens")
+    return correction(key_id, _to_limits(request, defaults), -1 if request.refused else 0, request.tokens)
+
+
+def from_allowance(allowance: RateAllowance) -> pb.AdmitResponse:
+    response = pb.AdmitResponse(
+        limit_requests=allowance.limit_requests,
+        remaining_requests=allowance.remaining_requests,
+        reset_requests_ms=allowance.reset_requests_ms,
+    )
+    if allowance.limit_tokens:
+        response.limit_tokens = allowance.limit_tokens
+        response.remaining_tokens = allowance.remaining_tokens
+        response.reset_tokens_ms = allowance.reset_tokens_ms
+    return response
+
+
+def from_correction(allowance: RateAllowance) -> pb.CorrectResponse:
+    return pb.CorrectResponse()
+
+
+def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: RateLimits) -> RateLimits:
+    """Returns the limits, the request's own before the defaults."""
+    if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
+        return defaults
+    requests, tokens = defaults.requests, defaults.tokens
+    if request.HasField("requests_per_minute"):
+        requests = request_rate(checked_limit(request.requests_per_minute, "requests_per_minute"))
+    if request.HasField("tokens_per_minute"):
+        tokens = token_rate(checked_limit(request.tokens_per_minute, "tokens_per_minute"))
+    return RateLimits(requests, tokens)
+
 
 # The size of HMAC-SHA256.
 DIGEST_BYTES: Final = 32

@@ -6,10 +6,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.metering.records import DAY_US, HOUR_US, Hold, State, Usage
-from services.metering.usage import UsageReportQuery, UsageRow
-from services.metering.wire.checked import checked_id, invalid
-from services.metering.wire.operations import BASES, ENDS
+from services.metering.ledger.records import DAY_US, HOUR_US, Hold, State, Usage
+from services.metering.reports import UsageReportQuery, UsageRow
+from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
 
 _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
     "held": pb.REQUEST_STATE_RUNNING,

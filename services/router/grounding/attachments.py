@@ -1,21 +1,65 @@
 """Attachments: an account's documents, and the retrieval of passages that match a question."""
 
 import asyncio
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 from services.router.grounding import ranking
-from services.router.grounding.passages import split_into_passages
+from services.router.grounding.ranking import words_of
 from services.router.grounding.records import Attachment, Document, Passage, to_micros
 from services.router.grounding.sealing import Sealer, name_place, passage_place
 from services.router.grounding.store import attachments as stored
-from services.router.grounding.store.deletion import empty_write_log
-from services.router.grounding.words import words_of
+from services.router.grounding.store.tables import empty_write_log
 from services.router.prompts import tokens
+
+LONGEST_CHARACTERS: Final = 1200
+
+_PARAGRAPHS: Final = re.compile(r"\n\s*\n")
+_SENTENCES: Final = re.compile("(?<=[.!?\u3002\uff01\uff1f])\\s+|\n")
+_SPACES: Final = re.compile(r"[ \t\f\v\u00a0]+")
+
+
+def split_into_passages(page: str) -> Iterator[str]:
+    """Yields passages; keeps paragraphs whole unless they are too long, then sentences, then words."""
+    gathered = ""
+    for part in _parts(_SPACES.sub(" ", page.replace("\r\n", "\n"))):
+        if gathered and len(gathered) + len(part) + 1 > LONGEST_CHARACTERS:
+            yield gathered
+            gathered = ""
+        gathered = f"{gathered}\n{part}" if gathered else part
+    if gathered:
+        yield gathered
+
+
+def _parts(text: str) -> Iterator[str]:
+    for paragraph in _PARAGRAPHS.split(text):
+        stripped = paragraph.strip()
+        if len(stripped) <= LONGEST_CHARACTERS:
+            if stripped:
+                yield stripped
+            continue
+        for sentence in _SENTENCES.split(stripped):
+            yield from _cut(sentence.strip())
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """Splits at word boundaries by index: repeated slicing would copy a long text thousands of times."""
+    begin, end = 0, len(sentence)
+    while end - begin > LONGEST_CHARACTERS:
+        at = sentence.rfind(" ", begin, begin + LONGEST_CHARACTERS)
+        at = begin + LONGEST_CHARACTERS if at <= begin else at
+        yield sentence[begin:at]
+        begin = at
+        while begin < end and sentence[begin].isspace():
+            begin += 1
+    if begin < end:
+        yield sentence[begin:]
+
 
 ATTACHMENTS_MOST: Final = 200
 PASSAGES_MOST: Final = 5_000

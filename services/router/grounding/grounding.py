@@ -12,9 +12,9 @@ from services.router.answers.relay import Relay
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
 from services.router.grounding.citations import CitingConversation, Source, Sources
-from services.router.grounding.holdings import NOTHING, Holdings
 from services.router.grounding.notes import Notes
-from services.router.grounding.questions import question_words
+from services.router.grounding.opening import NOTHING, Holdings
+from services.router.grounding.ranking import question_words
 from services.router.grounding.records import Passage
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance

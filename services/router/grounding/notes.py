@@ -8,13 +8,13 @@ from typing import Final
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 from services.router.grounding.blocks import note_tokens, notes_block
+from services.router.grounding.ranking import words_of
 from services.router.grounding.records import Note, to_micros
 from services.router.grounding.sealing import Sealer, note_place
 from services.router.grounding.store import notes as stored
-from services.router.grounding.store.deletion import empty_write_log
-from services.router.grounding.words import words_of
+from services.router.grounding.store.tables import empty_write_log
 from services.router.prompts import tokens
 
 NOTES_MOST: Final = 200

@@ -23,9 +23,8 @@ from services.router.answers.upstream import Upstream
 from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
-from services.router.providers.answer import UNREADABLE
+from services.router.providers.answer import UNREADABLE, as_count
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.providers.translation.usage import as_count
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
 # Separates the texts of two rounds.

@@ -11,8 +11,7 @@ from services.router.grounding.records import SearchResult
 from services.router.providers.answer import UNREADABLE
 from services.router.providers.http.connection import Interrupted
 from services.router.providers.http.fetch import fetch
-from services.router.providers.http.origin import RequestHead, read_url
-from services.router.providers.http.pool import ConnectionPool
+from services.router.providers.http.pool import ConnectionPool, RequestHead, read_url
 
 RESULTS_MOST: Final = 5
 LONGEST_ADDRESS: Final = 2_000

@@ -16,7 +16,7 @@ from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments
-    from services.router.grounding.extraction import Extraction
+    from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Library
     from services.router.grounding.notes import Notes
     from services.router.grounding.records import Attachment, Note

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from services.chassis.timing.yielding import Yielder
+from services.chassis.timing.deadlines import Yielder
 
 # Counting a slice blocks the event loop for about a millisecond.
 SLICE_CHARACTERS = 16 * 1024

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from services.chassis.telemetry.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TOKEN_BOUNDS, Histogram
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 from services.router.answers.plausible import Violation
 
 FAILURES_IN_A_ROW: Final = 5

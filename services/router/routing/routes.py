@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from services.chassis.settings import SettingsError, read_variable
-from services.router.prompts import character
-from services.router.prompts.character import Character, load_character
+from services.router.prompts import prompt
+from services.router.prompts.prompt import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
-from services.router.providers.http.origin import has_host
+from services.router.providers.http.pool import has_host
 from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
 
@@ -95,7 +95,7 @@ class _Reader:
         root = Table(self.mistakes, "", document)
         providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
         models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
-        default_character = root.text("character", default=character.DEFAULT)
+        default_character = root.text("character", default=prompt.DEFAULT)
         tables = root.tables("classes")
         characters = {name: self._read_character(table, default_character) for name, table in tables}
         classes = {name: self._read_class(name, table, models) for name, table in tables}

@@ -14,10 +14,9 @@ from typing import Final
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import NO_LIMIT, Gate, Permit
 from services.chassis.load.queueing import LEAST_SAMPLES, QueueingSignal, low_sample
-from services.chassis.timing.clock import Clock
+from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
-from services.router.routing.backoff import LONGEST_S, Backoff
-from services.router.routing.queue_watch import QueueWatch
+from services.router.routing.queue_watch import LONGEST_S, Backoff, QueueWatch
 
 # Tolerated on top of the normal time, or the normal time once more if that is longer: sizes in one bucket differ by a
 # factor of two.

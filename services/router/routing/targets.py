@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, NamedTuple
 
 from protos.router.v1.router_pb2 import ChatOpen
@@ -10,18 +11,88 @@ from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
-from services.router.answers.refusals import NotAccepted, Refusals, too_long_for
 from services.router.answers.upstream import Upstream, begin
-from services.router.prompts.calibration import CountedPrompt
-from services.router.prompts.fit import fit_max_tokens, model_prompt_tokens, refit_max_tokens
+from services.router.prompts.calibration import CountedPrompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
-from services.router.routing.retry_budget import RetryBudget
 from services.router.routing.routes import CLASSES, Target
 from services.router.settings import MOST_ATTEMPTS
 from services.router.spans import begin_question, end_question
+
+
+class NotAccepted(LegatoError):
+    """The provider understood the request and refused it."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.UPSTREAM_REFUSED, "The model does not accept this request as it is.")
+
+
+class Refusals:
+    """The refusals of all models that were tried or skipped."""
+
+    def __init__(self) -> None:
+        self.no_room: LegatoError | None = None
+        self.cannot: LegatoError | None = None
+        # Set if a suitable model failed, or was skipped because the retry budget is spent.
+        self.is_for_now = False
+        self._saturated: LegatoError | None = None
+
+    @property
+    def are_for_want_of_room(self) -> bool:
+        return self._saturated is not None
+
+    def add_saturated(self, error: LegatoError) -> None:
+        """Keeps the error with the shortest retry-after."""
+        if self._saturated is None or (error.retry_after_s or 0) < (self._saturated.retry_after_s or 0):
+            self._saturated = error
+
+    def to_raise(self) -> LegatoError:
+        """Returns the error for the client: a retryable one if any model was saturated or failed."""
+        failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
+        return self._saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
+
+
+def too_long_for(target: Target) -> LegatoError:
+    return LegatoError(
+        Reason.CONTEXT_EXCEEDED,
+        f"The prompt, including tool definitions, is too long: this model's maximum context length is"
+        f" {target.context_tokens} tokens. Please shorten the messages.",
+        param="messages",
+    )
+
+
+# Share of the chats that wait for the first piece of an answer.
+RETRY_SHARE: Final = 0.2
+LEAST_RETRIES: Final = 3
+
+
+class RetryBudget:
+    def __init__(self) -> None:
+        # Entered by each chat until its answer begins.
+        self.waiting = _Inside()
+        self.retry = _Inside()
+
+    @property
+    def is_spent(self) -> bool:
+        return self.retry.count >= max(LEAST_RETRIES, RETRY_SHARE * self.waiting.count)
+
+
+class _Inside:
+    """A context manager that counts how many are inside it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.count -= 1
+
 
 _NOTHING: Final = nullcontext()
 

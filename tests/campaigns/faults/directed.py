@@ -19,7 +19,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.campaigns.faults.bugs import BUGS
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.metering.audit import audit
-from services.metering.records import CHARGES, Entry, Hold
+from services.metering.auditor import audit
+from services.metering.ledger.records import CHARGES, Entry, Hold
 from services.metering.store.tables import accounts, holds, ledger
 from tests.campaigns.faults.chat import Tokens
 

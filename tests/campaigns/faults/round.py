@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.metering.prices import Price, read_prices
+from services.metering.ledger.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
-from services.router.prompts.character import load_character
-from services.router.prompts.prompt import compose_prompt
+from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.faults.chat import Chat, Customer
 from tests.campaigns.faults.client import converse
 from tests.campaigns.faults.harnesses.harness import FaultHarness

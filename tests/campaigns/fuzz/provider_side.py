@@ -20,13 +20,12 @@ from typing import Any, Final
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
 from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
-from services.router.routing.model_states import ModelStates
-from services.router.routing.provider_pool import ProviderPool
+from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import CLASSES, Routes
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from cli.commands.attachments import add_attachment
 from cli.connection import call_service
-from cli.progress import Bar
+from cli.output import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.affordability import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, announced_bytes, check_affordable
+from edge.access.entrance import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, announced_bytes, check_affordable
 from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.metering.prices import Price
+from services.metering.ledger.prices import Price
 from tests.edge.metering_harness import ANN, MeteringHarness
 
 MB = 1024 * 1024

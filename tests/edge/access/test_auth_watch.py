@@ -5,7 +5,7 @@ from pathlib import Path
 
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
 from tests.support.fault_proxy import STALL
 

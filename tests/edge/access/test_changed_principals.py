@@ -10,7 +10,7 @@ from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
 
 

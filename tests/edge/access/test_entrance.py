@@ -8,9 +8,8 @@ import pytest
 from edge.access.entrance import Entrance
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.principal import Principal, Scope
-from edge.wire.asgi import Headers, HttpScope
-from edge.wire.client_address import Addresses
+from edge.backends.auth import Principal, Scope
+from edge.wire.asgi import Addresses, Headers, HttpScope
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.queueing import LEAST_SAMPLES

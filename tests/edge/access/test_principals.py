@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.principal_cache import LEASE_S
-from edge.backends.auth import NAME, AuthClient, AuthReplica
-from edge.principal import Scope
+from edge.access.known_keys import LEASE_S
+from edge.backends.auth import NAME, AuthClient, AuthReplica, Scope
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys import Peppers
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import PATIENCE_S, PEPPER, AuthHarness, bearer
 from tests.support.fakes import FakeClock
 from tests.support.fault_proxy import Cut

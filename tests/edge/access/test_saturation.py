@@ -8,7 +8,7 @@ import pytest
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, EdgeSaturation
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.queueing import LEAST_SAMPLES
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.support.fakes import FakeClock
 
 PATIENCE_S = 60

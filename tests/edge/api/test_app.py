@@ -8,7 +8,7 @@ import pytest
 
 from edge.api.app import Edge
 from edge.metrics import ChatMetrics
-from edge.wire.cors import Cors
+from edge.wire.asgi import Cors
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry

@@ -12,13 +12,12 @@ from edge.access.saturation import EdgeSaturation
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.metrics import ChatMetrics
-from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE
+from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE, Cors
 from edge.wire.body_reader import Bodies
-from edge.wire.cors import Cors
 from services.chassis.exchange import ExchangeClient
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.chat_harness import ChatHarness, end, piece, saying
 from tests.edge.metering_harness import ANN
 

@@ -6,7 +6,7 @@ import pytest
 
 from edge.api.app import bind_parts
 from edge.api.routes import ROUTES, Route, RouteTable
-from edge.principal import Scope
+from edge.backends.auth import Scope
 
 PARTS = ("chat", "clock", "metering", "models")
 

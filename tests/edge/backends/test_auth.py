@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.principal_cache import LEASE_S
+from edge.access.known_keys import LEASE_S
 from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
 from tests.support.fault_proxy import CUT, STALL, Delay, Fault
 from tests.support.waiting import until

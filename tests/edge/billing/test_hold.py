@@ -1,6 +1,7 @@
 """Holds against a real metering that comes and goes."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 
 from edge.backends.exchanges import MeteringReplica
-from edge.billing.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS, MOST_OUTPUT_TOKENS, ChatHold
+from edge.billing.hold import (
+    FIRST_SLICE_TOKENS,
+    LONGEST_OUTPUT_TOKENS,
+    MOST_OUTPUT_TOKENS,
+    SAMPLE_BYTES,
+    UNSEEN_PROMPT_TOKENS,
+    ChatHold,
+    guess_prompt_tokens,
+)
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
@@ -18,9 +27,9 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
-from services.chassis.timing.clock import SystemClock
-from services.metering.holds import WHOLE_ANSWERS_FREE
-from services.metering.prices import CLASSES, Price
+from services.chassis.timing.deadlines import SystemClock
+from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.ledger.prices import CLASSES, Price
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 
@@ -314,3 +323,39 @@ async def test_repeat_that_was_asked_twice_is_made_to_last(metering_harness: Met
         await metering_harness.hold(2).reserve(100, 10, CLAIM)
     assert late.value.reason is Reason.REQUEST_RESOLVED
     assert (await metering_harness.hold(3).reserve(100, 10, CLAIM)).output_tokens == 10
+
+
+RUSSIAN, CHINESE, FRENCH = "Дождь идёт. ", "下雨了。", "Il pleut à côté de la forêt. "
+
+
+def spelled(text: str, *, escaped: bool) -> bytes:
+    return json.dumps([{"role": "user", "content": text}], ensure_ascii=escaped).encode()
+
+
+def test_prompt_has_a_token_for_every_four_bytes_and_what_the_router_adds() -> None:
+    assert guess_prompt_tokens(b"x" * 400, b"y" * 200) == 150 + UNSEEN_PROMPT_TOKENS
+    assert guess_prompt_tokens(b"x" * 400, b"y" * 200, b"z" * 40, b"w" * 80) == 180 + UNSEEN_PROMPT_TOKENS
+    assert guess_prompt_tokens(b"", b"") == UNSEEN_PROMPT_TOKENS
+
+
+@pytest.mark.parametrize("times", [1, 100, SAMPLE_BYTES])
+@pytest.mark.parametrize("text", [RUSSIAN, FRENCH])
+def test_prompt_is_as_long_in_escapes_as_without(text: str, times: int) -> None:
+    without = guess_prompt_tokens(spelled(text * times, escaped=False), b"")
+    assert guess_prompt_tokens(spelled(text * times, escaped=True), b"") == pytest.approx(without, rel=0.01)
+
+
+def test_escapes_cost_nobody_a_chat() -> None:
+    text = CHINESE * 100
+    assert guess_prompt_tokens(spelled(text, escaped=True), b"") <= guess_prompt_tokens(
+        spelled(text, escaped=False), b""
+    )
+
+
+def test_tools_may_be_spelled_in_escapes_too() -> None:
+    assert guess_prompt_tokens(b"", b"\\u0434" * 100) == 50 + UNSEEN_PROMPT_TOKENS
+
+
+@pytest.mark.parametrize("text", [b"\\\\u" * 1000, b"\\u" * 1000])
+def test_what_only_looks_like_an_escape_is_not_taken_for_less_than_nothing(text: bytes) -> None:
+    assert guess_prompt_tokens(text, b"") >= len(text) // 12 + UNSEEN_PROMPT_TOKENS

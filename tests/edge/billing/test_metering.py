@@ -8,7 +8,7 @@ import pytest
 
 from edge.billing.metering import RETRY_FOR_S
 from edge.wire.asgi import Headers
-from edge.wire.errors import error_headers
+from edge.wire.responses import error_headers
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN, MeteringHarness
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from services.metering.operations import (
+from services.metering.ledger.operations import (
     Adjust,
     Checkpoint,
     CreditOperation,
@@ -22,7 +22,7 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.records import Usage
+from services.metering.ledger.records import Usage
 from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
 from tests.services.metering.replicas import VERSIONS, Replicas

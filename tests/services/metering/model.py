@@ -11,8 +11,8 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from services.chassis.errors import Reason
-from services.metering.holds import WHOLE_ANSWERS_FREE
-from services.metering.operations import (
+from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.ledger.operations import (
     Adjust,
     Checkpoint,
     Checkpointed,
@@ -30,8 +30,8 @@ from services.metering.operations import (
     Void,
     Voided,
 )
-from services.metering.prices import Price
-from services.metering.records import AccountBalance, Basis, End, State, Usage
+from services.metering.ledger.prices import Price
+from services.metering.ledger.records import AccountBalance, Basis, End, State, Usage
 
 
 class Refusal(NamedTuple):

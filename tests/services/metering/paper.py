@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.books import BatchState, LiveKey
-from services.metering.operations import AnswerT, Operation
-from services.metering.prices import Prices
-from services.metering.records import HOUR_US, AccountBalance, Claim, Entry, Hold
+from services.metering.ledger.books import BatchState, LiveKey
+from services.metering.ledger.operations import AnswerT, Operation
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import HOUR_US, AccountBalance, Claim, Entry, Hold
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000

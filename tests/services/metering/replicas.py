@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.claims import CLAIM_LIFE_US
-from services.metering.holds import UnmatchedSettlement
-from services.metering.operations import Operation
-from services.metering.prices import Price, Prices
-from services.metering.store.price_versions import adopt_prices
+from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.operations import Operation
+from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.rule_context import CLAIM_LIFE_US
+from services.metering.store.books import adopt_prices
 from services.metering.store.tables import claims
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.records import AccountBalance, Claim, Entry, Hold
+from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
 from tests.services.metering.model import Model, Request
 

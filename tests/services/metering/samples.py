@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
-from services.metering.operations import (
+from services.metering.ledger.operations import (
     Adjust,
     AnswerT,
     Checkpoint,
@@ -18,8 +18,8 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.prices import Price
-from services.metering.records import Basis, End, Usage
+from services.metering.ledger.prices import Price
+from services.metering.ledger.records import Basis, End, Usage
 
 ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 KEY = "key_aaaaaaaaaaaa"

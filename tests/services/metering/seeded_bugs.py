@@ -23,9 +23,9 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.metering import ledger
-from services.metering.books import BatchState
-from services.metering.operations import (
+from services.metering.ledger import rules as ledger
+from services.metering.ledger.books import BatchState
+from services.metering.ledger.operations import (
     Checkpoint,
     Checkpointed,
     Extend,
@@ -38,9 +38,9 @@ from services.metering.operations import (
     Void,
     Voided,
 )
-from services.metering.prices import Prices
-from services.metering.records import AccountBalance, Hold
-from services.metering.rule_context import Effect, RuleContext
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import AccountBalance, Hold
+from services.metering.ledger.rule_context import Effect, RuleContext
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds

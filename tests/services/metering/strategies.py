@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.metering.operations import (
+from services.metering.ledger.operations import (
     Adjust,
     Checkpoint,
     Extend,
@@ -19,7 +19,7 @@ from services.metering.operations import (
     Sweep,
     Void,
 )
-from services.metering.records import Basis, End, Usage
+from services.metering.ledger.records import Basis, End, Usage
 from tests.services.metering.samples import KEY
 
 # A request, and whether it is said to be its own account's or the other's.

@@ -8,15 +8,33 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.process import memory
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.metering.auditor import LOGGED_MOST, Auditor
+from services.metering.auditor import LOGGED_MOST, Auditor, audit
 from services.metering.batch import Writer
-from services.metering.prices import Prices
-from tests.services.metering.samples import ask_all, ask_each, grant, reserve, settle
+from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices
+from services.metering.ledger.records import Usage
+from services.metering.ledger.rules import LARGEST_BALANCE_NANOS
+from services.metering.store.books import adopt_prices
+from services.metering.store.tables import ledger
+from tests.services.metering.samples import (
+    ACCOUNT,
+    KEY,
+    LIFE_S,
+    ask_all,
+    ask_each,
+    claimed,
+    extend,
+    grant,
+    request_id,
+    reserve,
+    settle,
+    void,
+)
 from tests.support.fakes import FakeClock
 from tests.support.waiting import until
 
@@ -111,3 +129,202 @@ async def test_audit_that_fails_is_logged_and_tried_again(
         with database.transaction(writes=True) as connection:
             connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO usage_hours")
         await until(lambda: value_of(registry, "legato_audit_violations") == 0)
+
+
+R1 = request_id(1)
+
+
+@pytest.fixture
+async def kept(database: Database, writer: Writer) -> Database:
+    """A request that was charged, one that is held, one that was given back; then all guards are taken away."""
+    await ask_each(writer, grant(1_000), reserve(1), settle(1, prompt=5, completion=3))
+    await ask_each(writer, reserve(2), extend(2, 0, delivered=Usage(completion_tokens=1)))
+    await ask_each(writer, reserve(3, claim=claimed()), void(3, lost=Usage(completion_tokens=1)))
+    assert await audit(database) == []
+    unguard(database)
+    return database
+
+
+def unguard(database: Database) -> None:
+    with database.transaction(writes=True) as connection:
+        if database.is_sqlite:
+            for change in ("update", "delete"):
+                connection.exec_driver_sql(f"DROP TRIGGER ledger_refuses_{change}")
+        else:
+            connection.exec_driver_sql("DROP TRIGGER ledger_refuses_change ON ledger")
+            connection.exec_driver_sql("ALTER TABLE ledger DROP CONSTRAINT ledger_legs_sum_to_zero")
+            connection.exec_driver_sql("ALTER TABLE accounts DROP CONSTRAINT account_is_covered")
+            connection.exec_driver_sql("ALTER TABLE holds DROP CONSTRAINT hold_is_not_negative")
+        connection.exec_driver_sql("DROP INDEX ledger_books_once")
+
+
+async def violations_after(database: Database, *changes: str) -> list[str]:
+    with database.engine.connect() as connection:
+        if database.is_sqlite:
+            connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        for change in changes:
+            connection.execute(sa.text(change))
+        connection.commit()
+    return await audit(database)
+
+
+async def test_balance_that_differs_from_the_ledger_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE accounts SET balance_nanos = balance_nanos + 1") == [
+        f"account {ACCOUNT}: balance is +1 nanos off the sum of its ledger"
+    ]
+
+
+async def test_account_that_is_gone_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "DELETE FROM accounts") == [
+        f"account {ACCOUNT}: balance is -960 nanos off the sum of its ledger",
+        f"account {ACCOUNT}: held credit is -100 nanos off the sum of its live holds",
+    ]
+
+
+async def test_held_credit_that_differs_from_the_holds_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET amount_nanos = 99 WHERE state = 'held'") == [
+        f"account {ACCOUNT}: held credit is +1 nanos off the sum of its live holds"
+    ]
+
+
+async def test_hold_above_the_balance_is_found(kept: Database) -> None:
+    violations = await violations_after(kept, "UPDATE accounts SET held_nanos = 961")
+    assert f"account {ACCOUNT}: holds 961 nanos of a balance of 960" in violations
+
+
+async def test_entry_whose_legs_do_not_sum_to_zero_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE ledger SET external_nanos = 7 WHERE kind = 'charge'") == [
+        f"charge of {R1}: its legs sum to 7 nanos, not to zero"
+    ]
+
+
+async def test_request_that_was_charged_twice_is_found(kept: Database) -> None:
+    columns = ", ".join(column.name for column in ledger.c if column.name != "entry_id").replace("end", '"end"')
+    violations = await violations_after(
+        kept,
+        f"INSERT INTO ledger ({columns}) SELECT {columns} FROM ledger WHERE kind = 'charge'",
+        "UPDATE accounts SET balance_nanos = balance_nanos - 40",
+        "UPDATE usage_hours SET requests = 2, prompt_tokens = 10, completion_tokens = 6, cost_nanos = 80",
+        "UPDATE holds SET charged_nanos = 80 WHERE state = 'settled'",
+    )
+    assert violations == [f"charge of {R1}: booked 2 times", f"request {R1}: counted 2 times"]
+
+
+async def test_request_that_was_counted_twice_is_found(kept: Database) -> None:
+    changes = ("UPDATE ledger SET requests = 2 WHERE kind = 'charge'", "UPDATE usage_hours SET requests = 2")
+    assert await violations_after(kept, *changes) == [f"request {R1}: counted 2 times"]
+
+
+async def test_charge_above_the_cost_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept,
+        "UPDATE ledger SET customer_nanos = -50, loss_nanos = 10 WHERE kind = 'charge'",
+        "UPDATE accounts SET balance_nanos = balance_nanos - 10",
+        "UPDATE usage_hours SET cost_nanos = 50, loss_nanos = -10",
+        "UPDATE holds SET charged_nanos = 50, loss_nanos = -10 WHERE state = 'settled'",
+    )
+    assert violations == [f"request {R1}: charged 10 nanos more than it cost"]
+
+
+async def test_charge_on_other_terms_than_its_hold_s_is_found(kept: Database) -> None:
+    for terms, undo in (
+        ("account_id = 'acct_other'", f"account_id = '{ACCOUNT}'"), ("key_id = 'key_other'", f"key_id = '{KEY}'"),
+        ("class_id = 'mezzo'", "class_id = 'forte'"), ("price_version = 2", "price_version = 1"),
+    ):  # fmt: skip
+        violations = await violations_after(kept, f"UPDATE holds SET {terms} WHERE state = 'settled'")
+        assert violations == [f"charge of {R1}: not by the account, key, class and prices of its hold"]
+        assert await violations_after(kept, f"UPDATE holds SET {undo} WHERE state = 'settled'") == []
+
+
+async def test_entry_that_is_gone_is_found(kept: Database) -> None:
+    violations = await violations_after(kept, "DELETE FROM ledger WHERE kind = 'charge'")
+    assert violations[:3] == [
+        f"account {ACCOUNT}: balance is -40 nanos off the sum of its ledger",
+        f"request {R1}: its hold is +40 nanos off its charges, +0 off its losses",
+        f"request {R1}: settled, though nothing was booked",
+    ]
+    assert len(violations) == 4
+
+
+async def test_settlement_that_was_never_booked_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept,
+        f"INSERT INTO holds SELECT '{request_id(4)}', account_id, key_id, class_id, state, amount_nanos, price_version,"
+        ' deadline_at_us, 0, 0, 0, 0, 0, 0, basis, "end", counted_hour_us, reserved_at_us, resolved_at_us'
+        " FROM holds WHERE state = 'settled'",
+    )
+    assert violations == [f"request {request_id(4)}: settled, though nothing was booked"]
+
+
+async def test_charge_that_the_hold_does_not_know_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET charged_nanos = 0 WHERE state = 'settled'") == [
+        f"request {R1}: its hold is -40 nanos off its charges, +0 off its losses"
+    ]
+
+
+async def test_charge_without_a_hold_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "DELETE FROM holds WHERE state = 'settled'") == [
+        f"request {R1}: its hold is -40 nanos off its charges, +0 off its losses"
+    ]
+
+
+async def test_charge_of_a_request_that_was_given_back_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE holds SET state = 'void' WHERE state = 'settled'") == [
+        f"request {R1}: charged, though its hold is void"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE usage_hours SET cost_nanos = cost_nanos + 1",
+        "UPDATE usage_hours SET requests = 2",
+        "UPDATE usage_hours SET cached_tokens = 1",
+        "UPDATE usage_hours SET loss_nanos = 1",
+        "DELETE FROM usage_hours",
+    ],
+)
+async def test_counter_that_differs_from_the_charges_is_found(kept: Database, change: str) -> None:
+    [violation] = await violations_after(kept, change)
+    assert violation.startswith(f"usage of account {ACCOUNT}, key key_aaaaaaaaaaaa, class forte, hour ")
+    assert violation.endswith(": differs from its charges")
+
+
+async def test_claim_of_a_request_without_a_hold_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE claims SET request_id = 'unknown'") == [
+        f"account {ACCOUNT}: request unknown has an Idempotency-Key of it, but no hold"
+    ]
+
+
+async def test_claim_of_another_account_s_request_is_found(kept: Database) -> None:
+    assert await violations_after(kept, "UPDATE claims SET account_id = 'acct_b'") == [
+        f"account acct_b: request {request_id(3)} has an Idempotency-Key of it, but no hold"
+    ]
+
+
+async def test_charge_that_its_tokens_do_not_cost_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept, "UPDATE ledger SET prompt_tokens = 6 WHERE kind = 'charge'", "UPDATE usage_hours SET prompt_tokens = 6"
+    )
+    assert violations == [f"request {R1}: booked at 40 nanos, its tokens cost 42"]
+
+
+async def test_charge_by_a_price_that_does_not_exist_is_found(kept: Database) -> None:
+    violations = await violations_after(
+        kept,
+        "UPDATE ledger SET price_version = 9 WHERE kind = 'charge'",
+        "UPDATE holds SET price_version = 9 WHERE state = 'settled'",
+    )
+    assert violations == [f"charge of {R1}: by a price of class forte in version 9, which does not exist"]
+
+
+async def test_right_costs_are_found_right_also_where_they_are_largest(database: Database, log: Log) -> None:
+    """Beyond ten times these the database's integers end."""
+    dearest = Price(LARGEST_PRICE_NANOS, LARGEST_PRICE_NANOS - 1, LARGEST_PRICE_NANOS - 999_999)
+    prices = await database.write(lambda connection: adopt_prices(connection, {"forte": dearest}))
+    writer = Writer(database, prices, LIFE_S, log)
+    usages = ((1, 1, 1), (0, 0, 0), (7, 3, 10**4 - 1), (10**9, 10**9, 3), (10**9, 0, 0))
+    await ask_each(writer, grant(LARGEST_BALANCE_NANOS), *(reserve(number, output=1) for number in range(len(usages))))
+    for number, (prompt, cached, completion) in enumerate(usages):
+        await ask_each(writer, settle(number, prompt=prompt, cached=cached, completion=completion))
+    assert await audit(database) == []

@@ -13,12 +13,12 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from services.chassis.telemetry.log import Log
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.credit_list import BEGINNING, CreditEntry, list_credits
-from services.metering.operations import Operation
-from services.metering.prices import Prices
-from services.metering.records import DAY_US, HOUR_US
+from services.metering.ledger.operations import Operation
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.reports import BEGINNING, CreditEntry, list_credits
 from services.metering.store import books
 from services.metering.store.credits import CreditPosition, read_credits
 from services.metering.store.reports import read_balances

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.operations import Operation, Settled
-from services.metering.prices import Prices
-from services.metering.records import AccountBalance
+from services.metering.ledger.operations import Operation, Settled
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import AccountBalance
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import ACCOUNT, LIFE_S, ask, ask_all, grant, reserve, settle
 

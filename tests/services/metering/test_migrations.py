@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 
 from services.chassis.database.database import Database, open_database
-from services.metering.audit import audit
+from services.metering.auditor import audit
 from tests.services.metering.conftest import MIGRATIONS
 
 HOLD = (

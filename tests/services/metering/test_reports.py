@@ -11,7 +11,7 @@ from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from tests.services.metering.messages import delivery, grant, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, request_id
 

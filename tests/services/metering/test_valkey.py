@@ -10,9 +10,10 @@ import redis
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
+from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.metering.limits import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
-from services.metering.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter
+from services.metering.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter, make_client
 from tests.support.fakes import FakeClock
 from tests.support.valkey import Valkey
 from tests.support.waiting import until
@@ -305,3 +306,12 @@ async def test_correction_counts_also_while_the_server_is_away(log: Log) -> None
     async with opened("unix:///nowhere/valkey.sock", log) as limiter:
         await admit(limiter, SLOW_TOKENS, 30)
         assert (await correct(limiter, 20)).remaining_tokens == 10
+
+
+@pytest.mark.parametrize(
+    "url", ["hunter2", "http://host", "redis://:hunter2", "redis://host?pass=hunter2", "redis://host?db=hunter2"]
+)
+def test_address_that_is_none_is_named_and_not_quoted(url: str) -> None:
+    with pytest.raises(SettingsError, match="LEGATO_VALKEY_URL") as refused:
+        _ = make_client(url)
+    assert "hunter2" not in str(refused.value)

@@ -14,7 +14,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange import RpcCall
 from services.chassis.telemetry.log import Log
 from services.router.completion import resolve_class
-from services.router.prompts.character import load_character
+from services.router.prompts.prompt import load_character
 from services.router.prompts.tokens import count
 from tests.services.router.harness import WAYS, Router, as_json, refusal_of, running_router, target
 from tests.support.leftovers import nothing_is_left

@@ -9,8 +9,7 @@ import sqlalchemy as sa
 
 from services.router.grounding.records import DocumentKind
 from services.router.grounding.sealing import Sealed
-from services.router.grounding.store.deletion import delete_for_good
-from services.router.grounding.store.tables import attachments, passages, postings
+from services.router.grounding.store.tables import attachments, delete_for_good, passages, postings
 
 PASSAGES_AT_ONCE = 50
 

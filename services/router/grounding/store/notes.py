@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from services.router.grounding.sealing import Sealed
-from services.router.grounding.store.deletion import delete_for_good
-from services.router.grounding.store.tables import notes
+from services.router.grounding.store.tables import delete_for_good, notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from msgspec import Raw
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
 from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
-from services.router.providers.http.origin import read_url
-from services.router.providers.translation.conversion import ConversionYielder, joined, write_list
-from services.router.providers.translation.extra import merged
+from services.router.providers.http.pool import read_url
+from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,

@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from services.router.providers.answer import UNREADABLE
+from services.router.providers.answer import UNREADABLE, as_count
 from services.router.providers.base import Figures
-from services.router.providers.translation.usage import as_count
 
 # The figures are near the beginning.
 MOST_CHARACTERS: Final = 1000

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.providers import answer as counts
 from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
 from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
-from services.router.providers.translation import usage as counts
 
 # One status means a wrong key or a wrong field, and another means spent credit or a rate limit.
 SIGNS = ErrorPatterns(

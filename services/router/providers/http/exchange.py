@@ -7,18 +7,53 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer, UnreadableAnswer
 from services.router.providers.base import Piece, PieceTaker, ProviderError, Timeouts
 from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.http.connection import HttpConnection, Interrupted
-from services.router.providers.http.origin import Origin, RequestHead
-from services.router.providers.http.pool import ConnectionPool
-from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
-from services.router.providers.http.split_surrogates import LONGEST_HALVED_BYTES, join_halves
-from services.router.providers.http.sse import EventReader, EventTooLong
-from services.router.providers.translation.json_objects import SHORT_BYTES, has_too_many_objects
+from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
+from services.router.providers.http.sse import LONGEST_HALVED_BYTES, EventReader, EventTooLong, join_halves
+from services.router.providers.translation.conversion import SHORT_BYTES, has_too_many_objects
+
+# A memory budget for partially received answers, shared by all answers of one server.
+#
+# An answer draws on it by what it has received beyond what an ordinary one needs. So concurrent large answers cannot
+# exhaust the process's memory, and a small answer never fails for lack of budget.
+
+BUDGET_BYTES: Final = 64 * 1024 * 1024
+# Not charged to the budget, per answer.
+FREE_BYTES: Final = 256 * 1024
+
+
+class BufferBudget:
+    def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
+        self.left_bytes = most_bytes
+
+
+class AnswerBuffer:
+    """The buffer space of one answer."""
+
+    __slots__ = ("_budget", "_taken_bytes")
+
+    def __init__(self, budget: BufferBudget) -> None:
+        self._budget = budget
+        self._taken_bytes = 0
+
+    def reserve(self, held_bytes: int) -> None:
+        """Adjusts the reservation to the bytes now held in total."""
+        more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
+        if more_bytes > self._budget.left_bytes:
+            raise ProviderError("sent more than there is room for")
+        self._budget.left_bytes -= more_bytes
+        self._taken_bytes += more_bytes
+
+    def release(self) -> None:
+        self._budget.left_bytes += self._taken_bytes
+        self._taken_bytes = 0
+
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
 # escaped.

@@ -1,21 +1,111 @@
 """A provider for any server compatible with OpenAI's chat completions."""
 
+import hashlib
+import re
 import ssl
-from collections.abc import AsyncGenerator
+import string
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
-from services.router.providers.http.origin import read_url
+from services.router.providers.http.pool import read_url
 from services.router.providers.openai.answer import SIGNS, CompletionAnswer
-from services.router.providers.openai.no_store import no_store_fields
-from services.router.providers.openai.short_ids import shorten_call_ids
-from services.router.providers.openai.string_content import write_as_strings
-from services.router.providers.translation.extra import merged
+from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder, merged
+from services.router.schema.messages import ABSENT, Messages, Part, PastToolCall, decode_string, encode_string
+
+# Converts tool call ids for Mistral's models, which accept only nine letters and digits.
+#
+# The client has ids in our canonical form, or from another provider.
+
+SHORT_CHARACTERS = 9
+
+_SHORT_ID = re.compile(rf"[a-zA-Z0-9]{{{SHORT_CHARACTERS}}}")
+_ALPHABET = string.ascii_letters + string.digits
+
+
+async def shorten_call_ids(messages: Messages) -> Messages:
+    """Returns the messages with shortened ids; the same if they have none. Other fields are unchanged."""
+    yielder = ConversionYielder()
+    changed = {}
+    for index, message in enumerate(messages.parsed):
+        if message.role == "tool" and message.tool_call_id is not None:
+            changed[index] = msgspec.structs.replace(message, tool_call_id=short_id(message.tool_call_id))
+        elif message.role == "assistant" and message.calls:
+            changed[index] = msgspec.structs.replace(message, tool_calls=await _shortened(message.calls, yielder))
+    return await messages.replace(changed, yielder)
+
+
+async def _shortened(calls: Sequence[PastToolCall], yielder: ConversionYielder) -> list[PastToolCall]:
+    shortened = []
+    for call in calls:
+        shortened.append(call if call.id is None else msgspec.structs.replace(call, id=short_id(call.id)))
+        if yielder.is_due(BYTES_PER_ELEMENT):
+            await yielder.pause()
+    return shortened
+
+
+def short_id(call_id: str) -> str:
+    """Returns a short id, always the same for the same id."""
+    if _SHORT_ID.fullmatch(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest())
+    return "".join(_ALPHABET[number // len(_ALPHABET) ** place % len(_ALPHABET)] for place in range(SHORT_CHARACTERS))
+
+
+# Converts content for servers that accept only strings: DeepSeek rejects lists, Ollama splits them into messages.
+#
+# The client may send either form, and many frameworks prefer lists.
+
+_EMPTY = encode_string("")
+
+
+async def write_as_strings(messages: Messages) -> Messages:
+    """Joins lists of parts into strings; returns the same messages if there are none. Other fields are unchanged."""
+    yielder = ConversionYielder()
+    changed = {}
+    for index, message in enumerate(messages.parsed):
+        if isinstance(message.content, list):
+            changed[index] = msgspec.structs.replace(message, content=await _joined(message.content, yielder))
+    return await messages.replace(changed, yielder)
+
+
+async def _joined(parts: Sequence[Part], yielder: ConversionYielder) -> Raw:
+    texts = [part.text for part in parts if part.text is not ABSENT]
+    if len(texts) == 1:
+        return texts[0]
+    decoded = []
+    for text in texts:
+        decoded.append(decode_string(text))
+        if yielder.is_due_after(text):
+            await yielder.pause()
+    return encode_string("".join(decoded)) if decoded else _EMPTY
+
+
+# OpenAI's own field. Others support or ignore it.
+_STORE_FALSE: Final = {"store": False}
+
+# Hosts with other fields, and hosts with none, some of which reject unknown fields.
+_WAYS: Final[dict[str, dict[str, Any]]] = {
+    "openrouter.ai": {"provider": {"zdr": True, "data_collection": "deny"}},
+    "api.deepseek.com": {},
+    "api.groq.com": {},
+    "api.mistral.ai": {},
+    "api.together.ai": {},
+    "api.together.xyz": {},
+}
+
+
+def no_store_fields(base_url: str) -> dict[str, Any]:
+    """Returns the fields to add to every request."""
+    return _WAYS.get(urlsplit(base_url).hostname or "", _STORE_FALSE)
 
 
 class OpenAIProvider:

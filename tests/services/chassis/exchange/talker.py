@@ -21,7 +21,7 @@ from services.chassis.exchange import (
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 
 Chat = CallStream[router.ChatRequest, router.ChatResponse]
 

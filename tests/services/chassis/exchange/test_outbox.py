@@ -1,14 +1,22 @@
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from protos.router.v1 import router_pb2 as router
+from protos.router.v1 import router_pb2_grpc
 from protos.router.v1.router_pb2 import ExchangeResponse
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
+from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange import outbox as rests
 from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox
+from services.chassis.rpc.channel import open_channel
+from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
+from tests.services.chassis.exchange.talker import Serve, ask
 
 
 def an_outbox() -> Outbox:
@@ -269,3 +277,54 @@ async def test_a_closed_outbox_sends_what_waits() -> None:
     writer.say_soon(1, b"b")
     await writer.close()
     assert await writer.sent() == [[b"b"]]
+
+
+NAMES = ["a", "b", "c"]
+
+
+class Sizes(Histogram):
+    def __init__(self) -> None:
+        super().__init__(BATCH_BOUNDS)
+        self.seen: list[float] = []
+
+    def observe(self, value: float) -> None:
+        self.seen.append(value)
+
+
+class LongDelay:
+    def __init__(self) -> None:
+        self.has_begun = asyncio.Event()
+        self.is_over = asyncio.Event()
+
+    async def __call__(self, calls: int) -> None:
+        self.has_begun.set()
+        await self.is_over.wait()
+
+
+async def test_questions_leave_together(socket_folder: Path, serve: Serve, log: Log) -> None:
+    sizes, delay = Sizes(), LongDelay()
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, delay=delay)
+        client.start()
+        await delay.has_begun.wait()
+        waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
+        await asyncio.sleep(0)
+        delay.is_over.set()
+        assert await asyncio.gather(*waiting) == NAMES
+        await client.close()
+    assert max(sizes.seen) >= len(NAMES)
+
+
+@pytest.mark.parametrize(("calls", "delay_s"), [(1, None), (39, None), (40, 0.001), (100, 0.0025), (1_000, 0.005)])
+async def test_rest_is_as_long_as_many_share_it_and_none_where_few_do(
+    calls: int, delay_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await rests.delay_send(calls)
+    assert slept == ([] if delay_s is None else [pytest.approx(delay_s)])

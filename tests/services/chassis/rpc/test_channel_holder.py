@@ -16,8 +16,7 @@ from protos.auth.v1 import auth_pb2
 from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.certificates import Certificates, Pem
-from services.chassis.rpc.channel import errors_of, open_channel
-from services.chassis.rpc.channel_holder import ChannelHolder
+from services.chassis.rpc.channel import ChannelHolder, errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.playful_servicer import Servicer, register, verify

@@ -1,17 +1,45 @@
 import asyncio
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import grpc
 import pytest
 import sqlalchemy as sa
 
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering.audit import audit
+from services.chassis.process import failpoints
+from services.chassis.rpc.channel import open_sync_channel
+from services.chassis.telemetry.log import Log
+from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.operations import Reserved, Settled
-from services.metering.store.books import _COUNT_LIVE
+from services.metering.ledger.operations import Reserved, Settled
+from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.rule_context import CLAIM_LIFE_US
+from services.metering.store.books import _COUNT_LIVE, adopt_prices, forget_claims, reach, read_version
 from services.metering.store.sets import Row
-from tests.services.metering.samples import KEY, ask, ask_all, ask_each, claimed, extend, grant, reserve, settle, void
+from tests.services.metering.conftest import MIGRATIONS
+from tests.services.metering.samples import (
+    KEY,
+    LIFE_S,
+    PRICES,
+    ask,
+    ask_all,
+    ask_each,
+    claimed,
+    extend,
+    grant,
+    request_id,
+    reserve,
+    settle,
+    void,
+)
 
 
 def lose_updates_of(database: Database, table: str) -> None:
@@ -103,3 +131,109 @@ async def test_live_holds_are_found_by_their_key(database: Database, writer: Wri
         query = _COUNT_LIVE.sqlite if database.is_sqlite else _COUNT_LIVE.postgresql
         plan = connection.exec_driver_sql(f"{explain} {query}", ('["key_b"]',)).all()
     assert ("live_holds" if database.is_sqlite else "live_holds_by_key") in str(plan)
+
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Path]:
+    failpoints.watch(str(tmp_path))
+    yield tmp_path
+    failpoints.watch(None)
+
+
+def test_batch_comes_once_to_the_place_of_each_kind_of_operation(orders: Path) -> None:
+    for name in ("metering.reserve.read", "metering.settle.read", "metering.settle.written"):
+        (orders / name).write_text("3")
+    reach("read", [reserve(1), settle(1), reserve(2)])
+    left = {order.name: order.read_text() for order in orders.iterdir()}
+    assert left == {"metering.reserve.read": "2", "metering.settle.read": "2", "metering.settle.written": "3"}
+
+
+@pytest.mark.parametrize(("step", "balances"), [("read", []), ("written", []), ("committed", [5])])
+def test_only_what_was_committed_outlives_the_process(socket_folder: Path, step: str, balances: list[int]) -> None:
+    orders = socket_folder / "failpoints"
+    orders.mkdir()
+    (orders / f"metering.grant.{step}").write_text("1")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
+    settings = {"LEGATO_DATA": str(socket_folder), failpoints.VARIABLE: str(orders)}
+    metering = subprocess.Popen(
+        [sys.executable, "-m", "services.metering"], cwd=ROOT, env=clean | settings, stderr=subprocess.DEVNULL
+    )
+    request = pb.GrantCreditsRequest(operation_id="grant-1", account_id="acct_a", amount_nanos=5)
+    with open_sync_channel(f"unix:{socket_folder}/run/metering.sock") as channel, pytest.raises(grpc.RpcError):
+        CreditAdminServiceStub(channel).GrantCredits(request, wait_for_ready=True, timeout=PATIENCE_S)
+    assert metering.wait(PATIENCE_S) == -signal.SIGKILL
+    engine = sa.create_engine(f"sqlite:///{socket_folder}/metering.db")
+    with engine.connect() as connection:
+        assert list(connection.exec_driver_sql("SELECT balance_nanos FROM accounts").scalars()) == balances
+    engine.dispose()
+
+
+OLD = f"UPDATE claims SET claimed_at_us = claimed_at_us - {CLAIM_LIFE_US + 1_000}"
+
+
+def claimants_in(database: Database) -> list[str]:
+    with database.transaction(writes=False) as connection:
+        return list(connection.exec_driver_sql("SELECT request_id FROM claims ORDER BY request_id").scalars())
+
+
+async def test_claims_are_forgotten_when_their_day_is_over_the_oldest_first(database: Database, writer: Writer) -> None:
+    await ask_each(writer, grant(1_000), *(reserve(number, claim=claimed(f"key {number}")) for number in range(4)))
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql(f"{OLD} WHERE request_id <> '{request_id(3)}'")
+        connection.exec_driver_sql(f"UPDATE claims SET claimed_at_us = 1 WHERE request_id = '{request_id(2)}'")
+    assert await database.write(lambda connection: forget_claims(connection, 1)) == 1
+    assert claimants_in(database) == [request_id(0), request_id(1), request_id(3)]
+    assert await database.write(lambda connection: forget_claims(connection, 10)) == 2
+    assert await database.write(lambda connection: forget_claims(connection, 10)) == 0
+    assert claimants_in(database) == [request_id(3)]
+
+
+async def test_claim_that_a_batch_is_taking_over_is_not_waited_for(postgres_url: str, log: Log) -> None:
+    database, replica = Database(postgres_url, "metering"), Database(postgres_url, "metering")
+    database.migrate(MIGRATIONS)
+    prices = await database.write(lambda connection: adopt_prices(connection, PRICES))
+    writer = Writer(database, prices, LIFE_S, log)
+    await ask_each(writer, grant(1_000), reserve(1, claim=claimed("a")), reserve(2, claim=claimed("b")))
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql(OLD)
+    with replica.transaction(writes=True) as connection:
+        connection.exec_driver_sql(f"UPDATE claims SET request_id = 'new' WHERE request_id = '{request_id(1)}'")
+        assert await database.write(lambda connection: forget_claims(connection, 10)) == 1
+    replica.close()
+    assert claimants_in(database) == ["new"]
+    database.close()
+
+
+DEARER = {**PRICES, "forte": Price(4_000_000, 4_000_000, 20_000_000)}
+
+
+async def test_prices_that_did_not_change_keep_their_version(database: Database) -> None:
+    for _ in range(2):
+        prices = await database.write(lambda connection: adopt_prices(connection, PRICES))
+        assert prices.current_version == 1
+
+
+async def test_changed_prices_become_a_new_version_and_the_old_one_stays(database: Database) -> None:
+    await database.write(lambda connection: adopt_prices(connection, PRICES))
+    prices = await database.write(lambda connection: adopt_prices(connection, DEARER))
+    assert prices.current_version == 2
+    assert prices.current("forte") == DEARER["forte"]
+    assert await database.read(lambda connection: read_version(connection, 1)) == PRICES
+
+
+async def test_request_is_charged_by_the_version_it_began_with_also_after_a_restart(
+    database: Database, writer: Writer, log: Log
+) -> None:
+    await ask(writer, grant(1_000))
+    await ask(writer, reserve(1))
+    # Started anew, the writer knows no version but the newest.
+    prices: Prices = await database.write(lambda connection: adopt_prices(connection, DEARER))
+    restarted = Writer(database, prices, LIFE_S, log)
+    assert (await ask(restarted, settle(1, completion=3))).charged_nanos == 30
+    await ask(restarted, reserve(2))
+    assert (await ask(restarted, settle(2, completion=3))).charged_nanos == 60
+    assert await audit(database) == []

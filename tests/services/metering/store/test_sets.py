@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from msgspec.structs import astuple
 
 from services.chassis.database.database import Database
-from services.metering.records import Hold
+from services.metering.ledger.records import Hold
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds, usage_hours
 

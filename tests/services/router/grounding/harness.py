@@ -8,12 +8,11 @@ from typing import Any
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.grounding import Budgets, Grounding, Library
-from services.router.grounding.holdings import Holdings
 from services.router.grounding.notes import Notes
-from services.router.grounding.opening import MIGRATIONS
+from services.router.grounding.opening import MIGRATIONS, Holdings
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch

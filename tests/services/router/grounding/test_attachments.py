@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.attachments import Attachments
+from services.router.grounding.attachments import LONGEST_CHARACTERS, Attachments, split_into_passages
 from services.router.grounding.blocks import passages_block
 from services.router.grounding.citations import Sources
+from services.router.grounding.ranking import words_of
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
-from services.router.grounding.words import words_of
 from services.router.prompts.tokens import count
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 from tests.services.router.grounding.harness import KEY
@@ -154,3 +156,21 @@ async def test_file_holds_no_word_in_clear_and_nothing_of_what_was_deleted(
     await attachments.remove("acct_1", kept.attachment_id)
     left = files()
     assert not [piece for piece in stored if piece in left]
+
+
+def test_short_document_is_one_passage() -> None:
+    assert list(split_into_passages("One.\n\nTwo,\nand three.\r\n")) == ["One.\nTwo,\nand three."]
+
+
+def test_paragraphs_stay_whole_where_they_fit() -> None:
+    paragraphs = [f"{word} " * 100 for word in ("first", "second", "third")]
+    passages = list(split_into_passages("\n\n".join(paragraphs)))
+    assert [passage.strip() for passage in passages] == [f"{p.strip()}" for p in paragraphs]
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.sampled_from("ab .!\n\t"), max_size=6_000))
+def test_no_passage_is_too_long_and_no_word_is_lost(text: str) -> None:
+    passages = list(split_into_passages(text))
+    assert all(0 < len(passage) <= LONGEST_CHARACTERS for passage in passages)
+    assert "".join("".join(passages).split()) == "".join(text.split())

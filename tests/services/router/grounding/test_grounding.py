@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Citation
 from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Budgets, Grounding
-from services.router.prompts.character import load_character
-from services.router.prompts.prompt import Prompt
+from services.router.prompts.prompt import Prompt, load_character
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import as_json, target
 from tests.services.router.schema.reading import parsed

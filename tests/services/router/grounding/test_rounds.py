@@ -12,7 +12,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
-from services.chassis.timing.clock import SystemClock
+from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.search_tool import NAME
 from services.router.providers.base import Timeouts
 from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness

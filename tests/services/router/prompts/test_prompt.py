@@ -1,13 +1,20 @@
 """The conversation as it goes upstream."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.prompts.character import load_character
-from services.router.prompts.prompt import TOKENS_BEFORE_ANSWER, TOKENS_PER_MESSAGE, compose_prompt
+from services.chassis.settings import SettingsError
+from services.router.prompts.prompt import (
+    BUNDLED,
+    TOKENS_BEFORE_ANSWER,
+    TOKENS_PER_MESSAGE,
+    compose_prompt,
+    load_character,
+)
 from services.router.prompts.tokens import SLICE_CHARACTERS, count
 from services.router.schema.messages import encode
 
@@ -174,3 +181,26 @@ async def test_messages_that_cannot_be_read_are_refused_without_being_quoted(mes
     with pytest.raises(LegatoError) as refusal:
         await compose(messages)
     assert (refusal.value.reason, refusal.value.param) == (Reason.REQUEST_INVALID, "messages")
+
+
+def test_character_is_a_system_message(tmp_path: Path) -> None:
+    (tmp_path / "character.md").write_text('Be "kind".\n')
+    character = load_character("character.md", tmp_path)
+    assert msgspec.json.decode(encode(character.message)) == {"role": "system", "content": 'Be "kind".'}
+
+
+def test_every_bundled_text_is_found_by_its_name_which_is_its_version() -> None:
+    names = [path.stem for path in BUNDLED.iterdir()]
+    assert names
+    assert [load_character(name).version for name in names] == names
+
+
+def test_text_for_the_small_model_is_the_shortest() -> None:
+    assert len(load_character("legato-small-1").text) < len(load_character().text)
+
+
+def test_file_that_is_missing_or_empty_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "empty.md").write_text(" \n")
+    for name in ("empty.md", "missing.md", "no-such-character"):
+        with pytest.raises(SettingsError, match=name):
+            load_character(name, tmp_path)

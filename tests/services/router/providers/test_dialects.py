@@ -27,8 +27,7 @@ from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.exchange import Stream
-from services.router.providers.http.read_budget import AnswerBuffer, BufferBudget
+from services.router.providers.http.exchange import AnswerBuffer, BufferBudget, Stream
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording

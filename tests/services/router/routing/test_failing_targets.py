@@ -12,7 +12,7 @@ from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing import health
 from services.router.routing.health import FAILURES_IN_A_ROW
-from services.router.routing.retry_budget import LEAST_RETRIES, RETRY_SHARE
+from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE
 from services.router.settings import MOST_ATTEMPTS
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
 from tests.support.leftovers import nothing_is_left

@@ -12,7 +12,7 @@ import pytest
 from protos.router.v1.router_pb2 import Grant
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
-from services.router.prompts.character import load_character
+from services.router.prompts.prompt import load_character
 from services.router.prompts.tokens import count
 from services.router.routing.routes import Target
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target

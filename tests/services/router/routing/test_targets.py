@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.providers import base
 from services.router.providers.openai.provider import OpenAIProvider
-from services.router.routing.backoff import LONGEST_S
+from services.router.routing.queue_watch import LONGEST_S
+from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE, RetryBudget
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -210,3 +211,34 @@ async def test_greedy_key_leaves_room_for_another(socket_folder: Path, log: Log)
         answers = await asyncio.gather(*(router.ask(key_id="small") for _ in range(2)))
         assert [answer.text for answer in answers] == ["Hello, world!"] * 2
         greedy[0].cancel()
+
+
+def test_few_chats_have_a_few_retries() -> None:
+    budget = RetryBudget()
+    with ExitStack() as running:
+        running.enter_context(budget.waiting)
+        for _ in range(LEAST_RETRIES):
+            assert not budget.is_spent
+            running.enter_context(budget.retry)
+        assert budget.is_spent
+
+
+def test_of_many_chats_a_share_is_tried_again_at_once() -> None:
+    budget = RetryBudget()
+    with ExitStack() as running:
+        for _ in range(100):
+            running.enter_context(budget.waiting)
+        retries = 0
+        while not budget.is_spent:
+            running.enter_context(budget.retry)
+            retries += 1
+        assert retries == RETRY_SHARE * 100
+
+
+def test_retry_that_is_over_makes_room_for_another() -> None:
+    budget = RetryBudget()
+    with budget.waiting:
+        for _ in range(10 * LEAST_RETRIES):
+            assert not budget.is_spent
+            with budget.retry:
+                pass

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers.base import Failure, ProviderCall, Timeouts
+from services.router.providers.base import Failure, ProviderCall, ProviderError, Timeouts
 from services.router.providers.http import connection
 from services.router.providers.http import exchange as http
-from services.router.providers.http import split_surrogates as halves
-from services.router.providers.http.read_budget import BUDGET_BYTES, FREE_BYTES
+from services.router.providers.http import sse as halves
+from services.router.providers.http.exchange import BUDGET_BYTES, FREE_BYTES, AnswerBuffer, BufferBudget
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
 from tests.services.router.providers.servers import Serve, listening, read_request
@@ -199,3 +199,34 @@ async def test_large_event_is_not_searched_for_halves_of_characters() -> None:
     event = b'data: {"choices":[{"delta":{"content":"%b\\ud83d"}}]}\n\n' % escapes
     async with asking(saying(STREAM + event)) as provider:
         assert (await failure_of(provider)).what == "sent something that is not a chat completion"
+
+
+def test_small_answers_need_no_room() -> None:
+    budget = BufferBudget(0)
+    for _ in range(1000):
+        AnswerBuffer(budget).reserve(FREE_BYTES)
+    assert budget.left_bytes == 0
+
+
+def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
+    budget = BufferBudget(100)
+    first, second = AnswerBuffer(budget), AnswerBuffer(budget)
+    first.reserve(FREE_BYTES + 60)
+    with pytest.raises(ProviderError, match="room"):
+        second.reserve(FREE_BYTES + 41)
+    second.reserve(FREE_BYTES + 40)
+    first.reserve(FREE_BYTES + 60)
+    first.release()
+    second.reserve(FREE_BYTES + 100)
+
+
+def test_room_is_given_back_when_less_is_held_and_when_the_answer_is_over() -> None:
+    budget = BufferBudget(100)
+    buffer = AnswerBuffer(budget)
+    for held_bytes in (FREE_BYTES + 100, 0, FREE_BYTES + 100, 5):
+        buffer.reserve(held_bytes)
+    assert budget.left_bytes == 100
+    buffer.reserve(FREE_BYTES + 1)
+    buffer.release()
+    buffer.release()
+    assert budget.left_bytes == 100

@@ -10,7 +10,7 @@ import pytest
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
 from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
-from services.chassis.exchange.session import _ServerCall
+from services.chassis.exchange.server import _ServerCall
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.timing.deadlines import Deadlines
 from services.router.answers.grants import TokenAllowance

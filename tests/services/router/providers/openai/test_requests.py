@@ -2,8 +2,7 @@
 
 import msgspec
 
-from services.router.providers.openai.provider import OpenAIProvider
-from services.router.providers.openai.short_ids import short_id
+from services.router.providers.openai.provider import OpenAIProvider, short_id
 from tests.services.router.harness import QUICK
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, changed, pieces_of
 from tests.services.router.providers.past import USER, called, gave

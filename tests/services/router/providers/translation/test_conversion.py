@@ -1,5 +1,6 @@
 """Prompts of a hundred thousand messages, parts or calls hold nobody up, whatever they are converted to."""
 
+import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from services.chassis.timing.yielding import Yielder
+from services.chassis.timing.deadlines import Yielder
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
 from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
@@ -16,8 +19,12 @@ from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import (
     BYTES_PER_ELEMENT,
+    MOST_OBJECTS,
     SLICE_BYTES,
     ConversionYielder,
+    count_objects,
+    has_too_many_objects,
+    merged,
     write_list,
 )
 from tests.services.router.providers.asking import make_call
@@ -106,3 +113,50 @@ async def test_long_lists_give_way(rests: list[int]) -> None:
 async def test_short_lists_never_wait(rests: list[int]) -> None:
     await write_list([USER] * 200, ConversionYielder())
     assert not rests
+
+
+def test_tables_are_put_together_and_what_is_in_both_is_the_added_one() -> None:
+    ours = {"a": 1, "table": {"kept": 1, "changed": 1, "deep": {"x": 1}}}
+    added = {"table": {"changed": 2, "deep": {"y": 2}}, "b": [2]}
+    assert merged(ours, added) == {
+        "a": 1,
+        "b": [2],
+        "table": {"kept": 1, "changed": 2, "deep": {"x": 1, "y": 2}},
+    }
+    assert ours["table"] == {"kept": 1, "changed": 1, "deep": {"x": 1}}
+
+
+TEXTS = st.text(alphabet='{}"\\ab[]', max_size=8)
+VALUES = st.recursive(
+    st.none() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def objects_in(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(objects_in(inner) for inner in value.values())
+    return sum(objects_in(inner) for inner in value) if isinstance(value, list) else 0
+
+
+@given(VALUES)
+def test_objects_are_counted_exactly_whatever_the_texts_hold(value: Any) -> None:
+    assert count_objects(json.dumps(value).encode()) == objects_in(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_too_much"),
+    [
+        ([{}] * MOST_OBJECTS, False),
+        ([{}] * (MOST_OBJECTS + 1), True),
+        ([{"a": "{"}] * (MOST_OBJECTS + 1), True),
+        ("{" * 4 * MOST_OBJECTS, False),
+        ('{"a": 1}, ' * 2 * MOST_OBJECTS, False),
+        (["{", "}"] * 2 * MOST_OBJECTS, False),
+        ([[]] * 4 * MOST_OBJECTS, False),
+    ],
+    ids=["as many as may be", "one more", "with braces in texts", "braces", "JSON in a text", "in texts", "lists"],
+)
+def test_only_objects_outside_of_texts_can_be_too_many(value: Any, is_too_much: bool) -> None:
+    assert has_too_many_objects(json.dumps(value).encode()) is is_too_much

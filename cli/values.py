@@ -1,0 +1,74 @@
+"""Parses and prints the values of options: limits, amounts of money, names of keys."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from services.chassis.load.gcra import LARGEST_LIMITS
+from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+
+if TYPE_CHECKING:
+    from protos.auth.v1.auth_pb2 import Account, Key
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+LIMITS = {
+    "requests_per_minute": "Requests per minute",
+    "tokens_per_minute": "Tokens per minute",
+    "concurrent_requests": "Concurrent requests",
+}
+
+
+def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
+    """Adds an option for each limit; the command gets them by name, None if not given."""
+
+    def add(command: CommandT) -> CommandT:
+        for name, what in reversed(LIMITS.items()):
+            option = f"--{name.replace('_', '-')}"
+            amount = click.IntRange(min=0, max=LARGEST_LIMITS[name])
+            command = click.option(option, type=amount, help=f"{what} {whose}")(command)
+        return command
+
+    return add
+
+
+def own_limits(owner: "Account | Key") -> dict[str, int | None]:
+    """Returns the limits; None if a default applies."""
+    return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
+
+
+class UsdAmount(click.ParamType[int]):
+    name = "amount"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            nanos = parse_usd(value)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        if abs(nanos) > LARGEST_BOOKING_NANOS:
+            self.fail("the amount must be at most a million dollars.", param, ctx)
+        return nanos
+
+
+USD = UsdAmount()
+
+
+class OneOrMoreOf(click.ParamType[list[str]]):
+    name = "names"
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = choices
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{','.join(self.choices)}]"
+
+    def convert(self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        if isinstance(value, list):
+            return value
+        names = [name.strip() for name in value.split(",")]
+        if not all(name in self.choices for name in names):
+            self.fail(f"choose from {', '.join(self.choices)}.", param, ctx)
+        return names

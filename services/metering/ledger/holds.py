@@ -1,0 +1,242 @@
+"""Defines the rules of one request's credit: it is held, extended, and settled, voided or swept."""
+
+from msgspec.structs import replace
+
+from services.chassis.errors import LegatoError, Reason, credits_held
+from services.metering.ledger.operations import (
+    Checkpoint,
+    Checkpointed,
+    Extend,
+    Extended,
+    Reserve,
+    Reserved,
+    Settle,
+    Settled,
+    Sweep,
+    Swept,
+    Void,
+    Voided,
+)
+from services.metering.ledger.prices import Price
+from services.metering.ledger.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
+from services.metering.ledger.rule_context import NOT_CONFIRMED, Effect, RuleContext, booking, refuse_repeat
+
+# How many whole answers an account must have credit for before one is held in full. So its other requests, which begin
+# with a slice, find credit for some hundred of those, even if a few whole ones hold too much.
+WHOLE_ANSWERS_FREE = 8
+
+
+class UnmatchedSettlement(LegatoError):
+    """A settlement without a hold, or with a voided one: tokens were served without a reservation. The sender must keep
+    its record for an investigation, so this is no ordinary refusal."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")
+
+
+def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
+    account, hold = context.account, context.hold
+    if hold is not None:
+        if hold.state != "held":
+            raise _resolved()
+        answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, context))
+        return Effect(answer)
+    claim = None
+    if operation.claim is not None:
+        # Checked before the credit: the first of two may hold all of it.
+        refuse_repeat(operation.claim, context.claim, context.claimant, context.now_us)
+        digests = operation.claim.key_digest, operation.claim.body_digest
+        claim = Claim(operation.account_id, *digests, operation.request_id, context.now_us)
+    if operation.concurrent_requests is not None and context.live_holds >= operation.concurrent_requests:
+        raise _too_many_at_once(operation.concurrent_requests)
+    version = context.prices.current_version
+    price = context.prices.current(operation.class_id)
+    least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
+    want_nanos = _wanted_nanos(operation, price, account)
+    if account.free_nanos < least_nanos:
+        raise _too_little_credit(account, least_nanos)
+    amount_nanos = min(want_nanos, account.free_nanos)
+    account = replace(account, held_nanos=account.held_nanos + amount_nanos)
+    hold = Hold(
+        request_id=operation.request_id,
+        account_id=operation.account_id,
+        key_id=operation.key_id,
+        class_id=operation.class_id,
+        state="held",
+        amount_nanos=amount_nanos,
+        price_version=version,
+        deadline_at_us=context.now_us + context.life_us,
+        reserved_at_us=context.now_us,
+    )
+    return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold, claim=claim)
+
+
+def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
+    account, hold = context.account, context.hold
+    if hold is None or hold.state != "held":
+        raise _resolved()
+    hold = _at_checkpoint(hold, operation.delivered, context)
+    affordable_nanos = hold.amount_nanos + account.free_nanos
+    more_nanos = max(0, operation.total_nanos - hold.amount_nanos)
+    extended = operation.total_nanos <= affordable_nanos
+    if extended and more_nanos:
+        account = replace(account, held_nanos=account.held_nanos + more_nanos)
+        hold = replace(hold, amount_nanos=operation.total_nanos)
+    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, account.balance_nanos)
+    return Effect(answer, account, hold)
+
+
+def checkpoint(operation: Checkpoint, context: RuleContext) -> Effect[Checkpointed]:
+    hold = context.hold
+    if hold is None or hold.state != "held":
+        return Effect(Checkpointed())
+    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, context))
+
+
+def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
+    account, hold = context.account, context.hold
+    if hold is None or hold.state == "void":
+        raise UnmatchedSettlement
+    if hold.state == "settled":
+        return Effect(Settled(hold.charged_nanos, hold.loss_nanos))
+    cost_nanos = _price_of(hold, context).cost_nanos(operation.usage)
+    if cost_nanos < hold.booked_nanos:
+        # Swept at a checkpoint beyond this usage: the checkpoint was delivered, so its charge stands.
+        hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=context.now_us)
+        return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=hold)
+    # A swept hold has released its credit: only what is free now can be charged.
+    kind: Kind = "charge" if hold.state == "held" else "late_charge"
+    released_nanos = hold.amount_nanos if hold.state == "held" else 0
+    charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
+    usage = operation.usage
+    entry = booking(kind, hold, usage, cost_nanos, charge_nanos, operation.basis, operation.end, context)
+    hold = replace(
+        hold,
+        state="settled",
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        basis=operation.basis,
+        charged_nanos=hold.charged_nanos + charge_nanos,
+        loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
+        loss_bound_nanos=0,
+        end=operation.end,
+        counted_hour_us=entry.hour_us,
+        resolved_at_us=context.now_us,
+    )
+    account = _after(account, released_nanos, charge_nanos)
+    return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)
+
+
+def void(operation: Void, context: RuleContext) -> Effect[Voided]:
+    account, hold = context.account, context.hold
+    if hold is None:
+        # A tombstone, so that a later Reserve is refused.
+        hold = Hold(
+            request_id=operation.request_id,
+            account_id=operation.account_id,
+            key_id=operation.key_id,
+            class_id=operation.class_id,
+            state="void",
+            end=operation.end,
+            resolved_at_us=context.now_us,
+        )
+        return Effect(Voided(), hold=hold)
+    if hold.state not in ("held", "swept") or hold.booked_nanos:
+        return Effect(Voided())
+    if hold.state == "held" and operation.due.prompt_tokens:
+        settlement = Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end)
+        effect = settle(settlement, context)
+        return Effect(Voided(), effect.account, effect.hold, effect.entry)
+    released_nanos = hold.amount_nanos if hold.state == "held" else 0
+    loss_nanos = _price_of(hold, context).cost_nanos(operation.lost)
+    entry = None
+    if loss_nanos:
+        entry = booking("loss", hold, operation.lost, loss_nanos, 0, "journal", operation.end, context)
+        entry = replace(entry, hour_us=0, requests=0, reason=NOT_CONFIRMED)
+    hold = replace(
+        _with_usage(hold, operation.lost, None),
+        state="void",
+        loss_nanos=loss_nanos,
+        loss_bound_nanos=0,
+        end=operation.end,
+        resolved_at_us=context.now_us,
+    )
+    return Effect(Voided(), _after(account, released_nanos, 0), hold, entry)
+
+
+def sweep(operation: Sweep, context: RuleContext) -> Effect[Swept]:
+    account, hold = context.account, context.hold
+    if hold is None or hold.state != "held" or hold.deadline_at_us is None or hold.deadline_at_us >= context.now_us:
+        return Effect(Swept(False))
+    cost_nanos = _price_of(hold, context).cost_nanos(hold.usage)
+    charge_nanos = min(cost_nanos, hold.amount_nanos)
+    end: End = "crashed"
+    entry = None
+    if cost_nanos:
+        entry = booking("charge", hold, hold.usage, cost_nanos, charge_nanos, "checkpoint", end, context)
+    account = _after(account, hold.amount_nanos, charge_nanos)
+    hold = replace(
+        hold,
+        state="swept",
+        charged_nanos=charge_nanos,
+        loss_nanos=cost_nanos - charge_nanos,
+        loss_bound_nanos=hold.amount_nanos - charge_nanos,
+        end=end,
+        counted_hour_us=None if entry is None else entry.hour_us,
+        resolved_at_us=context.now_us,
+    )
+    return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
+
+
+def _wanted_nanos(operation: Reserve, price: Price, account: AccountBalance) -> int:
+    want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
+    whole_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, operation.whole_output_tokens))
+    return max(want_nanos, whole_nanos) if account.free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
+
+
+def _price_of(hold: Hold, context: RuleContext) -> Price:
+    return context.prices.pinned(hold.price_version, hold.class_id)
+
+
+def _at_checkpoint(hold: Hold, delivered: Usage, context: RuleContext) -> Hold:
+    """Updates the checkpoint if the usage is higher: a late report must not undo a newer one."""
+    price = _price_of(hold, context)
+    if price.cost_nanos(delivered) <= price.cost_nanos(hold.usage):
+        return hold
+    return _with_usage(hold, delivered, "checkpoint")
+
+
+def _with_usage(hold: Hold, usage: Usage, basis: Basis | None) -> Hold:
+    return replace(
+        hold,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        basis=basis,
+    )
+
+
+def _after(account: AccountBalance, released_nanos: int, charge_nanos: int) -> AccountBalance:
+    return replace(
+        account,
+        balance_nanos=account.balance_nanos - charge_nanos,
+        held_nanos=account.held_nanos - released_nanos,
+    )
+
+
+def _resolved() -> LegatoError:
+    return LegatoError(Reason.REQUEST_RESOLVED, "This request has ended, or was never reserved.")
+
+
+def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
+    if account.balance_nanos < least_nanos:
+        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+    return credits_held()
+
+
+def _too_many_at_once(concurrent_requests: int) -> LegatoError:
+    message = (
+        f"Too many requests with this key at once: its limit is {concurrent_requests}. Please retry when one has ended."
+    )
+    return LegatoError(Reason.TOO_MANY_AT_ONCE, message, retry_after_s=1)
