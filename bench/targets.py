@@ -11,8 +11,7 @@ from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
 from bench.providers.relay import KEY
 from bench.report import Progress
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import Usage
+from services.metering.ledger.records import Usage, read_prices
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
-from edge.http.connection_limit import ConnectionLimit, most_connections
+from edge.http.client_limits import ConnectionLimit, most_connections
 from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings

@@ -11,8 +11,7 @@ from edge.access.principals import Principals
 from edge.access.saturation import EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
 from edge.api.app import Edge
-from edge.api.chat import ChatEndpoint
-from edge.api.models import Models
+from edge.api.chat import ChatEndpoint, Models
 from edge.backends.exchanges import Backends
 from edge.backends.position import EdgePosition, parse_position
 from edge.billing.metering import Metering
@@ -20,8 +19,7 @@ from edge.billing.recovery import Checkpoints, Journals
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
-from edge.wire.asgi import Addresses, Cors
-from edge.wire.body_reader import Bodies
+from edge.wire.requests import Addresses, Bodies, Cors
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log

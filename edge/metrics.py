@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from edge.access.saturation import EdgeSaturation
 from edge.billing.journal import SLOTS, Journal
 from edge.billing.metering import Metering
-from edge.http.connection_limit import ConnectionLimit
+from edge.http.client_limits import ConnectionLimit
 from edge.readiness import Readiness
-from edge.wire.asgi import Headers
+from edge.wire.requests import Headers
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason

@@ -2,7 +2,7 @@
 
 import json
 
-from edge.api.routes import FILE
+from edge.api.app import FILE
 from openapi.document import document
 
 

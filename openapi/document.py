@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from edge.api.routes import ROUTES, Route
+from edge.api.app import ROUTES, Route
 from edge.backends.auth import Scope
 from edge.wire.responses import error_body, error_headers
 from openapi import responses

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from edge.api.routes import Route
+from edge.api.app import Route
 from services.chassis.errors import Reason
 
 MESSAGES: Final = {

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import HOUR_US, Usage
+from services.metering.ledger.records import HOUR_US, Usage, read_prices
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12

@@ -11,9 +11,8 @@ from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import Principal, Scope
 from edge.billing.metering import Metering
 from edge.metrics import StepTimer
-from edge.wire.asgi import Headers, HttpScope
-from edge.wire.body_reader import announced_tokens, guess_tokens
-from edge.wire.rate_headers import Admission
+from edge.wire.requests import Headers, HttpScope, announced_tokens, guess_tokens
+from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import Permit

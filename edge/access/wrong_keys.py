@@ -6,8 +6,8 @@ address, and one of them may be guessing keys.
 
 import ipaddress
 
-from edge.wire.asgi import Address, Addresses, Headers, HttpScope
-from edge.wire.rate_headers import rate_headers
+from edge.wire.requests import Address, Addresses, Headers, HttpScope
+from edge.wire.responses import rate_headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Buckets, Rate

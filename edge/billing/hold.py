@@ -3,7 +3,7 @@
 from edge.backends.auth import Principal
 from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.billing.metering import Metering
-from edge.wire.body_reader import BYTES_PER_TOKEN
+from edge.wire.requests import BYTES_PER_TOKEN
 from protos.metering.v1 import metering_pb2 as pb
 from protos.router.v1.router_pb2 import Grant
 from protos.type.v1.usage_pb2 import Usage

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
-from edge.wire.asgi import Headers
-from edge.wire.rate_headers import Admission, LastRates, rate_headers
+from edge.wire.requests import Headers
+from edge.wire.responses import Admission, LastRates, rate_headers
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from edge.wire.asgi import BodyWriter, Headers, Send
 from edge.wire.completion_json import COMMENT, Chunks, Folded, error_event
+from edge.wire.requests import BodyWriter, Headers, Send
 from edge.wire.responses import send_json
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage

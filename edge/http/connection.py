@@ -8,12 +8,10 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from edge.http.connection_limit import ConnectionLimit, HalfClosed
+from edge.http.client_limits import SLICE_BYTES, BodyPacer, ConnectionLimit, HalfClosed, IdleTimer, StalledReader
 from edge.http.request import Cycle, HeadProtocol
-from edge.http.slow_clients import SLICE_BYTES, BodyPacer, IdleTimer, StalledReader
 from edge.http.unread_input import PausableFlowControl, PipelinedData, UnreadBody
-from edge.wire.asgi import Headers, HttpScope, new_request_id
-from edge.wire.body_reader import BODY_TIMEOUT_S, LARGEST_BODY_BYTES
+from edge.wire.requests import BODY_TIMEOUT_S, LARGEST_BODY_BYTES, Headers, HttpScope, new_request_id
 from edge.wire.responses import error_body, json_response
 from services.chassis.errors import LegatoError, Reason, unavailable
 

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE, HttpScope
 from edge.wire.completion_json import COMMENT
+from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE, HttpScope
 
 # Parses and checks the head of a request.
 #

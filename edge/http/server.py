@@ -6,8 +6,8 @@ from typing import Any
 
 import uvicorn
 
+from edge.http.client_limits import MOST_CONNECTIONS, ConnectionLimit
 from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_none
-from edge.http.connection_limit import MOST_CONNECTIONS, ConnectionLimit
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 

@@ -4,7 +4,7 @@ import asyncio
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from edge.wire.body_reader import LARGEST_BODY_BYTES
+from edge.wire.requests import LARGEST_BODY_BYTES
 
 # Drains the unread body of a refused request, bounded in bytes, pieces and time.
 #

@@ -7,8 +7,7 @@ from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
-from services.chassis.database.clock import DatabaseClock
-from services.chassis.database.database import open_database
+from services.chassis.database.database import DatabaseClock, open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates

@@ -18,8 +18,8 @@ from services.chassis.telemetry.tracing import tracing_to
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
-from services.metering.ledger.prices import read_prices
-from services.metering.limits import Limiter, LocalLimiter
+from services.metering.ledger.records import read_prices
+from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_shared_limits
 from services.metering.servicer import (
     CreditAdminServicer,
@@ -30,7 +30,6 @@ from services.metering.servicer import (
 from services.metering.settings import MeteringSettings
 from services.metering.store.books import adopt_prices
 from services.metering.sweeper import Sweeper
-from services.metering.unpaid import UnpaidPrompts
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

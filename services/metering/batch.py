@@ -17,19 +17,18 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
     AnswerT,
     Checkpoint,
     CreditOperation,
     Operation,
+    Prices,
     RequestOperation,
     Settle,
     Sweep,
     Void,
 )
-from services.metering.ledger.prices import Prices
-from services.metering.locked_accounts import AccountLocked, LockedAccounts
-from services.metering.store.books import Outcome, reach, write_operations
+from services.metering.store.books import AccountLocked, LockedAccounts, Outcome, reach, write_operations
 
 ReplyT = TypeVar("ReplyT")
 

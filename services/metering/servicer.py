@@ -17,12 +17,10 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.operations import Reserved
-from services.metering.ledger.records import AccountBalance
-from services.metering.limits import Limiter, RateLimits
+from services.metering.ledger.records import AccountBalance, Reserved
+from services.metering.limits import Limiter, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_usage
 from services.metering.store.reports import read_balances, read_request
-from services.metering.unpaid import UnpaidPrompts
 from services.metering.wire import credits, operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 

@@ -8,8 +8,7 @@ import msgspec
 from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import HostAndPort, HttpAddress, PostgresAddress, Seconds, SecondsOrZero
-from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
-from services.metering.unpaid import UnpaidLimit
+from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]

@@ -12,7 +12,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.ledger.operations import Sweep, Swept
+from services.metering.ledger.records import Sweep, Swept
 from services.metering.store.books import forget_claims
 from services.metering.store.reports import Overdue, find_overdue
 

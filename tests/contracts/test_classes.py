@@ -1,9 +1,9 @@
 """The classes that a router resolves are those that are priced, preferred and offered."""
 
 from cli.commands import accounts
-from edge.api import models
+from edge.api import chat as models
 from services.auth import checks
-from services.metering.ledger import prices
+from services.metering.ledger import records as prices
 from services.router import completion
 from services.router.routing import routes
 

@@ -1,7 +1,7 @@
 """The largest count of tokens: services take what others send."""
 
 from services.metering.wire import operations as metering
-from services.router.providers import answer as provider
+from services.router.providers import base as provider
 
 
 def test_no_count_that_the_router_believes_is_refused_by_metering() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from edge.api.routes import FILE, ROUTES
+from edge.api.app import FILE, ROUTES
 from edge.backends.auth import Scope
 from openapi.__main__ import written
 from openapi.errors import MESSAGES, NEVER_SHOWN

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import Usage
+from services.metering.ledger.records import Usage, read_prices
 
 PRICES = read_prices(Path(__file__).parents[2] / "prices.toml")
 

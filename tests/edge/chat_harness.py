@@ -16,7 +16,7 @@ from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics, StepTimer
 from edge.wire.chat_request import ChatBody
-from edge.wire.rate_headers import Admission
+from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc

@@ -20,15 +20,13 @@ from services.chassis.timing.deadlines import SystemClock
 from services.metering.__main__ import MIGRATIONS
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.operations import Grant
-from services.metering.ledger.prices import Price, read_prices
-from services.metering.limits import LocalLimiter, RateLimits, token_rate
+from services.metering.ledger.records import Grant, Price, read_prices
+from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
 from services.metering.store.books import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
-from services.metering.unpaid import UnpaidPrompts
 from tests.support.fakes import FakeClock
 
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")

@@ -3,22 +3,28 @@
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
+    AccountBalance,
+    Basis,
     Checkpoint,
     Checkpointed,
+    Claim,
+    End,
     Extend,
     Extended,
+    Hold,
+    Kind,
+    Price,
     Reserve,
     Reserved,
     Settle,
     Settled,
     Sweep,
     Swept,
+    Usage,
     Void,
     Voided,
 )
-from services.metering.ledger.prices import Price
-from services.metering.ledger.records import AccountBalance, Basis, Claim, End, Hold, Kind, Usage
 from services.metering.ledger.rule_context import NOT_CONFIRMED, Effect, RuleContext, booking, refuse_repeat
 
 # How many whole answers an account must have credit for before one is held in full. So its other requests, which begin

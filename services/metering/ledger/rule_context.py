@@ -3,9 +3,20 @@
 from typing import Final, Generic, NamedTuple
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.operations import AnswerT, IdempotencyClaim
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import HOUR_US, AccountBalance, Basis, Claim, End, Entry, Hold, Kind, Usage
+from services.metering.ledger.records import (
+    HOUR_US,
+    AccountBalance,
+    AnswerT,
+    Basis,
+    Claim,
+    End,
+    Entry,
+    Hold,
+    IdempotencyClaim,
+    Kind,
+    Prices,
+    Usage,
+)
 
 
 class RuleContext(NamedTuple):

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.metering.ledger.prices import MILLION
-from services.metering.ledger.records import CHARGES
+from services.metering.ledger.records import CHARGES, MILLION
 from services.metering.store.tables import accounts, claims, holds, ledger, prices, usage_hours
 
 _IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)

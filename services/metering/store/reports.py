@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import read_now_us
 from services.metering.ledger.records import AccountBalance, Hold
 from services.metering.store.tables import accounts, holds, usage_hours
 

@@ -8,9 +8,12 @@ from protos.type.v1 import usage_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
+    AccountBalance,
     Adjust,
+    Basis,
     Checkpoint,
+    End,
     Extend,
     Extended,
     Grant,
@@ -19,10 +22,10 @@ from services.metering.ledger.operations import (
     Reserved,
     Settle,
     Settled,
+    Usage,
     Void,
     Voided,
 )
-from services.metering.ledger.records import AccountBalance, Basis, End, Usage
 from services.metering.limits import (
     RateAllowance,
     RateCharge,

@@ -13,11 +13,11 @@ from protos.router.v1.router_pb2 import (
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.plausible import UsageCheck, longest_output_tokens
 from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
 from services.router.prompts import tokens
 from services.router.prompts.tokens import RunningCount
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.routing.health import UsageCheck, longest_output_tokens
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.

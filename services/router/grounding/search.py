@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 import msgspec
 
 from services.router.grounding.records import SearchResult
-from services.router.providers.answer import UNREADABLE
+from services.router.providers.base import UNREADABLE
 from services.router.providers.http.connection import Interrupted
 from services.router.providers.http.fetch import fetch
 from services.router.providers.http.pool import ConnectionPool, RequestHead, read_url

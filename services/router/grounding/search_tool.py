@@ -12,7 +12,7 @@ from services.router.grounding.citations import Sources
 from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens
-from services.router.providers.answer import UNREADABLE
+from services.router.providers.base import UNREADABLE
 from services.router.schema.tools import Tools
 
 NAME: Final = "search_web"

@@ -8,8 +8,7 @@ from typing import Any
 
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
-from services.router.prompts.calibration import Calibration
-from services.router.prompts.prompt import Character
+from services.router.prompts.prompt import Calibration, Character
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
 from services.router.providers.http.fetch import GaugeAddress, QueueGauge
 from services.router.providers.http.pool import read_url

@@ -12,8 +12,7 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.upstream import Upstream, begin
-from services.router.prompts.calibration import CountedPrompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
-from services.router.prompts.prompt import Prompt
+from services.router.prompts.prompt import CountedPrompt, Prompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates

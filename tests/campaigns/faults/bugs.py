@@ -12,8 +12,7 @@ from edge.billing import journal as journal_file
 from edge.billing.hold import ChatHold
 from edge.billing.journal import OPEN, SEAL, Journal, JournalFile, Slot
 from edge.billing.metering import ANSWER_TIMEOUT_S, Metering, Settlement, Settlements, resolution
-from edge.chat.chat import Chat
-from edge.chat.hold_growth import HoldGrowth
+from edge.chat.chat import Chat, HoldGrowth
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from services.metering.ledger.prices import read_prices
-from services.metering.ledger.records import Entry, Hold
+from services.metering.ledger.records import Entry, Hold, read_prices
 from services.metering.settings import MeteringSettings
 from tests.campaigns.faults.chat import Chat, Customer, Tokens
 from tests.campaigns.faults.harnesses.parts import STREAM

@@ -4,7 +4,7 @@ import re
 from itertools import product
 from pathlib import Path
 
-from services.metering.ledger.operations import Checkpoint, Extend, Reserve, Settle, Sweep, Void
+from services.metering.ledger.records import Checkpoint, Extend, Reserve, Settle, Sweep, Void
 from tests.campaigns.faults.points import POINTS
 
 ROOT = Path(__file__).parents[3]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edge.api.routes import FILE
+from edge.api.app import FILE
 from tests.campaigns.openapi.campaign import run_schemathesis
 from tests.e2e.raw_http import ask
 from tests.support.service import Service

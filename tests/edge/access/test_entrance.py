@@ -9,7 +9,7 @@ from edge.access.entrance import Entrance
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import Principal, Scope
-from edge.wire.asgi import Addresses, Headers, HttpScope
+from edge.wire.requests import Addresses, Headers, HttpScope
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.queueing import LEAST_SAMPLES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.wire.asgi import Addresses
+from edge.wire.requests import Addresses
 from services.chassis.errors import LegatoError, Reason
 from tests.support.fakes import FakeClock
 

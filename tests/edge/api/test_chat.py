@@ -12,8 +12,7 @@ from edge.access.saturation import EdgeSaturation
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.metrics import ChatMetrics
-from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE, Cors
-from edge.wire.body_reader import Bodies
+from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE, Bodies, Cors
 from services.chassis.exchange import ExchangeClient
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry

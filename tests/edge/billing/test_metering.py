@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from edge.billing.metering import RETRY_FOR_S
-from edge.wire.asgi import Headers
+from edge.wire.requests import Headers
 from edge.wire.responses import error_headers
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN, MeteringHarness

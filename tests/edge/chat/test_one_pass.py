@@ -11,7 +11,7 @@ from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply
-from edge.wire.body_reader import ClientGone
+from edge.wire.requests import ClientGone
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying, silence
 from tests.edge.metering_harness import cost
 from tests.support.waiting import until

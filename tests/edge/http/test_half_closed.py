@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from edge.http.server import HttpServer
-from edge.wire.asgi import WHEN_GONE
 from edge.wire.completion_json import COMMENT
+from edge.wire.requests import WHEN_GONE
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
 PATIENCE_S = 30

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edge.http.server import HttpServer
-from edge.wire.asgi import BODY, BODY_WRITER, WHEN_GONE
+from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE
 
 PIECE = bytes(100_000)
 

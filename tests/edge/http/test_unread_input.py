@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from edge.http.client_limits import SLICE_BYTES
 from edge.http.connection import MOST_EARLY_REQUESTS, EdgeProtocol
-from edge.http.slow_clients import SLICE_BYTES
 from edge.http.unread_input import LARGEST_PIPELINED_BYTES
-from edge.wire.body_reader import LARGEST_BODY_BYTES
+from edge.wire.requests import LARGEST_BODY_BYTES
 from tests.edge.hello_server import exchange, is_error_shape, write_for_ever
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from edge.wire.asgi import Cors
+from edge.wire.requests import Cors
 from services.chassis.settings import SettingsError
 
 PAGE = b"https://app.example"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
     Adjust,
     Checkpoint,
     CreditOperation,
@@ -20,9 +20,9 @@ from services.metering.ledger.operations import (
     Settle,
     Settled,
     Sweep,
+    Usage,
     Void,
 )
-from services.metering.ledger.records import Usage
 from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
 from tests.services.metering.replicas import VERSIONS, Replicas

@@ -12,26 +12,30 @@ from typing import Any, NamedTuple
 
 from services.chassis.errors import Reason
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
+    AccountBalance,
     Adjust,
+    Basis,
     Checkpoint,
     Checkpointed,
+    End,
     Extend,
     Extended,
     Grant,
     Operation,
+    Price,
     RequestOperation,
     Reserve,
     Reserved,
     Settle,
     Settled,
+    State,
     Sweep,
     Swept,
+    Usage,
     Void,
     Voided,
 )
-from services.metering.ledger.prices import Price
-from services.metering.ledger.records import AccountBalance, Basis, End, State, Usage
 
 
 class Refusal(NamedTuple):

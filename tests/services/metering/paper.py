@@ -6,9 +6,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
-from services.metering.ledger.operations import AnswerT, Operation
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import HOUR_US, AccountBalance, Claim, Entry, Hold
+from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Prices
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000

@@ -14,8 +14,7 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.operations import Operation
-from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.records import Operation, Price, Prices
 from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.store.books import adopt_prices
 from services.metering.store.tables import claims

@@ -5,21 +5,23 @@ from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
     Adjust,
     AnswerT,
+    Basis,
     Checkpoint,
+    End,
     Extend,
     Grant,
     IdempotencyClaim,
     Operation,
+    Price,
     Reserve,
     Settle,
     Sweep,
+    Usage,
     Void,
 )
-from services.metering.ledger.prices import Price
-from services.metering.ledger.records import Basis, End, Usage
 
 ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 KEY = "key_aaaaaaaaaaaa"

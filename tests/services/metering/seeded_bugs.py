@@ -23,13 +23,16 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.metering.ledger import rules as ledger
+from services.metering.ledger import books as ledger
 from services.metering.ledger.books import BatchState
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
+    AccountBalance,
     Checkpoint,
     Checkpointed,
     Extend,
+    Hold,
     Operation,
+    Prices,
     RequestOperation,
     Reserve,
     Settle,
@@ -38,8 +41,6 @@ from services.metering.ledger.operations import (
     Void,
     Voided,
 )
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import AccountBalance, Hold
 from services.metering.ledger.rule_context import Effect, RuleContext
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows

@@ -7,9 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
     Adjust,
+    Basis,
     Checkpoint,
+    End,
     Extend,
     Grant,
     IdempotencyClaim,
@@ -17,9 +19,9 @@ from services.metering.ledger.operations import (
     Reserve,
     Settle,
     Sweep,
+    Usage,
     Void,
 )
-from services.metering.ledger.records import Basis, End, Usage
 from tests.services.metering.samples import KEY
 
 # A request, and whether it is said to be its own account's or the other's.

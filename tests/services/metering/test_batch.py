@@ -15,9 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.metering import batch
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.operations import Operation, Reserved, Settled
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import AccountBalance, Usage
+from services.metering.ledger.records import AccountBalance, Operation, Prices, Reserved, Settled, Usage
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     ACCOUNT,

@@ -1,7 +1,6 @@
 """The rules of a request that nobody came back for, and of what is said about it later."""
 
-from services.metering.ledger.operations import Settled, Swept
-from services.metering.ledger.records import HOUR_US, Usage
+from services.metering.ledger.records import HOUR_US, Settled, Swept, Usage
 from tests.services.metering.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import extend, grant, reserve, settle, sweep, void
 

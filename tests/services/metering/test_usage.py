@@ -2,12 +2,10 @@ from typing import Any
 
 import pytest
 
-from services.chassis.database.clock import read_now_us
-from services.chassis.database.database import Database
+from services.chassis.database.database import Database, read_now_us
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
-from services.metering.ledger.operations import Reserve, Settle
-from services.metering.ledger.records import DAY_US, HOUR_US, Usage
+from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle, Usage
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.store.tables import usage_hours
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.answer import UNREADABLE, as_object
+from services.router.providers.base import UNREADABLE, as_object
 
 # In a larger body only known fields are read, each up to this size.
 LARGEST_ERROR_BODY_BYTES: Final = 16 * 1024

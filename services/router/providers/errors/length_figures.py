@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from services.router.providers.answer import UNREADABLE, as_count
-from services.router.providers.base import Figures
+from services.router.providers.base import UNREADABLE, Figures, as_count
 
 # The figures are near the beginning.
 MOST_CHARACTERS: Final = 1000

@@ -6,9 +6,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers import answer as counts
-from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
-from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers import base as counts
+from services.router.providers.base import (
+    UNREADABLE,
+    ProviderAnswer,
+    ProviderError,
+    ProviderUsage,
+    UnreadableAnswer,
+    read_text_of_object,
+)
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 
 # One status means a wrong key or a wrong field, and another means spent credit or a rate limit.

@@ -9,8 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer, UnreadableAnswer
-from services.router.providers.base import Piece, PieceTaker, ProviderError, Timeouts
+from services.router.providers.base import (
+    LARGEST_PIECE_CHARACTERS,
+    Piece,
+    PieceTaker,
+    ProviderAnswer,
+    ProviderError,
+    Timeouts,
+    UnreadableAnswer,
+)
 from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.http.connection import HttpConnection, Interrupted

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers.answer import UNREADABLE
+from services.router.providers.base import UNREADABLE
 from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
 from services.router.schema.messages import (
     ABSENT,

@@ -10,9 +10,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.providers import answer as counts
-from services.router.providers.answer import UNREADABLE, ProviderAnswer, UnreadableAnswer, read_text_of_object
-from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers import base as counts
+from services.router.providers.base import (
+    UNREADABLE,
+    ProviderAnswer,
+    ProviderError,
+    ProviderUsage,
+    UnreadableAnswer,
+    read_text_of_object,
+)
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
 
 # OpenAI and llama.cpp have codes for a prompt that is too long; the others have messages. An empty account has a code,

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.chassis.errors import LegatoError
-from services.metering.ledger.operations import Checkpoint, Extend, Operation, Settle
-from services.metering.ledger.records import AccountBalance, Usage
+from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger.books import LARGEST_BALANCE_NANOS
+from services.metering.ledger.records import AccountBalance, Checkpoint, Extend, Operation, Settle, Usage
 from tests.services.metering.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
 
@@ -69,3 +69,30 @@ def check_books(ledger: Ledger, named_nanos: dict[str, int]) -> None:
             assert hold.booked_nanos == PRICES["forte"].cost_nanos(hold.usage)
         else:
             assert hold.charged_nanos == 0
+
+
+def test_grant_adds_credit_once() -> None:
+    ledger = Ledger()
+    for _ in range(2):
+        assert ledger.apply(grant(500)) == AccountBalance(ACCOUNT, 500, 0)
+    assert ledger.entries[-1].external_nanos == -500
+
+
+def test_id_of_a_grant_is_not_taken_for_another() -> None:
+    ledger = Ledger()
+    ledger.apply(grant(500))
+    assert ledger.refusal_of(grant(501)) is Reason.REQUEST_INVALID
+    assert ledger.refusal_of(grant(500, account="acct_b")) is Reason.REQUEST_INVALID
+
+
+def test_adjustment_takes_no_more_than_what_is_free() -> None:
+    ledger = Ledger(500)
+    ledger.apply(reserve(1, output=10))
+    assert ledger.refusal_of(adjust(-401)) is Reason.REQUEST_INVALID
+    assert ledger.apply(adjust(-400)) == ledger.apply(adjust(-400)) == AccountBalance(ACCOUNT, 100, 100)
+    assert ledger.entries[-1].reason == "a test"
+
+
+def test_balance_stays_within_the_database_s_integers() -> None:
+    ledger = Ledger(LARGEST_BALANCE_NANOS)
+    assert ledger.refusal_of(grant(1)) is Reason.REQUEST_INVALID

@@ -6,15 +6,15 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.operations import (
+from services.metering.ledger.records import (
     Checkpointed,
     Extended,
     Operation,
+    Prices,
     Reserved,
     Settled,
+    Usage,
 )
-from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import Usage
 from tests.services.metering.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import (
     PRICES,

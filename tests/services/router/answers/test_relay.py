@@ -8,7 +8,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVI
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.router.prompts.tokens import count
-from services.router.providers.answer import LARGEST_PIECE_CHARACTERS
+from services.router.providers.base import LARGEST_PIECE_CHARACTERS
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 

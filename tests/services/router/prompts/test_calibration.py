@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.prompts.calibration import (
+from services.router.prompts.prompt import (
     LEAST_PROMPT_TOKENS,
     LEAST_RATIO,
     MOST_ACCOUNTS,
@@ -23,9 +23,9 @@ from services.router.prompts.calibration import (
     CountedPrompt,
     Ratios,
     fit_max_tokens,
+    load_character,
     refit_max_tokens,
 )
-from services.router.prompts.prompt import load_character
 from services.router.prompts.tokens import count
 from services.router.providers.base import Figures
 from tests.services.router.harness import as_json, running_router, target

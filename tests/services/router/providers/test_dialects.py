@@ -22,9 +22,8 @@ from edge.chat.replies import Reply, StreamedReply, WholeReply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.router.answers.grants import ChatConversation
 from services.router.answers.relay import Relay
-from services.router.providers.answer import ProviderAnswer
 from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import Piece
+from services.router.providers.base import Piece, ProviderAnswer
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.connection import HttpConnection
 from services.router.providers.http.exchange import AnswerBuffer, BufferBudget, Stream

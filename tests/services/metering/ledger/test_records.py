@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
-from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices, parse_prices, read_prices
-from services.metering.ledger.records import Usage
+from services.metering.ledger.records import LARGEST_PRICE_NANOS, Price, Prices, Usage, parse_prices, read_prices
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.providers.answer import LARGEST_TOKENS, total
+from services.router.providers.base import LARGEST_TOKENS, total
 
 
 @pytest.mark.parametrize(

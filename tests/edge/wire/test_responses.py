@@ -1,7 +1,6 @@
 import pytest
 
-from edge.wire.rate_headers import Admission, LastRates, duration, rate_headers
-from edge.wire.responses import error_headers
+from edge.wire.responses import Admission, LastRates, duration, error_headers, rate_headers
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.support.fakes import FakeClock
