@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger import books, holds
+from services.metering.ledger import holds
 from services.metering.ledger.records import (
     CHARGES,
     AccountBalance,
@@ -87,8 +87,8 @@ _RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
     Settle: holds.settle,
     Void: holds.void,
     Sweep: holds.sweep,
-    Grant: books.grant,
-    Adjust: books.adjust,
+    Grant: grant,
+    Adjust: adjust,
 }
 
 
