@@ -1,0 +1,45 @@
+"""Commands that the console's pages show are commands that `legato` accepts."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import legato
+
+TEMPLATES = Path(__file__).parents[2] / "console" / "templates"
+# `m.cli("id", "legato keys revoke " ~ key.key_id)`: text, with expressions in between.
+SHOWN = re.compile(r'm\.cli\("[\w-]+",(.*)\) \}\}')
+TEXT_OR_EXPRESSION = re.compile(r'"([^"]*)"\s*(~)?|(\([^)]*\)|[\w.]+)\s*(~)?')
+
+
+def command_of(expression: str) -> str:
+    """Returns the command with `forte` for everything that a page fills in."""
+    return "".join(
+        match[1] if match[1] is not None else "forte" for match in TEXT_OR_EXPRESSION.finditer(expression.strip())
+    )
+
+
+SHOWN_COMMANDS = sorted(
+    command_of(found) for page in TEMPLATES.glob("*.html") for found in SHOWN.findall(page.read_text())
+)
+
+
+def test_pages_show_commands() -> None:
+    assert len(SHOWN_COMMANDS) >= 5
+
+
+@pytest.mark.parametrize("shown", SHOWN_COMMANDS)
+def test_every_command_on_a_page_parses(shown: str) -> None:
+    program, *arguments = shlex.split(shown)
+    assert program == "legato"
+    command: click.Command = legato
+    context = click.Context(command, info_name=program)
+    while isinstance(command, click.Group):
+        name, found, arguments = command.resolve_command(context, arguments)
+        assert found is not None, name
+        command = found
+        context = click.Context(command, info_name=name, parent=context)
+    command.parse_args(context, arguments)
