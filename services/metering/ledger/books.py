@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger import holds
+from services.metering.ledger.holds import Effect, RuleContext
 from services.metering.ledger.records import (
     CHARGES,
     AccountBalance,
@@ -28,7 +29,6 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.rule_context import Effect, RuleContext
 
 # Far above any account, and far below the limit of the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18

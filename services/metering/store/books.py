@@ -17,6 +17,7 @@ from services.chassis.database.database import LockTimeout, read_now_us
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.books import BatchState, CounterKey, LiveKey
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.records import (
     AccountBalance,
     Claim,
@@ -29,7 +30,6 @@ from services.metering.ledger.records import (
     RequestOperation,
     Reserve,
 )
-from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
 

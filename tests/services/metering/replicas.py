@@ -13,9 +13,8 @@ from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.holds import CLAIM_LIFE_US, UnmatchedSettlement
 from services.metering.ledger.records import Operation, Price, Prices
-from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.store.books import adopt_prices
 from services.metering.store.tables import claims
 from services.metering.sweeper import Sweeper

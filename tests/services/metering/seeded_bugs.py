@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from services.metering.ledger import books as ledger
 from services.metering.ledger.books import BatchState
+from services.metering.ledger.holds import Effect, RuleContext
 from services.metering.ledger.records import (
     AccountBalance,
     Checkpoint,
@@ -41,7 +42,6 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
-from services.metering.ledger.rule_context import Effect, RuleContext
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds

@@ -11,8 +11,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.records import Operation, Prices, Reserved
-from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.store.reports import read_balances
 from tests.services.metering.paper import Ledger
 from tests.services.metering.samples import (

@@ -19,8 +19,8 @@ from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.records import Price, Prices, Reserved, Settled
-from services.metering.ledger.rule_context import CLAIM_LIFE_US
 from services.metering.store.books import _COUNT_LIVE, adopt_prices, forget_claims, reach, read_version
 from services.metering.store.sets import Row
 from tests.services.metering.conftest import MIGRATIONS
