@@ -32,8 +32,10 @@ def session_cookie(console: ConsoleHarness, token: str) -> Any:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Starts a browser for one module. Playwright's synchronous interface keeps an event loop running in this thread:
+    it must end before the next module, whose tests may be asynchronous."""
     shell = find_chromium()
     with sync_playwright() as play:
         # Its sandbox needs rights that containers seldom give; it opens no page but ours.
