@@ -152,7 +152,7 @@ def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path
 def test_every_router_that_runs_is_found_and_one_that_answers_for_what_all_share(
     socket_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.connection.RESTART_PATIENCE_S", 0.0)
+    monkeypatch.setattr("cli.connection.RESTART_TIMEOUT_S", 0.0)
     data_folder.prepare(socket_folder)
     names = ["auth", "metering-1", "metering-2", "router-1", "router-2"]
     data_folder.write_processes(socket_folder, {"processes": [{"name": name} for name in names]})

@@ -12,8 +12,8 @@ from services.router.answers.relay import Relay
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.blocks import notes_block, passages_block
 from services.router.grounding.citations import CitingConversation, Source, Sources
+from services.router.grounding.holdings import NOTHING, Holdings
 from services.router.grounding.notes import Notes
-from services.router.grounding.opening import NOTHING, Holdings
 from services.router.grounding.ranking import question_words
 from services.router.grounding.records import Passage
 from services.router.prompts import tokens

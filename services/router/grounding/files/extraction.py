@@ -20,7 +20,7 @@ WITHIN_S: Final = 90.0
 AT_ONCE: Final = 2
 LONGEST_LINE_BYTES: Final = 1024 * 1024
 
-_HERE: Final = Path(__file__).parents[3]
+_HERE: Final = Path(__file__).parents[4]
 _line: Final = msgspec.json.Decoder(ReaderOutput)
 
 # Receives the number of pages read so far, and the total.

@@ -8,7 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 from services.metering.ledger.records import LARGEST_PRICE_NANOS, Price, Prices, Usage, parse_prices, read_prices
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 FORTE = Price(1_070_000_000, 1_070_000_000, 3_450_000_000)
 

@@ -132,7 +132,7 @@ async def test_live_holds_are_found_by_their_key(database: Database, writer: Wri
     assert ("live_holds" if database.is_sqlite else "live_holds_by_key") in str(plan)
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PATIENCE_S = 60.0
 
 

@@ -11,8 +11,9 @@ from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.grounding import Budgets, Grounding, Library
+from services.router.grounding.holdings import Holdings
 from services.router.grounding.notes import Notes
-from services.router.grounding.opening import MIGRATIONS, Holdings
+from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch

@@ -12,8 +12,9 @@ from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
+from services.router.grounding.holdings import BELIEVED_S, Holding, Holdings
 from services.router.grounding.notes import Notes
-from services.router.grounding.opening import BELIEVED_S, Holding, Holdings, open_grounding
+from services.router.grounding.opening import open_grounding
 from services.router.grounding.settings import GroundingSettings
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
 from tests.support.fakes import FakeClock

@@ -47,7 +47,7 @@ def intrude(document, kind, pages_most):
         "environ": sorted(os.environ), "computing": attempt(lambda: sum(range(1000))),
         "late library": attempt(lambda: __import__("colorsys")),
     })]
-from services.router.grounding import reading
+from services.router.grounding.files import reading
 reading.pages_of = intrude
 """
 
@@ -119,7 +119,7 @@ def test_reader_has_nothing_to_take_and_nobody_to_tell(tmp_path: Path, listening
         assert did["exec"] == [False, "PermissionError"]
 
 
-WITHOUT = "from services.router.grounding import isolation\nisolation.{} = lambda *_, **__: {}"
+WITHOUT = "from services.router.grounding.files import isolation\nisolation.{} = lambda *_, **__: {}"
 
 
 @pytest.mark.parametrize(
