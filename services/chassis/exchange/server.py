@@ -15,7 +15,7 @@ from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, UnaryMethod, end_with, traced
-from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
 from services.chassis.rpc.allowed_methods import may_call, not_allowed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -258,6 +258,8 @@ class ExchangeServer:
         try:
             while (message := await session.outbox.next_message()) is not None:
                 yield message
+                # With many calls in flight even what may not wait is worth gathering: first pieces and ends of others.
+                await delay_send(len(session.calls))
             yield self._response_type(items=[Item(kind=pb.ITEM_KIND_FAREWELL)])
             await asyncio.wait((reader,), timeout=HEARD_WITHIN_S)
         finally:
