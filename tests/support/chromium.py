@@ -23,7 +23,8 @@ BINARY = Path("usr/lib/chromium/chromium-headless-shell")
 
 
 def find_chromium() -> Program:
-    """The headless shell; where there are no packages to be had, the test is skipped."""
+    """Returns the headless shell. Skips the test on a machine that has neither it nor access to Debian's packages, such
+    as a developer's Mac: no browser can be set up there."""
     if installed := shutil.which(PACKAGE):
         return Program(installed)
     folder = FOLDER / PACKAGE
