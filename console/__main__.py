@@ -5,14 +5,14 @@ import contextlib
 import socket
 
 from console.app import ConsoleApp
-from console.assets import Assets
-from console.metrics import PageMetrics, show_replicas
-from console.pages import Pages
-from console.protection import Protection
-from console.server import ConsoleServer, inherited
 from console.services import Services
 from console.settings import ConsoleServerSettings
-from console.visit import Console
+from console.web.assets import Assets
+from console.web.metrics import PageMetrics, show_replicas
+from console.web.protection import Protection
+from console.web.rendering import Pages
+from console.web.server import ConsoleServer, inherited
+from console.web.visit import Console
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates

@@ -1,9 +1,7 @@
 """The application: all pages, and what happens before and after each of them."""
 
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,68 +10,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from console import account_settings, keys, overview, security, sign_in, step_up
-from console.metrics import PageMetrics
-from console.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
+from console.routes import PAGES, Handler, PageRoute, find_page
+from console.web import step_up
+from console.web.metrics import PageMetrics
+from console.web.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
 from services.chassis.errors import LegatoError, Reason, internal_error
 
-Handler = Callable[[Visit], Awaitable[Response]]
-
-
-@dataclass(frozen=True, slots=True)
-class PageRoute:
-    method: str
-    path: str
-    handler: Handler
-    # Pages for everybody know who is signed in, if anybody is.
-    needs_sign_in: bool = True
-    # Called by a script.
-    is_json: bool = False
-
-
-PAGES: Final[Sequence[PageRoute]] = (
-    PageRoute("GET", "/", overview.show),
-    PageRoute("POST", "/first-key", overview.create_key),
-    PageRoute("GET", "/sign-in", sign_in.show, needs_sign_in=False),
-    PageRoute("POST", "/sign-in", sign_in.with_link, needs_sign_in=False),
-    PageRoute("POST", "/sign-in/recovery-code", sign_in.with_recovery_code, needs_sign_in=False),
-    PageRoute("POST", "/sign-in/passkey/start", sign_in.start_passkey, needs_sign_in=False, is_json=True),
-    PageRoute("POST", "/sign-in/passkey", sign_in.with_passkey, needs_sign_in=False),
-    PageRoute("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
-    PageRoute("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
-    PageRoute("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
-    PageRoute("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),
-    PageRoute("POST", "/account", sign_in.choose_account),
-    PageRoute("GET", "/keys", keys.show),
-    PageRoute("POST", "/keys", keys.create),
-    PageRoute("GET", "/keys/new", keys.show_new),
-    PageRoute("GET", "/keys/identify", keys.show_identify),
-    PageRoute("POST", "/keys/identify", keys.identify),
-    PageRoute("GET", "/keys/{key_id}", keys.show_one),
-    PageRoute("POST", "/keys/{key_id}/name", keys.rename),
-    PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
-    PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
-    PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
-    PageRoute("GET", "/security", security.show),
-    PageRoute("GET", "/security/passkeys/new", security.show_new_passkey),
-    PageRoute("POST", "/security/passkeys/start", security.start_passkey, is_json=True),
-    PageRoute("POST", "/security/passkeys", security.add_passkey),
-    PageRoute("POST", "/security/passkeys/name", security.rename_passkey),
-    PageRoute("POST", "/security/passkeys/remove", security.remove_passkey),
-    PageRoute("POST", "/security/recovery-codes", security.make_recovery_codes),
-    PageRoute("POST", "/security/sessions/end", security.end_sessions),
-    PageRoute("POST", "/security/name", security.rename_user),
-    PageRoute("GET", "/security/audit-log", security.show_events),
-    PageRoute("GET", "/settings", account_settings.show),
-    PageRoute("POST", "/settings/name", account_settings.rename),
-    PageRoute("POST", "/settings/class", account_settings.set_class),
-    PageRoute("POST", "/settings/grounding", account_settings.set_grounding),
-    PageRoute("POST", "/settings/members/invite", account_settings.invite),
-    PageRoute("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
-    PageRoute("POST", "/settings/members/role", account_settings.change_role),
-    PageRoute("POST", "/settings/members/remove", account_settings.remove_member),
-    PageRoute("GET", "/settings/audit-log", account_settings.show_events),
-)
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
 
@@ -180,7 +122,7 @@ class ConsoleApp:
         if isinstance(confirmed, Response):
             return confirmed
         method, path, form = confirmed
-        page, values = _find_page(method, path)
+        page, values = find_page(method, path)
         if method == "GET":
             return RedirectResponse(path, 303)
         visit.form = form
@@ -215,12 +157,3 @@ class ConsoleApp:
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():
             response.headers[name] = value
-
-
-def _find_page(method: str, path: str) -> tuple[PageRoute, dict[str, Any]]:
-    for page in PAGES:
-        pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", page.path)
-        match = re.fullmatch(pattern, path)
-        if page.method == method and page.needs_sign_in and match:
-            return page, match.groupdict()
-    raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.")

@@ -10,7 +10,7 @@ from typing import Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from console.charts import CostChart, cost_chart
-from console.visit import Visit
+from console.web.visit import Visit
 from console.words import TRANSLATIONS, day, day_range, time_of
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError

@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 import grpc.aio
 
 from console.app import ConsoleApp
-from console.assets import Assets
-from console.metrics import PageMetrics
-from console.pages import Pages
-from console.protection import Protection
-from console.server import ConsoleServer
 from console.services import Services
-from console.visit import Console
+from console.web.assets import Assets
+from console.web.metrics import PageMetrics
+from console.web.protection import Protection
+from console.web.rendering import Pages
+from console.web.server import ConsoleServer
+from console.web.visit import Console
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from console.app import PAGES, PageRoute
+from console.routes import PAGES, PageRoute
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason

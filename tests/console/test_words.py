@@ -4,7 +4,7 @@ import pytest
 
 from console import words
 from console.charts import bars, cost_chart, round_up
-from console.overview import needing_attention
+from console.pages.overview import needing_attention
 from console.snippets import snippets
 from console.usage import lasts_until
 from protos.auth.v1 import auth_pb2

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from console import usage
 from console.snippets import snippets
-from console.visit import Visit
+from console.web.visit import Visit
 from console.words import TRANSLATIONS, in_words, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb

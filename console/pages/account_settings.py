@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
-from console.visit import Visit
+from console.web.visit import Visit
 from console.words import ROLES, TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
 from protos.router.v1.router_pb2 import ListModelsRequest

@@ -4,8 +4,8 @@ import asyncio
 
 from starlette.responses import Response
 
-from console.sign_in import challenge
-from console.visit import Visit
+from console.pages.sign_in import challenge
+from console.web.visit import Visit
 from console.words import TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason

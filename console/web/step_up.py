@@ -4,7 +4,7 @@ import json
 
 from starlette.responses import Response
 
-from console.visit import Form, Visit, status_of
+from console.web.visit import Form, Visit, status_of
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FOLDER: Final = Path(__file__).parent / "static"
+FOLDER: Final = Path(__file__).parents[1] / "static"
 TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 

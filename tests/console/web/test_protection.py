@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.protection import Protection
+from console.web.protection import Protection
 from tests.console.fake_services import CODE, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
 

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from console import words
-from console.assets import Assets
+from console.web.assets import Assets
 from services.chassis.money import format_usd
 
-FOLDER: Final = Path(__file__).parent / "templates"
+FOLDER: Final = Path(__file__).parents[1] / "templates"
 # Smaller ones fit into a packet anyway.
 COMPRESSED_FROM_BYTES: Final = 1024
 HTML: Final = "text/html; charset=utf-8"

@@ -3,7 +3,7 @@
 import msgspec
 from starlette.responses import JSONResponse, Response
 
-from console.visit import Visit, own_path, status_of
+from console.web.visit import Visit, own_path, status_of
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 

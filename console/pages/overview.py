@@ -7,10 +7,11 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console import keys, usage
+from console import usage
 from console.charts import CostChart
+from console.pages import keys
 from console.snippets import snippets
-from console.visit import Visit
+from console.web.visit import Visit
 from console.words import TRANSLATIONS, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
