@@ -18,6 +18,7 @@ from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -97,6 +98,10 @@ class ServiceStubs:
     @property
     def metering(self) -> MeteringServiceStub:
         return MeteringServiceStub(self._channel(METERING))
+
+    @property
+    def spend_limits(self) -> SpendLimitServiceStub:
+        return SpendLimitServiceStub(self._channel(METERING))
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:

@@ -21,6 +21,7 @@ COMMANDS = {
     "users": "Invite and disable the users of the web console.",
     "console": "Create a link that signs in to the web console.",
     "credits": "Grant and adjust credit, and show balances.",
+    "limits": "Show and set how much an account or a key may spend.",
     "memory": "Manage the notes for an account's chats.",
     "attachments": "Manage the documents for an account's chats.",
     "usage": "Show an account's usage.",

@@ -152,7 +152,15 @@ def _digest(key: bytes, said: bytes) -> bytes:
 
 
 # Errors after which the client should retry later; they use nothing of its rate limits.
-TAKES_NOTHING = frozenset({Reason.TOO_MANY_AT_ONCE, Reason.CREDITS_HELD, Reason.SATURATED, Reason.UNAVAILABLE})
+TAKES_NOTHING = frozenset(
+    {
+        Reason.TOO_MANY_AT_ONCE,
+        Reason.CREDITS_HELD,
+        Reason.SPEND_LIMIT_EXCEEDED,
+        Reason.SATURATED,
+        Reason.UNAVAILABLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,8 @@ REFUSALS = frozenset(
     {
         Reason.CREDITS_EXHAUSTED,
         Reason.CREDITS_HELD,
+        Reason.SPEND_LIMIT_EXCEEDED,
+        Reason.SPEND_LIMIT_SPENT,
         Reason.TOO_MANY_AT_ONCE,
         Reason.REQUEST_REPEATED,
         Reason.IDEMPOTENCY_KEY_REUSED,

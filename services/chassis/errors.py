@@ -41,6 +41,8 @@ class Reason(StrEnum):
     TOO_MANY_AT_ONCE = "TOO_MANY_AT_ONCE"
     TOO_MANY_WRONG_KEYS = "TOO_MANY_WRONG_KEYS"
     CREDITS_HELD = "CREDITS_HELD"
+    SPEND_LIMIT_EXCEEDED = "SPEND_LIMIT_EXCEEDED"
+    SPEND_LIMIT_SPENT = "SPEND_LIMIT_SPENT"
     SATURATED = "SATURATED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
     UPSTREAM_REFUSED = "UPSTREAM_REFUSED"
@@ -97,6 +99,13 @@ WIRE: dict[Reason, Wire] = {
         grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "too_many_wrong_keys"
     ),
     Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
+    Reason.SPEND_LIMIT_EXCEEDED: Wire(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "spend_limit_exceeded"
+    ),
+    # The limit in all, which no time resets.
+    Reason.SPEND_LIMIT_SPENT: Wire(
+        grpc.StatusCode.FAILED_PRECONDITION, 402, "insufficient_quota", "spend_limit_exceeded"
+    ),
     Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
     Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
     Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),

@@ -63,6 +63,10 @@ RULES: Final[dict[str, AccessRule]] = {
         },
     ),
     **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
+    **_rules(
+        "metering.v1.SpendLimitService",
+        {_READER: "ListSpendLimits", _recent(replace(_OWNER, or_operator=True)): "SetSpendLimits"},
+    ),
     **_rules("router.v1.RouterService", {_USER: "ListModels"}),
     **_rules(
         "router.v1.GroundingAdminService",

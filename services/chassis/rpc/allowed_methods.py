@@ -83,7 +83,8 @@ _OF_OPERATORS: Final = {
     *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
-_CONSOLE: Final = _SIGNING_IN | _OF_USERS | _READING | _GROUNDING | _LISTING_MODELS | _HEALTH
+_SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits")
+_CONSOLE: Final = _SPEND_LIMITS | _SIGNING_IN | _OF_USERS | _READING | _GROUNDING | _LISTING_MODELS | _HEALTH
 
 # Methods by full name. A method has the same name as an item of an exchange.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
@@ -96,6 +97,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
         | _GROUNDING
         | _LISTING_MODELS
         | _READING
+        | _SPEND_LIMITS
         | _HEALTH
         | _REFLECTION
     ),

@@ -29,6 +29,7 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
+from services.metering.ledger.spend import NO_LIMITS, SetSpendLimits, Spend, SpendBook
 
 # Far above any account, and far below the limit of the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
@@ -123,10 +124,12 @@ class BatchState:
         now_us: int,
         life_us: int,
         live_holds: Mapping[LiveKey, int] | None = None,
+        spends: Iterable[Spend] = (),
+        new_spends: Iterable[Spend] = (),
     ) -> None:
         """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
         on the keys that its reserves claim, with their holds among `holds`; `live_holds` counts those of keys with a
-        limit."""
+        limit; `spends` are of accounts and keys with spend limits, `new_spends` of those that get their first ones."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
         self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
@@ -139,29 +142,22 @@ class BatchState:
         self._now_us = now_us
         self._life_us = life_us
         self._live_holds = dict(live_holds or {})
+        self.spend_book = SpendBook(spends, new_spends, now_us)
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id = operation.account_id
         account = self.accounts.get(account_id) or AccountBalance(account_id)
-        hold, booked = None, None
-        if isinstance(operation, CreditOperation):
-            booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
-        elif isinstance(operation, RequestOperation):
-            hold = self.holds.get(operation.request_id)
-        claim, claimant, live_holds = None, None, 0
-        if type(operation) is Reserve:
-            claim, claimant = self._claimed(operation)
-            live_holds = self._live_holds_of(operation)
-        context = RuleContext(
-            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds
-        )
-        effect = apply(operation, context)
+        if isinstance(operation, SetSpendLimits):
+            spend = self.spend_book.set_limits(operation)
+            self.accounts[account_id] = replace(account, has_spend_limits=True)
+            return spend  # type: ignore[return-value]
+        hold = self.holds.get(operation.request_id) if isinstance(operation, RequestOperation) else None
+        effect = apply(operation, self._context(operation, account, hold))
         if effect.account is not None and effect.account != account:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:
             self.holds[effect.hold.request_id] = effect.hold
-            if self._live_holds:
-                self._count_live(hold, effect.hold)
+            self._count(hold, effect.hold, effect.entry)
         if effect.entry is not None:
             self.entries.append(effect.entry)
             if isinstance(operation, CreditOperation):
@@ -169,6 +165,26 @@ class BatchState:
         if effect.claim is not None:
             self.claims[account_id, effect.claim.key_digest] = effect.claim
         return effect.answer
+
+    def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
+        booked, claim, claimant, live_holds, key_id = None, None, None, 0, ""
+        if isinstance(operation, CreditOperation):
+            booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
+        elif type(operation) is Reserve:
+            claim, claimant = self._claimed(operation)
+            live_holds, key_id = self._live_holds_of(operation), operation.key_id
+        elif hold is not None:
+            key_id = hold.key_id
+        room = self.spend_book.room(account.account_id, key_id) if account.has_spend_limits else NO_LIMITS
+        return RuleContext(
+            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds, room
+        )
+
+    def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
+        if self._live_holds:
+            self._count_live(before, after)
+        if self.spend_book:
+            self.spend_book.count(before, after, entry)
 
     def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:
         """Returns the claim on the operation's key, and the hold of the request that owns it."""

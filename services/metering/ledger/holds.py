@@ -32,6 +32,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
+from services.metering.ledger.spend import NO_LIMITS, SpendRoom
 
 
 class RuleContext(NamedTuple):
@@ -50,6 +51,8 @@ class RuleContext(NamedTuple):
     claimant: Hold | None = None
     # The key's live holds; counted only if the Reserve has a limit.
     live_holds: int = 0
+    # What the spend limits of the account and of the request's key leave.
+    room: SpendRoom = NO_LIMITS
 
 
 class Effect(NamedTuple, Generic[AnswerT]):
@@ -62,8 +65,10 @@ class Effect(NamedTuple, Generic[AnswerT]):
     claim: Claim | None = None
 
 
-# Reasons of losses: neither the hold nor free credit covered it; or its delivery is unconfirmed.
+# Reasons of losses: neither the hold nor free credit covered it; a spend limit kept free credit from covering it; or
+# its delivery is unconfirmed.
 BEYOND_CREDIT: Final = "beyond_credit"
+BEYOND_SPEND_LIMIT: Final = "beyond_spend_limit"
 NOT_CONFIRMED: Final = "not_confirmed"
 
 
@@ -148,7 +153,8 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
     if hold is not None:
         if hold.state != "held":
             raise _resolved()
-        answer = Reserved(hold.amount_nanos, account.free_nanos, hold.price_version, _price_of(hold, context))
+        free_nanos = context.room.of_free(account.free_nanos)
+        answer = Reserved(hold.amount_nanos, free_nanos, hold.price_version, _price_of(hold, context))
         return Effect(answer)
     claim = None
     if operation.claim is not None:
@@ -161,10 +167,11 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
     version = context.prices.current_version
     price = context.prices.current(operation.class_id)
     least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
-    want_nanos = _wanted_nanos(operation, price, account)
     if account.free_nanos < least_nanos:
         raise _too_little_credit(account, least_nanos)
-    amount_nanos = min(want_nanos, account.free_nanos)
+    context.room.refuse(least_nanos, context.now_us)
+    free_nanos = context.room.of_free(account.free_nanos)
+    amount_nanos = min(_wanted_nanos(operation, price, free_nanos), free_nanos)
     account = replace(account, held_nanos=account.held_nanos + amount_nanos)
     hold = Hold(
         request_id=operation.request_id,
@@ -177,7 +184,7 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
         deadline_at_us=context.now_us + context.life_us,
         reserved_at_us=context.now_us,
     )
-    return Effect(Reserved(amount_nanos, account.free_nanos, version, price), account, hold, claim=claim)
+    return Effect(Reserved(amount_nanos, free_nanos - amount_nanos, version, price), account, hold, claim=claim)
 
 
 def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
@@ -185,13 +192,14 @@ def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
     if hold is None or hold.state != "held":
         raise _resolved()
     hold = _at_checkpoint(hold, operation.delivered, context)
-    affordable_nanos = hold.amount_nanos + account.free_nanos
+    affordable_nanos = hold.amount_nanos + context.room.of_free(account.free_nanos)
     more_nanos = max(0, operation.total_nanos - hold.amount_nanos)
     extended = operation.total_nanos <= affordable_nanos
     if extended and more_nanos:
         account = replace(account, held_nanos=account.held_nanos + more_nanos)
         hold = replace(hold, amount_nanos=operation.total_nanos)
-    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, account.balance_nanos)
+    balance_nanos = context.room.of_balance(account.balance_nanos)
+    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, balance_nanos)
     return Effect(answer, account, hold)
 
 
@@ -216,9 +224,13 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
     # A swept hold has released its credit: only what is free now can be charged.
     kind: Kind = "charge" if hold.state == "held" else "late_charge"
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
-    charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + account.free_nanos)
+    # A hold that was granted is charged in full, even if a limit was lowered since.
+    free_nanos = context.room.of_free(account.free_nanos)
+    charge_nanos = min(cost_nanos - hold.charged_nanos, released_nanos + free_nanos)
     usage = operation.usage
     entry = booking(kind, hold, usage, cost_nanos, charge_nanos, operation.basis, operation.end, context)
+    if entry.loss_nanos and charge_nanos < released_nanos + account.free_nanos:
+        entry = replace(entry, reason=BEYOND_SPEND_LIMIT)
     hold = replace(
         hold,
         state="settled",
@@ -298,10 +310,10 @@ def sweep(operation: Sweep, context: RuleContext) -> Effect[Swept]:
     return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
 
 
-def _wanted_nanos(operation: Reserve, price: Price, account: AccountBalance) -> int:
+def _wanted_nanos(operation: Reserve, price: Price, free_nanos: int) -> int:
     want_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, max(1, operation.output_tokens)))
     whole_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, operation.whole_output_tokens))
-    return max(want_nanos, whole_nanos) if account.free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
+    return max(want_nanos, whole_nanos) if free_nanos >= WHOLE_ANSWERS_FREE * whole_nanos else want_nanos
 
 
 def _price_of(hold: Hold, context: RuleContext) -> Price:

@@ -38,6 +38,8 @@ class AccountBalance(msgspec.Struct, frozen=True):
     balance_nanos: int = 0
     # Part of the balance, reserved for running requests.
     held_nanos: int = 0
+    # Whether the account or any of its keys has, or had, a spend limit.
+    has_spend_limits: bool = False
 
     @property
     def free_nanos(self) -> int:

@@ -31,6 +31,13 @@ from services.metering.ledger.records import (
     Reserve,
 )
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
+from services.metering.store.spends import (
+    INSERT_SPENDS,
+    UPDATE_SPENDS,
+    changed_row,
+    read_new_spends,
+    read_spends,
+)
 from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
 
 # Queues operations of accounts whose rows another session keeps locked, apart from all others.
@@ -179,7 +186,7 @@ _PUT_CLAIM: Final = sa.text(
 ).execution_options(preserve_rowcount=True)
 _INSERT_ACCOUNTS: Final = insert_rows(accounts, AccountBalance.__struct_fields__)
 _UPDATE_ACCOUNTS: Final = update_rows(
-    accounts, "account_id", ["balance_nanos", "held_nanos"], found=["balance_nanos", "held_nanos"]
+    accounts, "account_id", ["balance_nanos", "held_nanos", "has_spend_limits"], found=["balance_nanos", "held_nanos"]
 )
 _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
 # The other columns of a hold never change.
@@ -265,7 +272,10 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
             # Reserved by a replica with another price file.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
     found = found_accounts, found_holds, found_credits, found_claims
-    return BatchState(*found, prices, read_now_us(connection), life_us, _count_live(connection, operations))
+    now_us = read_now_us(connection)
+    spends = read_spends(connection, operations, found_accounts, found_holds)
+    new_spends = read_new_spends(connection, operations, spends, now_us)
+    return BatchState(*found, prices, now_us, life_us, _count_live(connection, operations), spends, new_spends)
 
 
 def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
@@ -299,6 +309,12 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
         raise ConcurrentChange
     _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
     _put(connection, _ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
+    spends, found_spends = books.spend_book.spends, books.spend_book.found
+    _put(connection, INSERT_SPENDS, [astuple(spend) for each, spend in spends.items() if each not in found_spends])
+    changed_spends = [
+        changed_row(found, spends[each]) for each, found in found_spends.items() if spends[each] is not found
+    ]
+    _put(connection, UPDATE_SPENDS, changed_spends)
     new_accounts = [
         astuple(account) for new_id, account in books.accounts.items() if new_id not in books.found_accounts
     ]

@@ -10,6 +10,7 @@ accounts = sa.Table(
     sa.Column("account_id", sa.Text, primary_key=True),
     sa.Column("balance_nanos", sa.BigInteger),
     sa.Column("held_nanos", sa.BigInteger),
+    sa.Column("has_spend_limits", sa.Boolean),
 )
 
 # Columns are the fields of `records.Hold`, in their order.
@@ -87,6 +88,24 @@ usage_hours = sa.Table(
     sa.Column("completion_tokens", sa.BigInteger),
     sa.Column("cost_nanos", sa.BigInteger),
     sa.Column("loss_nanos", sa.BigInteger),
+)
+
+# Columns are the fields of `spend.Spend`, in their order.
+spends = sa.Table(
+    "spends",
+    metadata,
+    sa.Column("spend_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text),
+    sa.Column("key_id", sa.Text),
+    sa.Column("day_limit_nanos", sa.BigInteger),
+    sa.Column("month_limit_nanos", sa.BigInteger),
+    sa.Column("total_limit_nanos", sa.BigInteger),
+    sa.Column("day_us", sa.BigInteger),
+    sa.Column("month_us", sa.BigInteger),
+    sa.Column("day_spent_nanos", sa.BigInteger),
+    sa.Column("month_spent_nanos", sa.BigInteger),
+    sa.Column("total_spent_nanos", sa.BigInteger),
+    sa.Column("held_nanos", sa.BigInteger),
 )
 
 price_versions = sa.Table(

@@ -7,6 +7,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
 from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Prices
+from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, Spend, day_start_us, month_start_us, spend_id
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000
@@ -22,6 +23,7 @@ class Ledger:
         self.holds: dict[str, Hold] = {}
         self.claims: dict[tuple[str, bytes], Claim] = {}
         self.entries: list[Entry] = []
+        self.spends: dict[str, Spend] = {}
         self.prices = Prices(1, {1: PRICES})
         if balance_nanos:
             self.apply(grant(balance_nanos, grant_id="the-first"))
@@ -30,12 +32,36 @@ class Ledger:
         found = self.accounts.values(), self.holds.values(), self.entries, self.claims.values()
         live = [(hold.account_id, hold.key_id) for hold in self.holds.values() if hold.state == "held"]
         counted = {LiveKey(operation.account_id, KEY): live.count((operation.account_id, KEY))}
-        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted)
+        new = []
+        if isinstance(operation, SetSpendLimits):
+            new = [self.sum_up(operation.account_id, operation.key_id)]
+        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, self.spends.values(), new)
         try:
             return books.apply(operation)
         finally:
             self.accounts, self.holds, self.claims = books.accounts, books.holds, books.claims
             self.entries += books.entries
+            self.spends = books.spend_book.spends
+
+    def sum_up(self, account_id: str, key_id: str) -> Spend:
+        """Returns what an account or a key has spent, without limits."""
+        day_us, month_us = day_start_us(self.now_us), month_start_us(self.now_us)
+        spent = [entry for entry in self.entries if entry.account_id == account_id and entry.hour_us]
+        held = [hold for hold in self.holds.values() if (hold.account_id, hold.state) == (account_id, "held")]
+        if key_id != WHOLE_ACCOUNT:
+            spent = [entry for entry in spent if entry.key_id == key_id]
+            held = [hold for hold in held if hold.key_id == key_id]
+        return Spend(
+            spend_id(account_id, key_id),
+            account_id,
+            key_id,
+            day_us=day_us,
+            month_us=month_us,
+            day_spent_nanos=-sum(entry.customer_nanos for entry in spent if entry.hour_us >= day_us),
+            month_spent_nanos=-sum(entry.customer_nanos for entry in spent if entry.hour_us >= month_us),
+            total_spent_nanos=-sum(entry.customer_nanos for entry in spent),
+            held_nanos=sum(hold.amount_nanos for hold in held),
+        )
 
     def refusal_of(self, operation: Operation[Any]) -> Reason:
         before = (dict(self.accounts), dict(self.holds), dict(self.claims), list(self.entries))

@@ -32,7 +32,13 @@ def test_only_rows_that_are_as_they_were_found_are_changed(database: Database) -
         # Whose, the new balance, and the balance and what is held as they were found.
         changes = [("a", 11, 10, 0), ("b", 12, 9, 0), ("c", 13, 10, 0), ("nobody", 14, 10, 0)]
         assert UPDATE_ACCOUNTS.run(connection, changes) == 1
-        assert rows_of(connection, accounts) == [("a", 11, 0), ("b", 10, 0), ("c", 10, 5), ("d", 10, 0)]
+        changed = [row[:3] for row in rows_of(connection, accounts)]
+        assert changed == [
+            ("a", 11, 0),
+            ("b", 10, 0),
+            ("c", 10, 5),
+            ("d", 10, 0),
+        ]
 
 
 def test_rows_that_are_there_already_are_added_to(database: Database) -> None:
@@ -63,7 +69,8 @@ def test_number_that_does_not_fit_is_refused(database: Database, too_much: int) 
 
 
 def test_rows_are_looked_up_by_any_number_of_texts(database: Database) -> None:
-    lookup = Lookup(select_all(accounts, without=["held_nanos"]), "account_id", "AND balance_nanos > 0")
+    select = select_all(accounts, without=["held_nanos", "has_spend_limits"])
+    lookup = Lookup(select, "account_id", "AND balance_nanos > 0")
     names = [f"{number}'\"%" for number in range(300)]
     with database.transaction(writes=True) as connection:
         INSERT_ACCOUNTS.run(connection, [("poor", 0, 0), *((name, 10, 0) for name in names)])

@@ -1,0 +1,267 @@
+"""Spend limits of accounts and keys: how much they may spend in a day, in a month and in all. Pure rules.
+
+What was spent and what is held for running requests never exceeds a limit together, as long as the limit is not
+lowered. A charge counts in the day and the month of the hour that usage counts it in, in UTC.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger.records import DAY_US, Entry, Hold, Operation
+
+Period = Literal["day", "month", "total"]
+
+# The key of a limit that applies to the whole account.
+WHOLE_ACCOUNT: Final = ""
+# A request that would fit if others were not running is retried soon.
+RETRY_AFTER_S: Final = 1.0
+
+
+class SpendLimits(msgspec.Struct, frozen=True):
+    """None: unlimited."""
+
+    day_nanos: int | None = None
+    month_nanos: int | None = None
+    total_nanos: int | None = None
+
+    def within(self, outer: "SpendLimits") -> "SpendLimits":
+        """Returns these limits, lowered where `outer` allows less."""
+        return SpendLimits(
+            *(_lower(mine, outer_nanos) for mine, outer_nanos in zip(_values(self), _values(outer), strict=True))
+        )
+
+    def excess_over(self, outer: "SpendLimits") -> Period | None:
+        """Returns the first period in which these limits allow more than `outer`, where both have one."""
+        for period, mine, outer_nanos in zip(PERIODS, _values(self), _values(outer), strict=True):
+            if mine is not None and outer_nanos is not None and mine > outer_nanos:
+                return period
+        return None
+
+
+PERIODS: Final[tuple[Period, ...]] = ("day", "month", "total")
+
+
+def _values(limits: SpendLimits) -> tuple[int | None, int | None, int | None]:
+    return limits.day_nanos, limits.month_nanos, limits.total_nanos
+
+
+def _lower(mine_nanos: int | None, outer_nanos: int | None) -> int | None:
+    # A key without a limit keeps none: the account's applies anyway.
+    if mine_nanos is None or outer_nanos is None:
+        return mine_nanos
+    return min(mine_nanos, outer_nanos)
+
+
+class Spend(msgspec.Struct, frozen=True):
+    """What an account, or one of its keys, has spent, and may. Fields are the table's columns."""
+
+    # The account and the key, as one text.
+    spend_id: str
+    account_id: str
+    key_id: str
+    day_limit_nanos: int | None = None
+    month_limit_nanos: int | None = None
+    total_limit_nanos: int | None = None
+    # When the day and the month began whose spending is counted.
+    day_us: int = 0
+    month_us: int = 0
+    day_spent_nanos: int = 0
+    month_spent_nanos: int = 0
+    total_spent_nanos: int = 0
+    # For running requests.
+    held_nanos: int = 0
+
+    @property
+    def limits(self) -> SpendLimits:
+        return SpendLimits(self.day_limit_nanos, self.month_limit_nanos, self.total_limit_nanos)
+
+    def at(self, now_us: int) -> "Spend":
+        """Returns it with the counters of the day and the month of `now_us`."""
+        day_us, month_us = day_start_us(now_us), month_start_us(now_us)
+        if day_us <= self.day_us:
+            return self
+        is_new_month = month_us > self.month_us
+        return replace(
+            self,
+            day_us=day_us,
+            day_spent_nanos=0,
+            month_us=month_us,
+            month_spent_nanos=0 if is_new_month else self.month_spent_nanos,
+        )
+
+    def after(self, charged_nanos: int, hour_us: int, held_change_nanos: int) -> "Spend":
+        """Returns it after a charge that counts in that hour, and after a change of what is held."""
+        return replace(
+            self,
+            day_spent_nanos=self.day_spent_nanos + (charged_nanos if hour_us >= self.day_us else 0),
+            month_spent_nanos=self.month_spent_nanos + (charged_nanos if hour_us >= self.month_us else 0),
+            total_spent_nanos=self.total_spent_nanos + charged_nanos,
+            held_nanos=self.held_nanos + held_change_nanos,
+        )
+
+    def allowances(self) -> "list[Allowance]":
+        spent = self.day_spent_nanos, self.month_spent_nanos, self.total_spent_nanos
+        return [
+            Allowance(period, limit_nanos, spent_nanos, self.held_nanos, self.key_id != WHOLE_ACCOUNT)
+            for period, limit_nanos, spent_nanos in zip(PERIODS, _values(self.limits), spent, strict=True)
+            if limit_nanos is not None
+        ]
+
+
+class Allowance(NamedTuple):
+    """One limit and its use."""
+
+    period: Period
+    limit_nanos: int
+    spent_nanos: int
+    held_nanos: int
+    is_of_key: bool
+
+    @property
+    def free_nanos(self) -> int:
+        """What a new request may hold."""
+        return max(0, self.limit_nanos - self.spent_nanos - self.held_nanos)
+
+    @property
+    def unspent_nanos(self) -> int:
+        """What a request may hold if no other runs."""
+        return max(0, self.limit_nanos - self.spent_nanos)
+
+
+class SpendRoom(NamedTuple):
+    """What a request's limits leave; None: no limit applies."""
+
+    allowances: tuple[Allowance, ...] = ()
+
+    def of_free(self, free_nanos: int) -> int:
+        """Returns how much of the account's free credit may be held or charged."""
+        return min([free_nanos, *(each.free_nanos for each in self.allowances)])
+
+    def of_balance(self, balance_nanos: int) -> int:
+        """Returns how much of the balance a request could hold if no other was running."""
+        return min([balance_nanos, *(each.unspent_nanos for each in self.allowances)])
+
+    def refuse(self, least_nanos: int, now_us: int) -> None:
+        """Raises if a request that needs `least_nanos` does not fit."""
+        over = [each for each in self.allowances if each.unspent_nanos < least_nanos]
+        if over:
+            # The one that lasts longest.
+            raise _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us)
+        held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
+        if held is not None:
+            message = (
+                f"The rest of {_name(held)} is held by requests that are running. Please retry when one has ended."
+            )
+            raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=RETRY_AFTER_S)
+
+
+NO_LIMITS: Final = SpendRoom()
+
+
+def _spent(allowance: Allowance, now_us: int) -> LegatoError:
+    if allowance.period == "total":
+        message = f"{_name(allowance)[:1].upper()}{_name(allowance)[1:]} is spent. Raise the limit to continue."
+        return LegatoError(Reason.SPEND_LIMIT_SPENT, message)
+    until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
+    ends = "at midnight" if allowance.period == "day" else "on the first of the month"
+    message = f"{_name(allowance)[:1].upper()}{_name(allowance)[1:]} is spent. It starts anew {ends}, in UTC."
+    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=(until_us - now_us) / 1_000_000)
+
+
+def _name(allowance: Allowance) -> str:
+    words = {"day": "daily", "month": "monthly", "total": "total"}
+    return f"the {'key' if allowance.is_of_key else 'account'}'s {words[allowance.period]} spend limit"
+
+
+class SetSpendLimits(Operation[Spend], frozen=True):
+    """Replaces the limits of an account, or of one of its keys."""
+
+    account_id: str
+    key_id: str
+    limits: SpendLimits
+
+
+def spend_id(account_id: str, key_id: str) -> str:
+    return f"{account_id}/{key_id}"
+
+
+def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) -> Spend:
+    """Returns it with other limits; refuses those of a key that exceed the account's."""
+    period = limits.excess_over(account_limits) if spend.key_id != WHOLE_ACCOUNT else None
+    if period is not None:
+        words = {"day": "daily", "month": "monthly", "total": "total"}
+        message = f"The {words[period]} spend limit of a key cannot exceed the account's."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param="limits")
+    return replace(
+        spend,
+        day_limit_nanos=limits.day_nanos,
+        month_limit_nanos=limits.month_nanos,
+        total_limit_nanos=limits.total_nanos,
+    )
+
+
+class SpendBook:
+    """The spends of a batch: operations see earlier ones' changes."""
+
+    def __init__(self, found: Iterable[Spend], new: Iterable[Spend], now_us: int) -> None:
+        """Starts from what was read; `new` is what subjects have spent that get their first limits."""
+        self.found = {spend.spend_id: spend for spend in found}
+        self.spends = {each: spend.at(now_us) for each, spend in self.found.items()}
+        self._new = {spend.spend_id: spend for spend in new}
+
+    def __bool__(self) -> bool:
+        return bool(self.spends or self._new)
+
+    def room(self, account_id: str, key_id: str) -> SpendRoom:
+        """Returns what the limits of an account and of one of its keys leave."""
+        found = (self.spends.get(spend_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
+        return SpendRoom(tuple(each for spend in found if spend is not None for each in spend.allowances()))
+
+    def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
+        """Adds a charge, and a change of what is held, to the account and to the key."""
+        held_before_nanos = before.amount_nanos if before is not None and before.state == "held" else 0
+        held_change_nanos = (after.amount_nanos if after.state == "held" else 0) - held_before_nanos
+        charged_nanos, hour_us = (0, 0) if entry is None else (-entry.customer_nanos, entry.hour_us)
+        if not held_change_nanos and not charged_nanos:
+            return
+        for key_id in {WHOLE_ACCOUNT, after.key_id}:
+            subject_id = spend_id(after.account_id, key_id)
+            for spends in (self.spends, self._new):
+                if (spend := spends.get(subject_id)) is not None:
+                    spends[subject_id] = spend.after(charged_nanos, hour_us, held_change_nanos)
+
+    def set_limits(self, operation: SetSpendLimits) -> Spend:
+        account_id, limits = operation.account_id, operation.limits
+        whole = self.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
+        subject_id = spend_id(account_id, operation.key_id)
+        spend = self.spends.get(subject_id) or self._new[subject_id]
+        spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
+        self._new.pop(subject_id, None)
+        self.spends[subject_id] = spend
+        if operation.key_id == WHOLE_ACCOUNT:
+            for each in [each for each in self.spends.values() if each.account_id == account_id and each.key_id]:
+                self.spends[each.spend_id] = with_limits(each, each.limits.within(limits), limits)
+        return spend
+
+
+def day_start_us(now_us: int) -> int:
+    return now_us - now_us % DAY_US
+
+
+def next_day_us(now_us: int) -> int:
+    return day_start_us(now_us) + DAY_US
+
+
+def month_start_us(now_us: int) -> int:
+    moment = datetime.fromtimestamp(now_us // 1_000_000, UTC)
+    return round(datetime(moment.year, moment.month, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def next_month_us(now_us: int) -> int:
+    # 32 days after its first, the next month has begun.
+    return month_start_us(month_start_us(now_us) + 32 * DAY_US)

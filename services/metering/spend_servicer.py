@@ -1,0 +1,89 @@
+"""Implements the RPCs of spend limits."""
+
+from functools import partial
+from typing import Any, Final
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.metering.v1 import spend_limits_pb2 as pb
+from protos.metering.v1 import spend_limits_pb2_grpc
+from services.chassis.database.database import Database, read_now_us
+from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.metering.batch import Writer
+from services.metering.ledger.spend import (
+    WHOLE_ACCOUNT,
+    SetSpendLimits,
+    Spend,
+    SpendLimits,
+    next_day_us,
+    next_month_us,
+)
+from services.metering.store.spends import list_spends
+from services.metering.wire.operations import checked_id, invalid
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+KEYS_MOST: Final = 1_000
+# All keys of an account, if none is named.
+LISTED_MOST: Final = 10_000
+_LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
+
+
+class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def ListSpendLimits(self, request: pb.ListSpendLimitsRequest, context: Context) -> pb.ListSpendLimitsResponse:
+        account_id = checked_id(request.account_id, "account_id")
+        if len(request.key_ids) > KEYS_MOST:
+            raise invalid(f"At most {KEYS_MOST} keys can be asked for at once.", "key_ids")
+        key_ids = [checked_id(key_id, "key_ids") for key_id in request.key_ids]
+        spends = await self._database.read(partial(_list_now, account_id=account_id, key_ids=key_ids))
+        return pb.ListSpendLimitsResponse(spends=map(_from_spend, spends))
+
+    async def SetSpendLimits(self, request: pb.SetSpendLimitsRequest, context: Context) -> pb.SetSpendLimitsResponse:
+        operation = SetSpendLimits(
+            account_id=checked_id(request.account_id, "account_id"),
+            key_id=checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT,
+            limits=SpendLimits(*(_limit(request.limits, name) for name in _LIMITS)),
+        )
+        return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
+
+
+def _list_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:
+    now_us = read_now_us(connection)
+    return [spend.at(now_us) for spend in list_spends(connection, account_id, key_ids, LISTED_MOST)]
+
+
+def _limit(given: pb.SpendLimits, name: str) -> int | None:
+    if not given.HasField(name):  # type: ignore[arg-type]
+        return None
+    nanos: int = getattr(given, name)
+    if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
+        raise invalid("A spend limit must not be negative, and at most a million dollars.", f"limits.{name}")
+    return nanos
+
+
+def _from_spend(spend: Spend) -> pb.Spend:
+    return pb.Spend(
+        account_id=spend.account_id,
+        key_id=spend.key_id,
+        limits=pb.SpendLimits(
+            day_nanos=spend.day_limit_nanos,
+            month_nanos=spend.month_limit_nanos,
+            total_nanos=spend.total_limit_nanos,
+        ),
+        day_spent_nanos=spend.day_spent_nanos,
+        month_spent_nanos=spend.month_spent_nanos,
+        total_spent_nanos=spend.total_spent_nanos,
+        held_nanos=spend.held_nanos,
+        day_end_time=Timestamp(seconds=next_day_us(spend.day_us) // 1_000_000),
+        month_end_time=Timestamp(seconds=next_month_us(spend.month_us) // 1_000_000),
+    )
+
+
+def register_spend_limits(servicer: SpendLimitServicer, server: grpc.aio.Server) -> str:
+    spend_limits_pb2_grpc.add_SpendLimitServiceServicer_to_server(servicer, server)
+    return pb.DESCRIPTOR.services_by_name["SpendLimitService"].full_name

@@ -1,0 +1,106 @@
+"""Reads and writes what accounts and keys with spend limits have spent. Their accounts are locked by the caller."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from msgspec.structs import astuple
+
+from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve
+from services.metering.ledger.spend import (
+    WHOLE_ACCOUNT,
+    SetSpendLimits,
+    Spend,
+    day_start_us,
+    month_start_us,
+    spend_id,
+)
+from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
+from services.metering.store.tables import holds, spends, usage_hours
+
+_READ: Final = Lookup(select_all(spends), "spend_id")
+_READ_OF_ACCOUNTS: Final = Lookup(select_all(spends), "account_id")
+INSERT_SPENDS: Final = insert_rows(spends, Spend.__struct_fields__)
+_CHANGES: Final = tuple(name for name in Spend.__struct_fields__ if name not in ("spend_id", "account_id", "key_id"))
+_GUARDS: Final = ("total_spent_nanos", "held_nanos")
+UPDATE_SPENDS: Final = update_rows(spends, "spend_id", _CHANGES, found=_GUARDS)
+
+
+def read_spends(
+    connection: sa.Connection,
+    operations: Sequence[Operation[Any]],
+    accounts: Iterable[AccountBalance],
+    found_holds: Iterable[Hold],
+) -> list[Spend]:
+    """Reads those of the accounts and keys that the operations are about."""
+    limited_ids = {account.account_id for account in accounts if account.has_spend_limits}
+    if not limited_ids:
+        return []
+    whole_ids = {operation.account_id for operation in operations if isinstance(operation, SetSpendLimits)}
+    key_ids = {hold.request_id: hold.key_id for hold in found_holds}
+    wanted_ids: set[str] = set()
+    for operation in operations:
+        if isinstance(operation, RequestOperation) and operation.account_id in limited_ids:
+            key_id = operation.key_id if isinstance(operation, Reserve) else key_ids.get(operation.request_id, "")
+            wanted_ids |= {spend_id(operation.account_id, each) for each in (WHOLE_ACCOUNT, key_id)}
+    rows = dict.fromkeys(_READ.run(connection, wanted_ids)) if wanted_ids else {}
+    if whole_ids:
+        # A lower limit of an account lowers those of its keys.
+        rows |= dict.fromkeys(_READ_OF_ACCOUNTS.run(connection, whole_ids))
+    return [Spend(*row) for row in rows]
+
+
+def read_new_spends(
+    connection: sa.Connection, operations: Iterable[Operation[Any]], found: Iterable[Spend], now_us: int
+) -> list[Spend]:
+    """Sums up what accounts and keys have spent that get their first limits."""
+    found_ids = {spend.spend_id for spend in found}
+    subjects = {
+        (operation.account_id, operation.key_id)
+        for operation in operations
+        if isinstance(operation, SetSpendLimits) and spend_id(operation.account_id, operation.key_id) not in found_ids
+    }
+    return [_sum_up(connection, account_id, key_id, now_us) for account_id, key_id in sorted(subjects)]
+
+
+def _sum_up(connection: sa.Connection, account_id: str, key_id: str, now_us: int) -> Spend:
+    day_us, month_us = day_start_us(now_us), month_start_us(now_us)
+    spent = [usage_hours.c.account_id == account_id]
+    held = [holds.c.account_id == account_id, holds.c.state == sa.literal_column("'held'")]
+    if key_id != WHOLE_ACCOUNT:
+        spent.append(usage_hours.c.key_id == key_id)
+        held.append(holds.c.key_id == key_id)
+    cost_nanos = usage_hours.c.cost_nanos
+    parts = (
+        sa.func.sum(cost_nanos).filter(usage_hours.c.hour_us >= day_us),
+        sa.func.sum(cost_nanos).filter(usage_hours.c.hour_us >= month_us),
+        sa.func.sum(cost_nanos),
+    )
+    # PostgreSQL sums integers to decimals.
+    sums = [sa.cast(sa.func.coalesce(part, 0), sa.BigInteger) for part in parts]
+    day_nanos, month_nanos, total_nanos = tuple(connection.execute(sa.select(*sums).where(*spent)).one())
+    held_sum = sa.cast(sa.func.coalesce(sa.func.sum(holds.c.amount_nanos), 0), sa.BigInteger)
+    held_nanos: int = connection.execute(sa.select(held_sum).where(*held)).scalar_one()
+    return Spend(
+        spend_id=spend_id(account_id, key_id),
+        account_id=account_id,
+        key_id=key_id,
+        day_us=day_us,
+        month_us=month_us,
+        day_spent_nanos=day_nanos,
+        month_spent_nanos=month_nanos,
+        total_spent_nanos=total_nanos,
+        held_nanos=held_nanos,
+    )
+
+
+def changed_row(found: Spend, spend: Spend) -> Row:
+    return (spend.spend_id, *astuple(spend)[3:], found.total_spent_nanos, found.held_nanos)
+
+
+def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[str], most: int) -> list[Spend]:
+    """Returns the account's own first, then its keys'; only those of `key_ids`, if any are given."""
+    query = sa.select(spends).where(spends.c.account_id == account_id)
+    if key_ids:
+        query = query.where(spends.c.key_id.in_([WHOLE_ACCOUNT, *key_ids]))
+    return [Spend(*row) for row in connection.execute(query.order_by(spends.c.key_id).limit(most))]
