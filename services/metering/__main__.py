@@ -32,6 +32,7 @@ from services.metering.servicer import (
 )
 from services.metering.settings import MeteringSettings
 from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
+from services.metering.statement_servicer import StatementServicer, register_statements
 from services.metering.store.books import adopt_prices
 from services.metering.sweeper import Sweeper
 
@@ -81,6 +82,7 @@ async def main() -> None:
             partial(register_metering, metering),
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
+            partial(register_statements, StatementServicer(database)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

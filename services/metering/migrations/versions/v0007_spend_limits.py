@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 
 COUNTERS = ("day_us", "month_us", "day_spent_nanos", "month_spent_nanos", "total_spent_nanos", "held_nanos")
 
