@@ -208,6 +208,7 @@ def _json_headers(body: bytes) -> Headers:
 _NOT_WORTH_A_RETRY = frozenset(
     {
         Reason.CREDITS_EXHAUSTED,
+        Reason.SPEND_LIMIT_SPENT,
         Reason.REQUEST_RESOLVED,
         Reason.REQUEST_REPEATED,
         Reason.IDEMPOTENCY_KEY_REUSED,
@@ -223,6 +224,16 @@ def error_body(error: LegatoError) -> bytes:
     )
 
 
+# The official clients wait no longer than this before a retry.
+_LONGEST_RETRY_DELAY_S = 60
+
+
+def _is_hopeless(error: LegatoError) -> bool:
+    if error.reason is Reason.SPEND_LIMIT_EXCEEDED:
+        return error.retry_after_s is not None and error.retry_after_s > _LONGEST_RETRY_DELAY_S
+    return error.reason in _NOT_WORTH_A_RETRY
+
+
 def error_headers(error: LegatoError) -> Headers:
     headers: Headers = []
     if error.retry_after_s is not None:
@@ -234,6 +245,6 @@ def error_headers(error: LegatoError) -> Headers:
         headers += rate_headers(AdmitResponse(**{name: error.figures.get(name, 0) for name in known}))
     if error.original_request_id is not None:
         headers.append((b"x-original-request-id", error.original_request_id.encode()))
-    if error.reason in _NOT_WORTH_A_RETRY:
+    if _is_hopeless(error):
         headers.append((b"x-should-retry", b"false"))
     return headers

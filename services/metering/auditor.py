@@ -36,6 +36,7 @@ CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
     (checks.counters_against_ledger, "usage of account {0}, key {1}, class {2}, hour {3}: differs from its charges"),
     (checks.overcharged_requests, "request {0}: charged {1} nanos more than it cost"),
     (checks.entries_without_price, "{0} of {1}: by a price of class {2} in version {3}, which does not exist"),
+    (checks.spends_against_usage, "account {0}, key {1!r}: what its spend limits count differs from its usage"),
     (checks.wrong_costs, "request {0}: booked at {1} nanos, its tokens cost {2}"),
 )
 # Built once: that takes longer than to run them on a small ledger.

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import CHARGES, MILLION
-from services.metering.store.tables import accounts, claims, holds, ledger, prices, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, prices, spends, usage_hours
 
 _BILLED: Final = (*CHARGES, "loss")
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
@@ -28,26 +28,29 @@ class BookRows(NamedTuple):
     claims: sa.FromClause
     ledger: sa.FromClause
     usage_hours: sa.FromClause
+    spends: sa.FromClause
 
 
 # The state is a literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
-ALL_ROWS: Final = BookRows(accounts, holds, sa.select(holds).where(_IS_LIVE).subquery(), claims, ledger, usage_hours)
+_LIVE_HOLDS: Final = sa.select(holds).where(_IS_LIVE).subquery()
+ALL_ROWS: Final = BookRows(accounts, holds, _LIVE_HOLDS, claims, ledger, usage_hours, spends)
 
 
 def rows_of_account(account_id: str) -> BookRows:
     """Returns the rows of one account, each found by an index. No index has the holds of an account: they are those of
     its ledger entries and those that live."""
-    tables = (accounts, claims, ledger, usage_hours)
+    tables = (accounts, claims, ledger, usage_hours, spends)
     own = [sa.select(table).where(table.c.account_id == account_id) for table in tables]
-    found_accounts, found_claims, found_ledger, found_hours = (query.subquery() for query in own)
+    found_accounts, found_claims, found_ledger, found_hours, found_spends = (query.subquery() for query in own)
     is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(_BILLED))
     booked = sa.select(holds).where(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)))
     live = sa.select(holds).where(_IS_LIVE, holds.c.account_id == account_id)
     has_entry = sa.exists().where(is_billed, ledger.c.request_id == holds.c.request_id)
     found_holds = sa.union_all(booked, live.where(~has_entry)).subquery()
-    return BookRows(found_accounts, found_holds, live.subquery(), found_claims, found_ledger, found_hours)
+    found_live = live.subquery()
+    return BookRows(found_accounts, found_holds, found_live, found_claims, found_ledger, found_hours, found_spends)
 
 
 def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
@@ -233,6 +236,24 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
         .having(booked_nanos != cost_nanos)
         .order_by(entry.request_id)
     )
+
+
+def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
+    """Returns account and key whose counters of spending differ from usage, or from the live holds."""
+    spend, usage, live = rows.spends.c, rows.usage_hours.c, rows.live_holds.c
+
+    def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
+        return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
+
+    is_spent = (usage.account_id == spend.account_id, sa.or_(spend.key_id == "", usage.key_id == spend.key_id))
+    is_held = (live.account_id == spend.account_id, sa.or_(spend.key_id == "", live.key_id == spend.key_id))
+    differ = sa.or_(
+        spend.day_spent_nanos != total(usage.cost_nanos, *is_spent, usage.hour_us >= spend.day_us),
+        spend.month_spent_nanos != total(usage.cost_nanos, *is_spent, usage.hour_us >= spend.month_us),
+        spend.total_spent_nanos != total(usage.cost_nanos, *is_spent),
+        spend.held_nanos != total(live.amount_nanos, *is_held),
+    )
+    return sa.select(spend.account_id, spend.key_id).where(differ).order_by(spend.account_id, spend.key_id)
 
 
 def expect_full_tables(connection: sa.Connection) -> None:

@@ -245,3 +245,40 @@ def test_list_of_credits_ends_with_the_balance(
     [receipt] = service.legato("requests", "list", account)
     assert (receipt["id"], receipt["state"]) == (statement[-1]["id"], "settled")
     assert receipt["charged_nanos"] == -statement[-1]["amount_nanos"]
+
+
+def test_a_key_that_has_spent_its_limits_is_told_when_to_come_back(
+    service: Service, upstream: Upstream, account: str
+) -> None:
+    made = service.make_key(account)
+    key_id, api_key = made.key.key_id, made.api_key
+    chat = {"model": "forte", "messages": QUESTION, "stream": True}
+    service.legato("limits", "set", account, "--key", key_id, "--day", "0")
+    refused = post_chat(service, api_key, chat)
+    assert (refused.status, refused.json["error"]["type"], refused.json["error"]["code"]) == (
+        429, "rate_limit_error", "spend_limit_exceeded",
+    )  # fmt: skip
+    assert 0 < int(refused.headers["retry-after"]) <= 86_400
+    assert refused.headers["x-should-retry"] == "false"
+    service.legato("limits", "set", account, "--key", key_id, "--day", "none", "--total", "0")
+    refused = post_chat(service, api_key, chat)
+    assert (refused.status, refused.json["error"]["code"]) == (402, "spend_limit_exceeded")
+    service.legato("limits", "set", account, "--key", key_id, "--total", "1")
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, chat).status == 200
+    cost_nanos = 5 * DOLLAR_NANOS - service.settled_balance_nanos(account)
+    [spent] = [row for row in service.legato("limits", "show", account) if row["period"] == "total"]
+    assert (spent["spent_nanos"], spent["held_nanos"]) == (cost_nanos, 0)
+
+
+def test_an_answer_ends_where_its_spend_limit_does(service: Service, upstream: Upstream, account: str) -> None:
+    made = service.make_key(account)
+    key_id, api_key = made.key.key_id, made.api_key
+    limit_nanos = 3_450 * 60 + 1_070 * 40
+    service.legato("limits", "set", account, "--key", key_id, "--day", f"0.{limit_nanos:09}")
+    upstream.replies.append(Reply(contents=[" rain"] * 500, usage=None))
+    answer = post_chat(service, api_key, {"model": "forte", "messages": QUESTION, "stream": True})
+    events = [event for event in answer.events if event != "[DONE]"]
+    assert [choice["finish_reason"] for event in events for choice in event["choices"]][-1] == "length"
+    assert 5 * DOLLAR_NANOS - limit_nanos <= service.settled_balance_nanos(account) < 5 * DOLLAR_NANOS
+    assert post_chat(service, api_key, {"model": "forte", "messages": QUESTION}).status == 429

@@ -23,6 +23,7 @@ from services.metering.ledger.records import (
     Usage,
     Void,
 )
+from services.metering.ledger.spend import SetSpendLimits
 from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
 from tests.services.metering.replicas import VERSIONS, Replicas
@@ -69,6 +70,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule(replica=strategies.replicas, operation=strategies.adjusts)
     def adjust(self, replica: int, operation: Adjust) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.spend_limits)
+    def limit_spending(self, replica: int, operation: SetSpendLimits) -> None:
         self._ask_one(replica, [operation])
 
     @rule(replica=strategies.replicas, operation=strategies.reserves)
@@ -205,6 +210,8 @@ class Machine(RuleBasedStateMachine):
         own = f"{self._example}-"
         if isinstance(operation, CreditOperation):
             return replace(operation, operation_id=own + operation.operation_id, account_id=own + operation.account_id)
+        if isinstance(operation, SetSpendLimits):
+            return replace(operation, account_id=own + operation.account_id)
         assert isinstance(operation, RequestOperation)
         number = max(1, self._newest - int(operation.request_id))
         if isinstance(operation, Reserve):

@@ -36,6 +36,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
+from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 
 
 class Refusal(NamedTuple):
@@ -84,6 +85,8 @@ class Model:
         self.credits: dict[tuple[str, str], tuple[str, int]] = {}
         # By account and key.
         self.claims: dict[tuple[str, bytes], Claim] = {}
+        # By account and key, or "" for the whole account: how much may be spent in all; None: anything.
+        self.limits: dict[tuple[str, str], int | None] = {}
         self._versions = versions
 
     def copy(self) -> "Model":
@@ -91,6 +94,7 @@ class Model:
         other.requests = {request_id: replace(request) for request_id, request in self.requests.items()}
         other.credits = dict(self.credits)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
+        other.limits = dict(self.limits)
         return other
 
     def balance_nanos(self, account_id: str) -> int:
@@ -104,7 +108,27 @@ class Model:
         return self.balance_nanos(account_id) - self.held_nanos(account_id)
 
     def account(self, account_id: str) -> AccountBalance:
-        return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id))
+        has_limits = any(owner == account_id for owner, _ in self.limits)
+        return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id), has_limits)
+
+    def spent_nanos(self, account_id: str, key_id: str) -> int:
+        return sum(each.charged_nanos for each in self._requests_of(account_id) if key_id in ("", each.key_id))
+
+    def held_of_nanos(self, account_id: str, key_id: str) -> int:
+        running = (each for each in self._requests_of(account_id) if each.state == "held")
+        return sum(each.amount_nanos for each in running if key_id in ("", each.key_id))
+
+    def _limits_of(self, account_id: str, key_id: str) -> Iterator[tuple[int, int, int]]:
+        """Yields each limit that a request of the key has, with what is spent and held."""
+        for owner in {"", key_id}:
+            limit_nanos = self.limits.get((account_id, owner))
+            if limit_nanos is not None:
+                yield limit_nanos, self.spent_nanos(account_id, owner), self.held_of_nanos(account_id, owner)
+
+    def room_nanos(self, account_id: str, key_id: str) -> int:
+        """Returns the free credit that no limit keeps a request of the key from."""
+        rooms = [max(0, limit - spent - held) for limit, spent, held in self._limits_of(account_id, key_id)]
+        return min([self.free_nanos(account_id), *rooms])
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
         """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
@@ -124,6 +148,8 @@ class Model:
             return self._credit("grant", operation)
         if isinstance(operation, Adjust):
             return self._credit("adjustment", operation)
+        if isinstance(operation, SetSpendLimits):
+            return self._limit(operation)
         assert isinstance(operation, RequestOperation)
         request = self.requests.get(operation.request_id)
         if request is not None and request.account_id != operation.account_id:
@@ -149,6 +175,18 @@ class Model:
             self.credits[kind, operation.operation_id] = booked
         return self.account(operation.account_id)
 
+    def _limit(self, operation: SetSpendLimits) -> SpendLimits | Refusal:
+        account_id, key_id, total_nanos = operation.account_id, operation.key_id, operation.limits.total_nanos
+        whole_nanos = self.limits.get((account_id, ""))
+        if key_id and None not in (total_nanos, whole_nanos) and (total_nanos or 0) > (whole_nanos or 0):
+            return Refusal(Reason.REQUEST_INVALID)
+        self.limits[account_id, key_id] = total_nanos
+        if not key_id and total_nanos is not None:
+            for each, nanos in self.limits.items():
+                if each[0] == account_id and nanos is not None:
+                    self.limits[each] = min(nanos, total_nanos)
+        return operation.limits
+
     def _reserve(
         self, operation: Reserve, request: Request | None, price_version: int, overdue: bool
     ) -> Reserved | Refusal:
@@ -168,19 +206,30 @@ class Model:
                 self._cost_nanos(request, Usage(operation.prompt_tokens, 0, output_tokens))
                 for output_tokens in (1, max(1, operation.output_tokens), operation.whole_output_tokens)
             )
-            if self.balance_nanos(account_id) < least_nanos:
-                return Refusal(Reason.CREDITS_EXHAUSTED)
-            if self.free_nanos(account_id) < least_nanos:
-                return Refusal(Reason.CREDITS_HELD)
-            holds_whole = WHOLE_ANSWERS_FREE * whole_nanos <= self.free_nanos(account_id)
+            if (refusal := self._refusal_of_money(account_id, operation.key_id, least_nanos)) is not None:
+                return refusal
+            room_nanos = self.room_nanos(account_id, operation.key_id)
+            holds_whole = WHOLE_ANSWERS_FREE * whole_nanos <= room_nanos
             want_nanos = max(want_nanos, whole_nanos) if holds_whole else want_nanos
-            request.amount_nanos = min(want_nanos, self.free_nanos(account_id))
+            request.amount_nanos = min(want_nanos, room_nanos)
             self.requests[operation.request_id] = request
             if operation.claim is not None:
                 claim = Claim(operation.request_id, operation.claim.body_digest)
                 self.claims[account_id, operation.claim.key_digest] = claim
         price = self._versions[request.price_version][request.class_id]
-        return Reserved(request.amount_nanos, self.free_nanos(account_id), request.price_version, price)
+        room_nanos = self.room_nanos(account_id, request.key_id)
+        return Reserved(request.amount_nanos, room_nanos, request.price_version, price)
+
+    def _refusal_of_money(self, account_id: str, key_id: str, least_nanos: int) -> Refusal | None:
+        if self.balance_nanos(account_id) < least_nanos:
+            return Refusal(Reason.CREDITS_EXHAUSTED)
+        if self.free_nanos(account_id) < least_nanos:
+            return Refusal(Reason.CREDITS_HELD)
+        if any(limit - spent < least_nanos for limit, spent, _ in self._limits_of(account_id, key_id)):
+            return Refusal(Reason.SPEND_LIMIT_SPENT)
+        if self.room_nanos(account_id, key_id) < least_nanos:
+            return Refusal(Reason.SPEND_LIMIT_EXCEEDED)
+        return None
 
     def _refusal_of_a_repeat(self, operation: Reserve) -> Refusal | None:
         if operation.claim is None:
@@ -203,11 +252,12 @@ class Model:
         if request is None or request.state != "held":
             return Refusal(Reason.REQUEST_RESOLVED)
         self._note_delivery(request, operation.delivered)
-        affordable_nanos = request.amount_nanos + self.free_nanos(request.account_id)
+        affordable_nanos = request.amount_nanos + self.room_nanos(request.account_id, request.key_id)
         granted = operation.total_nanos <= affordable_nanos
         if granted:
             request.amount_nanos = max(request.amount_nanos, operation.total_nanos)
-        balance_nanos = self.balance_nanos(request.account_id)
+        unspent = [limit - spent for limit, spent, _ in self._limits_of(request.account_id, request.key_id)]
+        balance_nanos = min([self.balance_nanos(request.account_id), *(max(0, nanos) for nanos in unspent)])
         return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos, balance_nanos)
 
     def _checkpoint(self, operation: Checkpoint, request: Request | None) -> Checkpointed:
@@ -225,7 +275,7 @@ class Model:
             request.loss_bound_nanos = 0
         if request.state != "settled" and not checkpoint_says_more:
             due_nanos = cost_nanos - request.charged_nanos
-            free_nanos = self.free_nanos(request.account_id)
+            free_nanos = self.room_nanos(request.account_id, request.key_id)
             if request.state == "held":
                 request.charge_nanos = min(due_nanos, request.amount_nanos + free_nanos)
             else:

@@ -15,6 +15,7 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US, UnmatchedSettlement
 from services.metering.ledger.records import Operation, Price, Prices
+from services.metering.ledger.spend import Spend
 from services.metering.store.books import adopt_prices
 from services.metering.store.tables import claims
 from services.metering.sweeper import Sweeper
@@ -131,6 +132,9 @@ class Replicas:
 def _told(answer: Any) -> Any:
     if isinstance(answer, LegatoError):
         return Refusal(answer.reason, isinstance(answer, UnmatchedSettlement), answer.original_request_id)
+    if isinstance(answer, Spend):
+        # What was spent is compared with the rows.
+        return answer.limits
     return answer
 
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
-from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
+from services.metering.ledger.spend import Spend
+from services.metering.store.tables import accounts, claims, holds, ledger, spends, usage_hours
 from tests.services.metering.model import Model, Request
 
 _COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos")
@@ -14,7 +15,7 @@ _QUERIES = [
     sa.select(table)
     .where(table.c.account_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(*table.primary_key.columns)
-    for table in (accounts, holds, ledger, claims, usage_hours)
+    for table in (accounts, holds, ledger, claims, usage_hours, spends)
 ]
 
 
@@ -24,6 +25,7 @@ class Rows(NamedTuple):
     entries: list[Entry]
     claims: list[Claim]
     counters: list[dict[str, Any]]
+    spends: list[Spend]
 
     def requests(self) -> dict[str, Request]:
         """Each request as the model keeps it."""
@@ -71,6 +73,7 @@ def read_rows(connection: sa.Connection, account_ids: Sequence[str]) -> Rows:
         [Entry(*row[1:]) for row in found[2]],
         [Claim(*row) for row in found[3]],
         [dict(row._mapping) for row in found[4]],
+        [Spend(*row) for row in found[5]],
     )
 
 
@@ -86,6 +89,8 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
     stored_claims = {(each.account_id, each.key_digest): (each.request_id, each.body_digest) for each in rows.claims}
     meant_claims = {key: (claim.request_id, claim.body_digest) for key, claim in model.claims.items()}
     pairs.append(("claims", stored_claims, meant_claims))
+    stored_limits = {(each.account_id, each.key_id): each.limits.total_nanos for each in rows.spends}
+    pairs.append(("limits", stored_limits, model.limits))
     return [f"{name}: {stored} is stored, {meant} was meant" for name, stored, meant in pairs if stored != meant]
 
 
@@ -94,6 +99,11 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
     for account in rows.accounts:
         if not 0 <= account.held_nanos <= account.balance_nanos:
             yield f"{account}: not covered"
+    for spend in rows.spends:
+        charges = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
+        spent_nanos = -sum(entry.customer_nanos for entry in charges if spend.key_id in ("", entry.key_id))
+        if spend.total_spent_nanos != spent_nanos:
+            yield f"{spend}: {spent_nanos} was charged"
     for hold in rows.holds:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):

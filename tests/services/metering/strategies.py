@@ -22,6 +22,7 @@ from services.metering.ledger.records import (
     Usage,
     Void,
 )
+from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from tests.services.metering.samples import KEY
 
 # A request, and whether it is said to be its own account's or the other's.
@@ -96,5 +97,8 @@ voids = st.builds(
 )
 sweeps = st.builds(_to_sweep, _known)
 of_requests: st.SearchStrategy[Operation[Any]] = st.one_of(settles, reserves, voids, extends, checkpoints, sweeps)
-operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts)
+_limited_keys = st.sampled_from(["", KEY, KEY, "key_b"])
+_limits = st.builds(lambda total: SpendLimits(total_nanos=total), st.one_of(st.none(), st.integers(0, 400)))
+spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, _limits)
+operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts, spend_limits)
 batches = st.lists(operations, min_size=1, max_size=3)

@@ -45,7 +45,10 @@ async def test_books_are_the_same_with_leaner_checks(before_lean_checks: Databas
     tables = ("accounts", "usage_hours", "holds", "ledger")
     before = [rows_of(before_lean_checks, table) for table in tables]
     before_lean_checks.migrate(MIGRATIONS)
-    assert [rows_of(before_lean_checks, table) for table in tables] == before
+    after = [rows_of(before_lean_checks, table) for table in tables]
+    # An account has a column more since.
+    after[0] = [row[:3] for row in after[0]]
+    assert after == before
     assert await audit(before_lean_checks) == []
 
 

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from protos.auth.v1 import auth_pb2, users_pb2
-from protos.metering.v1 import metering_pb2, statements_pb2
+from protos.metering.v1 import metering_pb2, spend_limits_pb2, statements_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
@@ -151,6 +151,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StatementService": dict.fromkeys(
         ["ListLedgerEntries", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
+    "legato.metering.v1.SpendLimitService": dict.fromkeys(["ListSpendLimits", "SetSpendLimits"], OWNERS),
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
@@ -162,7 +163,7 @@ ITEMS = {
 }
 OURS = [
     service
-    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2, statements_pb2)
+    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2, spend_limits_pb2, statements_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 

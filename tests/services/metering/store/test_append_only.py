@@ -20,9 +20,9 @@ async def test_what_was_booked_cannot_be_changed(database: Database, writer: Wri
 @pytest.mark.parametrize(
     "row",
     [
-        "INSERT INTO accounts VALUES ('a', 10, 11)",
-        "INSERT INTO accounts VALUES ('a', 10, -1)",
-        "INSERT INTO accounts VALUES ('a', -1, 0)",
+        "INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ('a', 10, 11)",
+        "INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ('a', 10, -1)",
+        "INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ('a', -1, 0)",
     ],
 )
 def test_account_that_is_not_covered_cannot_be_written(database: Database, row: str) -> None:

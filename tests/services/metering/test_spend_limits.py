@@ -1,0 +1,117 @@
+"""Spend limits on real databases and by real calls."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from protos.metering.v1 import spend_limits_pb2 as pb
+from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.channel import errors_of, open_channel
+from services.chassis.rpc.server import RpcServer
+from services.chassis.telemetry.log import Log
+from services.metering.auditor import audit
+from services.metering.batch import Writer
+from services.metering.ledger.records import DAY_US, Prices
+from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
+from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
+from services.metering.store.tables import spends
+from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, grant, reserve, settle
+
+# 100 chats of 10 nanos.
+LIMIT_NANOS = 1_000
+
+
+def limit(key: str, limits: SpendLimits) -> SetSpendLimits:
+    return SetSpendLimits(ACCOUNT, key, limits)
+
+
+async def chat(writer: Writer, number: int, key: str = KEY) -> int:
+    """Returns what was charged; 0 if the limit refused it."""
+    try:
+        await ask(writer, reserve(number, output=1, key=key))
+    except LegatoError as refused:
+        if refused.reason is not Reason.SPEND_LIMIT_EXCEEDED:
+            raise
+        return 0
+    # Three tokens, though one was held: some of it may be beyond the limit.
+    return (await ask(writer, settle(number, completion=3))).charged_nanos
+
+
+@pytest.mark.parametrize("whose", [KEY, WHOLE_ACCOUNT])
+async def test_500_chats_at_once_on_two_replicas_never_spend_more_than_the_limit(
+    database: Database, database_url: str, prices: Prices, writer: Writer, log: Log, whose: str
+) -> None:
+    await ask(writer, grant(1_000_000))
+    await ask(writer, limit(whose, SpendLimits(day_nanos=LIMIT_NANOS)))
+    other = Database(database_url, "metering")
+    second = Writer(other, prices, LIFE_S, log)
+    chats = [chat((writer, second)[number % 2], number) for number in range(500)]
+    charged_nanos = await asyncio.gather(*chats)
+    assert 0 < sum(charged_nanos) <= LIMIT_NANOS
+    # What is left is spent to the last nano-dollar.
+    for number in range(500, 500 + LIMIT_NANOS // 10):
+        await chat(writer, number)
+    with database.transaction(writes=False) as connection:
+        [row] = connection.execute(sa.select(spends))
+    assert (row.day_spent_nanos, row.held_nanos) == (LIMIT_NANOS, 0)
+    assert await audit(database) == []
+    await second.close()
+    other.close()
+
+
+async def test_a_new_day_starts_anew(database: Database, writer: Writer) -> None:
+    await ask(writer, grant(1_000))
+    await ask(writer, limit(KEY, SpendLimits(day_nanos=30, month_nanos=1_000)))
+    assert [await chat(writer, number) for number in (1, 2)] == [30, 0]
+    with database.transaction(writes=True) as connection:
+        # As if it had been spent yesterday.
+        connection.execute(sa.update(spends).values(day_us=spends.c.day_us - DAY_US))
+    assert await chat(writer, 3) == 30
+
+
+async def test_the_audit_finds_spending_that_was_not_counted(database: Database, writer: Writer) -> None:
+    await ask(writer, grant(1_000))
+    await ask(writer, limit(KEY, SpendLimits(day_nanos=100)))
+    await chat(writer, 1)
+    assert await audit(database) == []
+    with database.transaction(writes=True) as connection:
+        connection.execute(sa.update(spends).values(total_spent_nanos=spends.c.total_spent_nanos - 1))
+    [violation] = await audit(database)
+    assert violation == f"account {ACCOUNT}, key '{KEY}': what its spend limits count differs from its usage"
+
+
+async def test_limits_are_set_and_listed_by_rpc(
+    database: Database, writer: Writer, socket_folder: Path, log: Log
+) -> None:
+    await ask(writer, grant(1_000))
+    await chat(writer, 1)
+    listen = f"unix:{socket_folder}/limits.sock"
+    server = RpcServer(listen, [partial(register_spend_limits, SpendLimitServicer(database, writer))], log)
+    await server.start()
+    async with open_channel(listen) as channel:
+        await channel.channel_ready()
+        stub: Any = SpendLimitServiceStub(channel)
+        wanted = pb.SpendLimits(day_nanos=50, total_nanos=500)
+        request = pb.SetSpendLimitsRequest(account_id=ACCOUNT, key_id=KEY, limits=wanted)
+        spend = (await stub.SetSpendLimits(request)).spend
+        assert (spend.limits, spend.day_spent_nanos, spend.total_spent_nanos) == (wanted, 30, 30)
+        assert spend.day_end_time.seconds % 86_400 == 0
+        listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT))
+        assert list(listed.spends) == [spend]
+        assert not (await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id="acct_other"))).spends
+        for wrong in (-1, 10**18):
+            request.limits.day_nanos = wrong
+            assert await _refused(stub, request) is Reason.REQUEST_INVALID
+    await server.stop(1)
+
+
+async def _refused(stub: Any, request: pb.SetSpendLimitsRequest) -> Reason:
+    with pytest.raises(LegatoError) as refused, errors_of("Metering"):
+        await stub.SetSpendLimits(request)
+    return refused.value.reason
