@@ -14,7 +14,8 @@ from services.metering import statements
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, list_usage
-from services.metering.statements import DaysQuery, RequestFilter, StatementQuery, list_days, list_requests
+from services.metering.statements import DaysQuery, StatementQuery, list_days, list_requests
+from services.metering.store.statements import RequestFilter
 from services.metering.store.tables import holds, ledger
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, fill, hasty
