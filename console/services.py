@@ -8,6 +8,7 @@ import grpc.aio
 
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import unavailable
 from services.chassis.rpc.certificates import Certificates
@@ -18,10 +19,13 @@ from services.chassis.telemetry.log import Log
 if TYPE_CHECKING:
     from protos.auth.v1.users_pb2_grpc import AccountServiceAsyncStub, SignInServiceAsyncStub, UserServiceAsyncStub
     from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
+    from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
 
 # A page is answered within about a second, whatever does not answer.
 READ_TIMEOUT_S: Final = 1.0
+# Files are written page by page, and a ledger of millions takes long to verify.
+LONG_READ_TIMEOUT_S: Final = 120.0
 # A change returns when every edge has it.
 CHANGE_TIMEOUT_S: Final = 10.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
@@ -42,6 +46,7 @@ class MeteringStubs:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
+        self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
 
 
 class RouterStubs:
@@ -116,10 +121,11 @@ class ServiceClient(Generic[StubsT]):
         method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
         request: RequestT,
         access_token: bytes = b"",
+        total_timeout_s: float = READ_TIMEOUT_S,
     ) -> ResponseT:
         """Makes a call that changes nothing; where one replica gives no answer, another is asked."""
         replicas = self._replicas.in_order()[:2]
-        timeout_s = READ_TIMEOUT_S / max(1, len(replicas))
+        timeout_s = total_timeout_s / max(1, len(replicas))
         for replica in replicas[:-1]:
             try:
                 return await _call(replica, method, request, access_token, timeout_s)

@@ -9,10 +9,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2, users_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2, metering_pb2_grpc
+from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.fake_statements import StatementFakes
 
 ACCOUNT_ID = "acct_0123456789abcdef"
 CODE = "K7Q2-M4XD-9PRT-W6HN"
@@ -36,7 +37,7 @@ def hence(**span: float) -> Timestamp:
     return stamp(datetime.now(UTC) + timedelta(**span))
 
 
-class Fakes:
+class Fakes(StatementFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -61,6 +62,7 @@ class Fakes:
         self.events: list[pb.AuditEvent] = []
         self.invitations: list[pb.Invitation] = []
         self.forms: dict[str, pb.AccountKey] = {}
+        self.reset_statements()
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -80,7 +82,8 @@ class Fakes:
         )
         made = pb.AccountKey(
             key=key,
-            created_by_name="Ada Lovelace",
+            created_by="user_2" if name == "Website chat" else "user_1",
+            created_by_name="Charles Babbage" if name == "Website chat" else "Ada Lovelace",
             replaces_key_id=values.pop("replaces", ""),
             may_change=self.role != access_token_pb2.ACCOUNT_ROLE_VIEWER,
         )
@@ -111,8 +114,11 @@ class Fakes:
                     start_time=stamp(midnight - timedelta(days=back)), requests=12 + back, cost_nanos=cost
                 )
                 row.class_id = name
+                row.usage.prompt_tokens, row.usage.cached_tokens = cost // 9_000, cost // 30_000
+                row.usage.completion_tokens = cost // 21_000
                 row.key_id = self.keys[place].key.key_id
                 self.rows.append(row)
+        self.fill_statements([each.key.key_id for each in self.keys[:4]])
         self.passkeys = [
             pb.Passkey(
                 passkey_id="pk_1",
@@ -425,6 +431,9 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
     elif service == "metering":
         metering_pb2_grpc.add_MeteringServiceServicer_to_server(
             servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
+        )
+        statements_pb2_grpc.add_StatementServiceServicer_to_server(
+            servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server
         )
     else:
         router_pb2_grpc.add_RouterServiceServicer_to_server(
