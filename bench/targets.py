@@ -11,7 +11,7 @@ from bench.chats import Case, Outcome, Upstream, encode_request, put_load
 from bench.children import started_provider
 from bench.providers.relay import KEY
 from bench.report import Progress
-from services.metering.ledger.records import Usage, read_prices
+from services.metering.ledger.prices import Usage, read_prices
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 
@@ -50,7 +50,7 @@ class ChargeCheck:
 
     def check_charges(self) -> None:
         # A token of this class costs whole nanos, so the sum of the chats' prices is the price of all their tokens.
-        price_nanos = read_prices(PRICES)[CLASS].cost_nanos(self._used)
+        price_nanos = read_prices(PRICES).current[CLASS].cost_nanos(self._used)
         charged_nanos = self._granted_nanos - self._service.settled_balance_nanos(self.account_id)
         if charged_nanos != price_nanos:
             raise ChargesWrong(f"The answers cost {price_nanos} nanos, but {charged_nanos} were charged.")

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
-from services.metering.ledger.records import HOUR_US, Usage, read_prices
+from services.metering.ledger.prices import Usage, read_prices
+from services.metering.ledger.records import HOUR_US
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12
@@ -121,7 +122,7 @@ def _metering(size: Size, dialect: _Dialect) -> list[str]:
 
 
 def _chats(size: Size, dialect: _Dialect) -> list[str]:
-    cost_nanos = read_prices(PRICES)[CLASS].cost_nanos(USAGE)
+    cost_nanos = read_prices(PRICES).current[CLASS].cost_nanos(USAGE)
     holds = f"""
         INSERT INTO holds (request_id, account_id, key_id,
             class_id, state, amount_nanos, price_version, prompt_tokens, cached_tokens, completion_tokens,

@@ -20,7 +20,7 @@ import uvloop
 from bench.connections import Connections
 from bench.soak.kinds import KINDS, Kind, encode
 from bench.targets import PRICES
-from services.metering.ledger.records import Usage, read_prices
+from services.metering.ledger.prices import Usage, read_prices
 
 # Longer than any chat takes, on a shared machine too.
 TIMEOUT_S: Final = 120.0
@@ -71,7 +71,7 @@ class _Clients:
         self._dice = random.Random(SEED)
         self._connections = Connections(order.host, order.port)
         self._running: set[asyncio.Task[None]] = set()
-        self._prices = read_prices(PRICES)
+        self._prices = read_prices(PRICES).current
         self.outcome = Outcome(by_kind={kind.name: 0 for kind in KINDS})
 
     async def run(self) -> Outcome:

@@ -1,32 +1,88 @@
 """`legato prices`."""
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import click
 
 from cli.connection import call_service
 from cli.options import Invocation, takes_invocation
 from cli.output import rfc3339_of
-from protos.metering.v1.statements_pb2 import ListPricesRequest
+from protos.metering.v1.metering_pb2 import Price
+from protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
+from protos.router.v1.router_pb2 import ListTargetsRequest, Target
 from services.chassis.money import format_usd
 
-COLUMNS = ["version", "since", "class", "input_usd", "cached_input_usd", "output_usd"]
+COLUMNS = ["version", "state", "since", "class", "input_usd", "cached_input_usd", "output_usd"]
+MARGIN_COLUMNS = ["class", "provider", "model", "input", "cached_input", "output", "below_cost"]
+KINDS = ("input", "cached_input", "output")
 
 
 @click.command()
 @click.option("--all", "all_versions", is_flag=True, help="Show earlier versions, too.")
+@click.option(
+    "--margins", is_flag=True, help="Compare the prices with what providers charge (`cost` of a model in the routes)."
+)
 @takes_invocation
-def prices(invocation: Invocation, all_versions: bool) -> None:
-    """Show what a million tokens cost, in dollars."""
-    versions = call_service(invocation.services.statements.ListPrices, ListPricesRequest()).versions
+def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
+    """Show what a million tokens cost, in dollars, now and as scheduled."""
+    listed = call_service(invocation.services.statements.ListPrices, ListPricesRequest())
+    if margins:
+        [current] = [version for version in listed.versions if version.version == listed.current_version]
+        # All routers have the same routes.
+        stub = next(iter(invocation.services.routers.values()))
+        targets = call_service(stub.ListTargets, ListTargetsRequest()).targets
+        invocation.show_list(list(describe_margins(current, targets)), MARGIN_COLUMNS)
+        return
     shown = [
         {
             "version": version.version,
+            "state": state,
             "since": rfc3339_of(version.start_time),
             "class": priced.class_id,
             "input_usd": format_usd(priced.price.input_nanos_per_million),
             "cached_input_usd": format_usd(priced.price.cached_input_nanos_per_million),
             "output_usd": format_usd(priced.price.output_nanos_per_million),
         }
-        for version in (versions if all_versions else versions[:1])
+        for version, state in with_states(listed.versions, listed.current_version)
+        if all_versions or state != "past"
         for priced in version.prices
     ]
     invocation.show_list(shown, COLUMNS)
+
+
+def with_states(versions: Iterable[PriceVersion], current_version: int) -> Iterator[tuple[PriceVersion, str]]:
+    """Yields each version with its state: current, scheduled or past."""
+    listed = list(versions)
+    [current] = [version for version in listed if version.version == current_version]
+    for version in listed:
+        is_later = version.start_time.ToMicroseconds() > current.start_time.ToMicroseconds()
+        yield version, "current" if version is current else "scheduled" if is_later else "past"
+
+
+def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterator[dict[str, Any]]:
+    """Yields a row for each model: how much of each price is left after what the provider charges."""
+    prices = {priced.class_id: priced.price for priced in version.prices}
+    for target in targets:
+        price, cost = prices.get(target.class_id), target.cost
+        row: dict[str, Any] = {"class": target.class_id, "provider": target.provider, "model": target.model_name}
+        if price is None or not target.HasField("cost"):
+            # The routes do not state what it costs.
+            yield {**row, **dict.fromkeys(KINDS), "below_cost": None}
+            continue
+        earned = {kind: _nanos(price, kind) for kind in KINDS}
+        paid = {kind: getattr(cost, f"{kind}_nanos") for kind in KINDS}
+        yield {
+            **row,
+            **{kind: _margin(earned[kind], paid[kind]) for kind in KINDS},
+            "below_cost": any(earned[kind] < paid[kind] for kind in KINDS),
+        }
+
+
+def _nanos(price: Price, kind: str) -> int:
+    nanos: int = getattr(price, f"{kind}_nanos_per_million")
+    return nanos
+
+
+def _margin(earned_nanos: int, paid_nanos: int) -> str | None:
+    return None if not earned_nanos else f"{(earned_nanos - paid_nanos) / earned_nanos:.1%}"

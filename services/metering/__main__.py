@@ -21,9 +21,10 @@ from services.chassis.telemetry.tracing import tracing_to
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
-from services.metering.ledger.records import read_prices
+from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_shared_limits
+from services.metering.price_watch import PriceWatch
 from services.metering.servicer import (
     CreditAdminServicer,
     MeteringServicer,
@@ -33,7 +34,7 @@ from services.metering.servicer import (
 from services.metering.settings import MeteringSettings
 from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
 from services.metering.statement_servicer import StatementServicer, register_statements
-from services.metering.store.books import adopt_prices
+from services.metering.store.prices import adopt_prices
 from services.metering.sweeper import Sweeper
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -50,14 +51,15 @@ STOP_GRACE_S = 0.5
 
 async def main() -> None:
     settings = load(MeteringSettings)
-    wanted_prices = read_prices(settings.prices)
+    price_file = read_prices(settings.prices)
     log = open_log("metering", debug=settings.debug)
     clock = SystemClock()
     database = open_database("metering", settings.database_url, settings.data)
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(database.close)
         database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
-        prices = await database.write(partial(adopt_prices, wanted=wanted_prices))
+        adopt = partial(adopt_prices, wanted=price_file.current, scheduled=price_file.scheduled)
+        prices = await database.write(adopt)
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
@@ -104,6 +106,8 @@ async def main() -> None:
         show_ledger(writer, sweeper, registry)
         sweeping = asyncio.create_task(sweeper.run())
         opened.callback(sweeping.cancel)
+        watching = asyncio.create_task(PriceWatch(settings.prices, database, prices, log, registry).run())
+        opened.callback(watching.cancel)
         if settings.audit_interval_s:
             auditor = Auditor(database, settings.audit_interval_s, clock, log, registry)
             auditing = asyncio.create_task(auditor.run())

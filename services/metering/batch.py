@@ -17,12 +17,12 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AnswerT,
     Checkpoint,
     CreditOperation,
     Operation,
-    Prices,
     RequestOperation,
     Settle,
     Sweep,

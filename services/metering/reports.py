@@ -7,7 +7,8 @@ import msgspec
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import DAY_US, HOUR_US, Usage
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.local_days import find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 from services.metering.store.reports import read_usage

@@ -44,7 +44,7 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
         return statements.from_requests_page(await list_requests(self._database, query))
 
     async def ListPrices(self, request: pb.ListPricesRequest, context: Context) -> pb.ListPricesResponse:
-        return statements.from_price_versions(await list_prices(self._database))
+        return statements.from_price_list(await list_prices(self._database))
 
     async def AuditAccount(self, request: pb.AuditAccountRequest, context: Context) -> pb.AuditAccountResponse:
         found = await self._auditor.audit(checked_id(request.account_id, "account_id"))

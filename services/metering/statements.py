@@ -19,6 +19,7 @@ from services.metering.store import ledger_days
 from services.metering.store import statements as store
 from services.metering.store.checks import few_pages
 from services.metering.store.ledger_days import DaySums
+from services.metering.store.prices import read_schedule
 from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
 
 # More than an account runs at once.
@@ -120,8 +121,15 @@ async def find_request(database: Database, account_id: str, request_id: str) -> 
     return await database.read(lambda connection: store.read_receipt(connection, account_id, request_id))
 
 
-async def list_prices(database: Database) -> list[store.StoredPrices]:
-    return await database.read(store.read_price_versions)
+class PriceList(NamedTuple):
+    versions: list[store.StoredPrices]
+    current_version: int
+
+
+async def list_prices(database: Database) -> PriceList:
+    return await database.read(
+        lambda connection: PriceList(store.read_price_versions(connection), read_schedule(connection).current_version)
+    )
 
 
 class AccountAuditor:

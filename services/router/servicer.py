@@ -122,6 +122,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
 
 def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
     gate, health = model_state.saturation.gate, model_state.health
+    cost = model_state.target.cost
     return pb.Target(
         class_id=class_id,
         provider=model_state.target.provider,
@@ -132,6 +133,11 @@ def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
         median_latency_s=health.median_latency_s,
         running=gate.running,
         limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+        cost=None
+        if cost is None
+        else pb.ProviderCost(
+            input_nanos=cost.input_nanos, cached_input_nanos=cost.cached_input_nanos, output_nanos=cost.output_nanos
+        ),
     )
 
 

@@ -17,8 +17,8 @@ from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import open_database
 from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
 from services.metering.auditor import find_violations
-from services.metering.ledger.records import read_prices
-from services.metering.store.books import adopt_prices
+from services.metering.ledger.prices import read_prices
+from services.metering.store.prices import adopt_prices
 from tests.bench.made_up import run_of
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
@@ -35,7 +35,7 @@ def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
         database.migrate(migrations)
         if service == "metering":
             with database.transaction(writes=True) as connection:
-                adopt_prices(connection, read_prices(PRICES))
+                adopt_prices(connection, read_prices(PRICES).current)
         database.close()
     fill(SOME, tmp_path, url)
     for service, tables in (("auth", ("accounts", "api_keys")), ("metering", ("ledger", "holds", "usage_hours"))):

@@ -3,7 +3,7 @@
 from cli.commands import accounts
 from edge.api import chat as models
 from services.auth import checks
-from services.metering.ledger import records as prices
+from services.metering.ledger import prices
 from services.router import completion
 from services.router.routing import routes
 

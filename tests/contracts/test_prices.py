@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.metering.ledger.records import Usage, read_prices
+from services.metering.ledger.prices import Usage, read_prices
 
-PRICES = read_prices(Path(__file__).parents[2] / "prices.toml")
+PRICES = read_prices(Path(__file__).parents[2] / "prices.toml").current
 
 MILLION = 1_000_000
 CENT_NANOS = 10_000_000

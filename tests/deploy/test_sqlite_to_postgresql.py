@@ -10,7 +10,7 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.store.books import adopt_prices
+from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle

@@ -20,11 +20,12 @@ from services.chassis.timing.deadlines import SystemClock
 from services.metering.__main__ import MIGRATIONS
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import Grant, Price, read_prices
+from services.metering.ledger.prices import Price, read_prices
+from services.metering.ledger.records import Grant
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
-from services.metering.store.books import adopt_prices
+from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
 from tests.support.fakes import FakeClock
@@ -45,7 +46,7 @@ class MeteringHarness:
         self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
         self._database.migrate(MIGRATIONS)
         with self._database.transaction(writes=True) as connection:
-            adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices))
+            adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices).current)
         self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
         self.unpaid_prompts = UnpaidPrompts(MeteringSettings().unpaid_limit, FakeClock())

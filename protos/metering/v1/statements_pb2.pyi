@@ -523,18 +523,22 @@ class ListPricesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSIONS_FIELD_NUMBER: _builtins.int
+    CURRENT_VERSION_FIELD_NUMBER: _builtins.int
+    current_version: _builtins.int
+    """The one that new requests get now."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PriceVersion]:
-        """The newest first, which is the current one."""
+        """The newest first. Those that start later than now are scheduled."""
 
     def __init__(
         self,
         *,
         versions: _abc.Iterable[Global___PriceVersion] | None = ...,
+        current_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_version", b"current_version", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -599,6 +599,7 @@ class Target(_message.Message):
     MEDIAN_LATENCY_S_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -612,6 +613,10 @@ class Target(_message.Message):
     running: _builtins.int
     """Chats at this moment, and how many there may be. Absent: as many as come."""
     limit: _builtins.int
+    @_builtins.property
+    def cost(self) -> Global___ProviderCost:
+        """What the provider charges us, as the routes state it. Absent: they do not."""
+
     def __init__(
         self,
         *,
@@ -624,10 +629,11 @@ class Target(_message.Message):
         median_latency_s: _builtins.float | None = ...,
         running: _builtins.int = ...,
         limit: _builtins.int | None = ...,
+        cost: Global___ProviderCost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
@@ -639,3 +645,30 @@ class Target(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__median_latency_s) -> _WhichOneofReturnType__median_latency_s | None: ...
 
 Global___Target: _TypeAlias = Target  # noqa: Y015
+
+@_typing.final
+class ProviderCost(_message.Message):
+    """In nano-dollars for a million tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_NANOS_FIELD_NUMBER: _builtins.int
+    CACHED_INPUT_NANOS_FIELD_NUMBER: _builtins.int
+    OUTPUT_NANOS_FIELD_NUMBER: _builtins.int
+    input_nanos: _builtins.int
+    cached_input_nanos: _builtins.int
+    output_nanos: _builtins.int
+    def __init__(
+        self,
+        *,
+        input_nanos: _builtins.int = ...,
+        cached_input_nanos: _builtins.int = ...,
+        output_nanos: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_input_nanos", b"cached_input_nanos", "input_nanos", b"input_nanos", "output_nanos", b"output_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProviderCost: _TypeAlias = ProviderCost  # noqa: Y015

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger import holds
 from services.metering.ledger.holds import Effect, RuleContext
+from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     CHARGES,
     AccountBalance,
@@ -22,7 +23,6 @@ from services.metering.ledger.records import (
     Hold,
     Kind,
     Operation,
-    Prices,
     RequestOperation,
     Reserve,
     Settle,

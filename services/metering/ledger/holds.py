@@ -5,6 +5,7 @@ from typing import Final, Generic, NamedTuple
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
+from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
     HOUR_US,
     AccountBalance,
@@ -20,15 +21,12 @@ from services.metering.ledger.records import (
     Hold,
     IdempotencyClaim,
     Kind,
-    Price,
-    Prices,
     Reserve,
     Reserved,
     Settle,
     Settled,
     Sweep,
     Swept,
-    Usage,
     Void,
     Voided,
 )
@@ -164,8 +162,8 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
         claim = Claim(operation.account_id, *digests, operation.request_id, context.now_us)
     if operation.concurrent_requests is not None and context.live_holds >= operation.concurrent_requests:
         raise _too_many_at_once(operation.concurrent_requests)
-    version = context.prices.current_version
-    price = context.prices.current(operation.class_id)
+    version = context.prices.version_at(context.now_us)
+    price = context.prices.of_version(version, operation.class_id)
     least_nanos = price.cost_nanos(Usage(operation.prompt_tokens, 0, 1))
     if account.free_nanos < least_nanos:
         raise _too_little_credit(account, least_nanos)

@@ -5,7 +5,7 @@ is conditional on the state it was computed from, and must find it.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -18,6 +18,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.books import BatchState, CounterKey, LiveKey
 from services.metering.ledger.holds import CLAIM_LIFE_US
+from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AccountBalance,
     Claim,
@@ -25,11 +26,10 @@ from services.metering.ledger.records import (
     Entry,
     Hold,
     Operation,
-    Price,
-    Prices,
     RequestOperation,
     Reserve,
 )
+from services.metering.store.prices import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.spends import (
     INSERT_SPENDS,
@@ -38,7 +38,7 @@ from services.metering.store.spends import (
     read_new_spends,
     read_spends,
 )
-from services.metering.store.tables import accounts, claims, holds, ledger, price_versions, prices, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
 
 # Queues operations of accounts whose rows another session keeps locked, apart from all others.
 #
@@ -114,35 +114,6 @@ class LockedAccounts(Generic[ItemT]):
             idle = next((account_id for account_id, queue in self._queues.items() if not queue), None)
             if idle is not None:
                 del self._queues[idle]
-
-
-def adopt_prices(connection: sa.Connection, wanted: Mapping[str, Price]) -> Prices:
-    """Returns the prices for new requests: a new version if they differ from the newest."""
-    if connection.dialect.name != "sqlite":
-        # Replicas that start at the same time take turns, so that they agree on one new version.
-        connection.exec_driver_sql("LOCK TABLE price_versions IN EXCLUSIVE MODE")
-    newest: int = connection.execute(sa.select(sa.func.coalesce(sa.func.max(price_versions.c.version), 0))).scalar_one()
-    version = newest
-    if not newest or read_version(connection, newest) != wanted:
-        version = newest + 1
-        connection.execute(sa.insert(price_versions).values(version=version, effective_from_us=read_now_us(connection)))
-        connection.execute(sa.insert(prices), [_to_row(version, *item) for item in wanted.items()])
-    return Prices(version, {version: wanted})
-
-
-def read_version(connection: sa.Connection, version: int) -> dict[str, Price]:
-    rows = connection.execute(sa.select(prices).where(prices.c.version == version))
-    return {class_id: Price(*amounts) for _, class_id, *amounts in rows}
-
-
-def _to_row(version: int, class_id: str, price: Price) -> dict[str, int | str]:
-    return {
-        "version": version,
-        "class_id": class_id,
-        "input_nanos_per_million": price.input_nanos,
-        "cached_input_nanos_per_million": price.cached_input_nanos,
-        "output_nanos_per_million": price.output_nanos,
-    }
 
 
 # Read under locks; written, but not committed; committed, but not answered.

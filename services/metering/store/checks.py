@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.ledger.records import CHARGES, MILLION
+from services.metering.ledger.prices import MILLION
+from services.metering.ledger.records import CHARGES
 from services.metering.store.tables import accounts, claims, holds, ledger, prices, spends, usage_hours
 
 _BILLED: Final = (*CHARGES, "loss")

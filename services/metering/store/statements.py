@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold, Price
+from services.metering.ledger.prices import Price
+from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
 from services.metering.store.credits import IS_RARE
 from services.metering.store.reports import read_balances, read_request
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours

@@ -8,6 +8,7 @@ from protos.type.v1 import usage_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     AccountBalance,
     Adjust,
@@ -22,7 +23,6 @@ from services.metering.ledger.records import (
     Reserved,
     Settle,
     Settled,
-    Usage,
     Void,
     Voided,
 )

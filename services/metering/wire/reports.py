@@ -6,7 +6,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State, Usage
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
 from services.metering.reports import UsageReportQuery, UsageRow
 from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
 

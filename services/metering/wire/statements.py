@@ -6,17 +6,19 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec.structs import replace
 
 from protos.metering.v1 import metering_pb2, statements_pb2
-from services.metering.ledger.records import Kind, Price, Usage
+from services.metering.ledger.prices import Price, Usage
+from services.metering.ledger.records import Kind
 from services.metering.statements import (
     DaysQuery,
     PagePosition,
+    PriceList,
     RequestsPage,
     StatementDays,
     StatementEntry,
     StatementPage,
     StatementQuery,
 )
-from services.metering.store.statements import Receipt, RequestFilter, StoredPrices
+from services.metering.store.statements import Receipt, RequestFilter
 from services.metering.wire.credits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MOST
 from services.metering.wire.operations import checked_id, invalid
 from services.metering.wire.page_token import from_token, to_token
@@ -105,8 +107,9 @@ def from_found(receipt: Receipt | None) -> statements_pb2.ListRequestsResponse:
     return statements_pb2.ListRequestsResponse(requests=found)
 
 
-def from_price_versions(versions: list[StoredPrices]) -> statements_pb2.ListPricesResponse:
+def from_price_list(listed: PriceList) -> statements_pb2.ListPricesResponse:
     return statements_pb2.ListPricesResponse(
+        current_version=listed.current_version,
         versions=[
             statements_pb2.PriceVersion(
                 version=stored.version,
@@ -116,8 +119,8 @@ def from_price_versions(versions: list[StoredPrices]) -> statements_pb2.ListPric
                     for class_id, price in stored.prices.items()
                 ],
             )
-            for stored in versions
-        ]
+            for stored in listed.versions
+        ],
     )
 
 

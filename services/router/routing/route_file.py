@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from services.chassis.money import parse_usd
+
 
 class Table:
     """A TOML table that tracks which of its keys were read."""
@@ -72,6 +74,22 @@ class Table:
             self.mistake(key, f"must be a number of seconds above zero{', or 0' if or_zero else ''}")
             return 1.0
         return float(value)
+
+    def dollars(self, key: str) -> int:
+        """Returns nano-dollars."""
+        value = self.pop(key)
+        try:
+            nanos = parse_usd(value) if isinstance(value, str) else -1
+        except ValueError:
+            nanos = -1
+        if nanos < 0:
+            self.mistake(key, 'must be dollars in a string, like "0.10", with at most nine decimals')
+            return 0
+        return nanos
+
+    def inner(self, key: str) -> "Table":
+        """Returns a table within this one."""
+        return Table(self._mistakes, f"{self._path}.{key}", self.table(key))
 
     def table(self, key: str) -> dict[str, Any]:
         value = self.pop(key)

@@ -31,6 +31,15 @@ _TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderCost:
+    """What a provider charges for a million tokens, in nano-dollars."""
+
+    input_nanos: int
+    cached_input_nanos: int
+    output_nanos: int
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A model that may serve a class."""
 
@@ -49,6 +58,8 @@ class Target:
     # Delay of the first token, beyond the usual, that counts as queueing. 0 disables the measurement; None uses the
     # default.
     queueing_s: float | None = None
+    # What the provider charges us; None: not stated.
+    cost: ProviderCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +187,19 @@ class _Reader:
             self._read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
             table.positive("queue_most_waiting") if table.has("queue_most_waiting") else MOST_WAITING,
             table.seconds("queueing_s", or_zero=True) if table.has("queueing_s") else None,
+            self._read_cost(table) if table.has("cost") else None,
         )
         table.finish()
         return target
+
+    @staticmethod
+    def _read_cost(table: Table) -> ProviderCost:
+        cost = table.inner("cost")
+        input_nanos = cost.dollars("input")
+        cached_nanos = cost.dollars("cached_input") if cost.has("cached_input") else input_nanos
+        output_nanos = cost.dollars("output")
+        cost.finish()
+        return ProviderCost(input_nanos, cached_nanos, output_nanos)
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:

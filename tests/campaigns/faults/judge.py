@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.metering.ledger.records import Price, Usage
+from services.metering.ledger.prices import Price, Usage
 from tests.campaigns.faults.chat import Chat, Tokens
 from tests.campaigns.faults.ledger import Account
 

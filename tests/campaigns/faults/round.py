@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.metering.ledger.records import Price, read_prices
+from services.metering.ledger.prices import Price, read_prices
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.faults.chat import Chat, Customer
@@ -56,7 +56,7 @@ class Stage:
         self._guest = guest
         self._patience_s = patience_s
         self._balances: dict[str, int] = {}
-        self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices)
+        self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices).current
         self._character = load_character()
 
     @classmethod

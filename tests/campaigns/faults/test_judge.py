@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from services.metering.ledger.records import Entry, Hold, read_prices
+from services.metering.ledger.prices import read_prices
+from services.metering.ledger.records import Entry, Hold
 from services.metering.settings import MeteringSettings
 from tests.campaigns.faults.chat import Chat, Customer, Tokens
 from tests.campaigns.faults.harnesses.parts import STREAM
@@ -14,7 +15,7 @@ from tests.support.upstreams.openai import Recorded
 
 PROMPT_TOKENS = 60
 ANN = Customer("acct_ann", "sk-legato-ann")
-PRICES = read_prices(MeteringSettings().prices)
+PRICES = read_prices(MeteringSettings().prices).current
 EDGE_DIED = Circumstances(edge_died=True)
 MARK_MISSED = Circumstances(edge_died=True, mark_missed=True)
 

@@ -9,7 +9,7 @@ from edge.access.entrance import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, announc
 from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.metering.ledger.records import Price
+from services.metering.ledger.prices import Price
 from tests.edge.metering_harness import ANN, MeteringHarness
 
 MB = 1024 * 1024

@@ -29,7 +29,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
-from services.metering.ledger.records import CLASSES, Price
+from services.metering.ledger.prices import CLASSES, Price
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 

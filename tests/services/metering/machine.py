@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
+from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
     Checkpoint,
@@ -20,7 +21,6 @@ from services.metering.ledger.records import (
     Settle,
     Settled,
     Sweep,
-    Usage,
     Void,
 )
 from services.metering.ledger.spend import SetSpendLimits

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from services.chassis.errors import Reason
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     AccountBalance,
     Adjust,
@@ -23,7 +24,6 @@ from services.metering.ledger.records import (
     Extended,
     Grant,
     Operation,
-    Price,
     RequestOperation,
     Reserve,
     Reserved,
@@ -32,7 +32,6 @@ from services.metering.ledger.records import (
     State,
     Sweep,
     Swept,
-    Usage,
     Void,
     Voided,
 )

@@ -6,7 +6,8 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
-from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Prices
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, Spend, day_start_us, month_start_us, spend_id
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 

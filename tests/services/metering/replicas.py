@@ -14,9 +14,10 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US, UnmatchedSettlement
-from services.metering.ledger.records import Operation, Price, Prices
+from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.records import Operation
 from services.metering.ledger.spend import Spend
-from services.metering.store.books import adopt_prices
+from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import claims
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS

@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
+from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     Adjust,
     AnswerT,
@@ -15,11 +16,9 @@ from services.metering.ledger.records import (
     Grant,
     IdempotencyClaim,
     Operation,
-    Price,
     Reserve,
     Settle,
     Sweep,
-    Usage,
     Void,
 )
 

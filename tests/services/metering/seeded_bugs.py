@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from services.metering.ledger import books as ledger
 from services.metering.ledger.books import BatchState
 from services.metering.ledger.holds import Effect, RuleContext
+from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AccountBalance,
     Checkpoint,
@@ -33,7 +34,6 @@ from services.metering.ledger.records import (
     Extend,
     Hold,
     Operation,
-    Prices,
     RequestOperation,
     Reserve,
     Settle,

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
     Basis,
@@ -19,7 +20,6 @@ from services.metering.ledger.records import (
     Reserve,
     Settle,
     Sweep,
-    Usage,
     Void,
 )
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits

@@ -15,7 +15,8 @@ from services.chassis.telemetry.log import Log
 from services.metering import batch
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import AccountBalance, Operation, Prices, Reserved, Settled, Usage
+from services.metering.ledger.prices import Prices, Usage
+from services.metering.ledger.records import AccountBalance, Operation, Reserved, Settled
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     ACCOUNT,

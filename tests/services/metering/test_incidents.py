@@ -16,7 +16,8 @@ from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import AccountBalance, Operation, Prices, Settled
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import AccountBalance, Operation, Settled
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import ACCOUNT, LIFE_S, ask, ask_all, grant, reserve, settle
 

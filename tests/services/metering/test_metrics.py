@@ -7,7 +7,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.metering.batch import Writer
-from services.metering.ledger.records import Prices
+from services.metering.ledger.prices import Prices
 from services.metering.metrics import show_ledger
 from services.metering.sweeper import Sweeper
 from tests.services.metering.samples import ask, ask_each, grant, reserve, settle

@@ -17,7 +17,8 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US, Prices
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import DAY_US
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
 from services.metering.store.tables import spends

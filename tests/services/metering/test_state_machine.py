@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from services.metering.ledger.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Usage, Void
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Void
 from tests.services.metering.machine import Machine
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY

@@ -14,7 +14,8 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US, HOUR_US, Price, Prices, Usage
+from services.metering.ledger.prices import Price, Prices, Usage
+from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import BEGINNING
 from services.metering.statements import (
     AccountAudit,
@@ -27,8 +28,8 @@ from services.metering.statements import (
     list_requests,
 )
 from services.metering.store import books
-from services.metering.store.books import adopt_prices
 from services.metering.store.credits import read_charges_by_day, read_credits
+from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.statements import CLOCK_STEP_US, find_last_before, read_balance_after
 from services.metering.store.tables import ledger
@@ -264,7 +265,8 @@ async def test_versions_of_prices_are_listed_newest_first(database: Database, pr
     dearer = PRICES | {"forte": Price(3_000_000, 1_000_000, 10_000_000)}
     with database.transaction(writes=True) as connection:
         adopt_prices(connection, dearer)
-    versions = await list_prices(database)
+    versions, current = await list_prices(database)
+    assert current == 2
     assert [(stored.version, stored.prices) for stored in versions] == [(2, dearer), (1, PRICES)]
     assert versions[0].effective_from_us >= versions[1].effective_from_us
 

@@ -11,7 +11,8 @@ from services.chassis.telemetry.log import Log
 from services.metering import sweeper
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import Operation, Prices, Sweep, Usage
+from services.metering.ledger.prices import Prices, Usage
+from services.metering.ledger.records import Operation, Sweep
 from services.metering.store.reports import read_balances
 from services.metering.sweeper import Sweeper
 from tests.services.metering.samples import (

@@ -1,6 +1,7 @@
 """The rules of a request that nobody came back for, and of what is said about it later."""
 
-from services.metering.ledger.records import HOUR_US, Settled, Swept, Usage
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import HOUR_US, Settled, Swept
 from tests.services.metering.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import extend, grant, reserve, settle, sweep, void
 

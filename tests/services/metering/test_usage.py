@@ -5,7 +5,8 @@ import pytest
 from services.chassis.database.database import Database, read_now_us
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
-from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle, Usage
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.store.tables import usage_hours
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id

@@ -12,7 +12,8 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US
-from services.metering.ledger.records import Operation, Prices, Reserved
+from services.metering.ledger.prices import Prices
+from services.metering.ledger.records import Operation, Reserved
 from services.metering.store.reports import read_balances
 from tests.services.metering.paper import Ledger
 from tests.services.metering.samples import (

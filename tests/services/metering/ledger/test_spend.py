@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, Usage
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
     SetSpendLimits,

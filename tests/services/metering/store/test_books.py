@@ -20,8 +20,10 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US
-from services.metering.ledger.records import Price, Prices, Reserved, Settled
-from services.metering.store.books import _COUNT_LIVE, adopt_prices, forget_claims, reach, read_version
+from services.metering.ledger.prices import Price, Prices
+from services.metering.ledger.records import Reserved, Settled
+from services.metering.store.books import _COUNT_LIVE, forget_claims, reach
+from services.metering.store.prices import adopt_prices, read_version
 from services.metering.store.sets import Row
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import (
@@ -220,7 +222,7 @@ async def test_changed_prices_become_a_new_version_and_the_old_one_stays(databas
     await database.write(lambda connection: adopt_prices(connection, PRICES))
     prices = await database.write(lambda connection: adopt_prices(connection, DEARER))
     assert prices.current_version == 2
-    assert prices.current("forte") == DEARER["forte"]
+    assert prices.of_version(2, "forte") == DEARER["forte"]
     assert await database.read(lambda connection: read_version(connection, 1)) == PRICES
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from services.chassis.settings import SettingsError
 from services.router.providers.base import Timeouts
-from services.router.routing.routes import CLASSES, DEFAULT_PATH, load_routes
+from services.router.routing.routes import CLASSES, DEFAULT_PATH, ProviderCost, load_routes
 
 GOOD = """
 [providers.host]
@@ -276,4 +276,20 @@ def test_mistakes_in_what_limits_a_model_are_named(routes_file: Path) -> None:
         "models.big.queue_metrics_url: must start with http:// or https://",
         "models.big.queue_most_waiting: must be a whole number above zero",
         "models.big.queueing_s: must be a number of seconds above zero, or 0",
+    ]
+
+
+def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
+    cost = 'max_output_tokens = 100\ncost = { input = "0.05", output = "0.100000001" }'
+    routes_file.write_text(GOOD.replace("max_output_tokens = 100", cost))
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    assert big.cost == ProviderCost(50_000_000, 50_000_000, 100_000_001)
+
+
+def test_a_cost_that_is_no_amount_is_a_mistake(routes_file: Path) -> None:
+    cost = 'max_output_tokens = 100\ncost = { input = 0.05, output = "-1", price = "2" }'
+    assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", cost)) == [
+        'models.big.cost.input: must be dollars in a string, like "0.10", with at most nine decimals',
+        'models.big.cost.output: must be dollars in a string, like "0.10", with at most nine decimals',
+        "models.big.cost.price: is not a known key",
     ]

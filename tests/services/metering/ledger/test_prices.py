@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
-from services.metering.ledger.records import LARGEST_PRICE_NANOS, Price, Prices, Usage, parse_prices, read_prices
+from services.metering.ledger.prices import (
+    LARGEST_PRICE_NANOS,
+    Price,
+    Prices,
+    ScheduledVersion,
+    Usage,
+    parse_prices,
+    read_prices,
+)
 
 ROOT = Path(__file__).parents[4]
 
@@ -27,7 +35,7 @@ output = "17.25"
 
 
 def test_price_file_of_the_house_has_the_documented_prices() -> None:
-    assert read_prices(ROOT / "prices.toml") == {
+    assert read_prices(ROOT / "prices.toml").current == {
         "mezzo": Price(100_000_000, 20_000_000, 210_000_000),
         "forte": FORTE,
         "fortissimo": Price(3_450_000_000, 3_450_000_000, 17_250_000_000),
@@ -35,7 +43,7 @@ def test_price_file_of_the_house_has_the_documented_prices() -> None:
 
 
 def test_amounts_are_read_exactly_to_the_last_of_nine_decimals() -> None:
-    prices = parse_prices(WHOLE.replace('"0.10"', '"0.037500001"'))
+    prices = parse_prices(WHOLE.replace('"0.10"', '"0.037500001"')).current
     assert prices["mezzo"].input_nanos == 37_500_001
 
 
@@ -124,7 +132,36 @@ def test_cost_is_never_less_than_exact_and_less_than_a_nano_more(
     assert price.cost_nanos(usage) < 2**63
 
 
+SCHEDULED = """
+[[scheduled]]
+valid_from = 2027-01-01T00:00:00Z
+""" + WHOLE.replace("[classes.", "[scheduled.classes.").replace('"1.07"', '"2.00"')
+
+
+def test_a_list_may_be_scheduled() -> None:
+    file = parse_prices(WHOLE + SCHEDULED)
+    new_year_us = 1_798_761_600_000_000
+    assert file.valid_at(new_year_us - 1)["forte"] == FORTE
+    assert file.valid_at(new_year_us)["forte"].input_nanos == 2_000_000_000
+
+
+@pytest.mark.parametrize("time", ["2027-01-01", "2027-01-01T00:00:00", '"tomorrow"', "1"])
+def test_a_schedule_names_a_time_with_its_offset(time: str) -> None:
+    with pytest.raises(SettingsError, match=r"scheduled\[0\]\.valid_from: must be a time"):
+        parse_prices(WHOLE + SCHEDULED.replace("2027-01-01T00:00:00Z", time))
+
+
+def test_two_lists_cannot_be_valid_from_the_same_time() -> None:
+    with pytest.raises(SettingsError, match="two lists have the same valid_from"):
+        parse_prices(WHOLE + SCHEDULED + SCHEDULED)
+
+
+def test_a_request_gets_the_version_of_its_time() -> None:
+    prices = Prices(1, {1: {}, 2: {}, 3: {}}, [ScheduledVersion(100, 2), ScheduledVersion(200, 3)])
+    assert [prices.version_at(now_us) for now_us in (0, 99, 100, 199, 200)] == [1, 1, 2, 2, 3]
+
+
 def test_class_without_a_price_is_refused() -> None:
     with pytest.raises(LegatoError) as refusal:
-        Prices(1, {1: {"forte": FORTE}}).current("piano")
+        Prices(1, {1: {"forte": FORTE}}).of_version(1, "piano")
     assert refusal.value.reason is Reason.REQUEST_INVALID

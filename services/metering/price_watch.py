@@ -1,0 +1,80 @@
+"""Follows the price file and the versions that other replicas adopt, so that prices change without a restart."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from services.chassis.database.database import Database
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, gauge
+from services.metering.ledger.prices import PriceFile, Prices, read_prices
+from services.metering.store.prices import adopt_prices, read_schedule
+
+EVERY_S: Final = 5.0
+
+# What tells that a file was replaced or written to.
+Stamp = tuple[int, int, int] | None
+
+
+class PriceWatch:
+    def __init__(self, path: Path, database: Database, prices: Prices, log: Log, registry: Registry) -> None:
+        """Watches `path`, which was read into `prices` already."""
+        self._path = path
+        self._database = database
+        self._prices = prices
+        self._log = log
+        self._stamp = stamp_of(path)
+        self._is_valid = True
+        gauge(
+            registry,
+            "legato_price_file_valid",
+            "1 if the price file is valid, 0 if the last change of it has a mistake and is not in effect.",
+            lambda: self._is_valid,
+        )
+        gauge(
+            registry,
+            "legato_price_version",
+            "Version of the prices for new requests, without those that are scheduled.",
+            lambda: self._prices.current_version,
+        )
+
+    async def run(self) -> None:
+        """Looks periodically until cancelled. A look that fails is repeated at the next interval."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.look()
+            except Exception as error:
+                self._log.failure("prices.failed", error)
+
+    async def look(self) -> None:
+        stamp = await asyncio.to_thread(stamp_of, self._path)
+        if stamp != self._stamp:
+            file = await self._read_file()
+            self._is_valid = file is not None
+            if file is not None:
+                adopt = partial(adopt_prices, wanted=file.current, scheduled=file.scheduled)
+                await self._database.write(adopt)
+            # Only now: a database that was not available is asked again.
+            self._stamp = stamp
+        found = await self._database.read(read_schedule)
+        if self._prices.follow(found):
+            self._log.info("prices.changed", price_version=found.current_version)
+
+    async def _read_file(self) -> PriceFile | None:
+        try:
+            return await asyncio.to_thread(read_prices, self._path)
+        except SettingsError as error:
+            for mistake in str(error).splitlines():
+                self._log.warning("prices.refused", reason=mistake)
+            return None
+
+
+def stamp_of(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

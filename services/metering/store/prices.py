@@ -1,0 +1,74 @@
+"""Stores the versions of the price list. A version never changes; the newest of those that are effective is valid."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from services.chassis.database.database import read_now_us
+from services.metering.ledger.prices import Price, PriceFile, Prices, ScheduledPrices, ScheduledVersion
+from services.metering.store.tables import price_versions, prices
+
+
+def adopt_prices(
+    connection: sa.Connection, wanted: Mapping[str, Price], scheduled: Sequence[ScheduledPrices] = ()
+) -> Prices:
+    """Makes the prices of a file those of the database, now and at each time that is scheduled, and returns them.
+
+    Where the database has other prices, a new version replaces them from then on. Earlier versions stay.
+    """
+    if connection.dialect.name != "sqlite":
+        # Replicas that start at the same time take turns, so that they agree on one new version.
+        connection.exec_driver_sql("LOCK TABLE price_versions IN EXCLUSIVE MODE")
+    file = PriceFile(wanted, tuple(scheduled))
+    now_us = read_now_us(connection)
+    found = _read_schedule(connection)
+    newest = max((each.version for each in found), default=0)
+    times_us = {each.valid_from_us for each in scheduled} | {each.effective_from_us for each in found}
+    for time_us in (now_us, *sorted(each for each in times_us if each > now_us)):
+        meant = file.valid_at(time_us)
+        version = _version_at(found, time_us)
+        if version is None or read_version(connection, version) != meant:
+            newest += 1
+            connection.execute(sa.insert(price_versions).values(version=newest, effective_from_us=time_us))
+            connection.execute(sa.insert(prices), [_to_row(newest, *item) for item in meant.items()])
+            found = sorted([*found, ScheduledVersion(time_us, newest)])
+    return read_schedule(connection)
+
+
+def read_schedule(connection: sa.Connection) -> Prices:
+    """Reads the valid version, and those that will replace it."""
+    now_us = read_now_us(connection)
+    found = _read_schedule(connection)
+    current = _version_at(found, now_us)
+    if current is None:
+        raise LookupError("there are no prices")
+    coming = [each for each in found if each.effective_from_us > now_us]
+    versions = [current, *(each.version for each in coming)]
+    return Prices(current, {version: read_version(connection, version) for version in versions}, coming)
+
+
+def read_version(connection: sa.Connection, version: int) -> dict[str, Price]:
+    rows = connection.execute(sa.select(prices).where(prices.c.version == version))
+    return {class_id: Price(*amounts) for _, class_id, *amounts in rows}
+
+
+def _read_schedule(connection: sa.Connection) -> list[ScheduledVersion]:
+    """Returns all versions; of those with the same time, the last is the valid one."""
+    query = sa.select(price_versions.c.effective_from_us, price_versions.c.version)
+    return sorted(ScheduledVersion(*row) for row in connection.execute(query))
+
+
+def _version_at(found: Sequence[ScheduledVersion], time_us: int) -> int | None:
+    position = bisect_right(found, time_us, key=lambda each: each.effective_from_us)
+    return found[position - 1].version if position else None
+
+
+def _to_row(version: int, class_id: str, price: Price) -> dict[str, int | str]:
+    return {
+        "version": version,
+        "class_id": class_id,
+        "input_nanos_per_million": price.input_nanos,
+        "cached_input_nanos_per_million": price.cached_input_nanos,
+        "output_nanos_per_million": price.output_nanos,
+    }

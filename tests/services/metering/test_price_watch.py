@@ -1,0 +1,67 @@
+"""Prices that change while metering runs."""
+
+from pathlib import Path
+
+import pytest
+
+from services.chassis.database.database import Database
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from services.metering.batch import Writer
+from services.metering.ledger.prices import Prices
+from services.metering.price_watch import PriceWatch
+from services.metering.store.prices import adopt_prices, read_schedule
+from tests.services.metering.ledger.test_prices import WHOLE
+from tests.services.metering.samples import LIFE_S, ask, grant, reserve, settle
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "prices.toml"
+    path.write_text(WHOLE)
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+@pytest.fixture
+async def watch(database: Database, prices: Prices, path: Path, log: Log) -> PriceWatch:
+    return PriceWatch(path, database, prices, log, Registry())
+
+
+async def test_a_running_chat_keeps_its_price_while_new_ones_get_another(
+    database: Database, prices: Prices, watch: PriceWatch, path: Path, log: Log
+) -> None:
+    writer = Writer(database, prices, LIFE_S, log)
+    await ask(writer, grant(1_000_000))
+    before = await ask(writer, reserve(1))
+    write(path, WHOLE.replace('"3.45"', '"7.00"'))
+    await watch.look()
+    after = await ask(writer, reserve(2))
+    assert (before.price.output_nanos, after.price.output_nanos) == (10_000_000, 7_000_000_000)
+    assert (await ask(writer, settle(1, completion=2))).charged_nanos == 20
+    assert (await ask(writer, settle(2, completion=2))).charged_nanos == 14_000
+    await writer.close()
+
+
+async def test_a_file_with_a_mistake_changes_nothing(
+    database: Database, prices: Prices, watch: PriceWatch, path: Path
+) -> None:
+    write(path, WHOLE.replace('"3.45"', '"much"'))
+    await watch.look()
+    assert prices.current_version == 1
+    write(path, WHOLE)
+    await watch.look()
+    assert prices.current_version == 2
+
+
+async def test_prices_that_another_replica_adopts_are_followed(
+    database: Database, prices: Prices, watch: PriceWatch
+) -> None:
+    dearer = {"forte": prices.of_version(1, "mezzo"), "mezzo": prices.of_version(1, "mezzo")}
+    await database.write(lambda connection: adopt_prices(connection, dearer))
+    await watch.look()
+    assert prices.current_version == 2
+    assert (await database.read(read_schedule)).current_version == 2
