@@ -23,7 +23,7 @@ RETRY_AFTER_S: Final = 1.0
 
 
 class SpendLimits(msgspec.Struct, frozen=True):
-    """None: unlimited."""
+    """Limits for each period; None is unlimited."""
 
     day_nanos: int | None = None
     month_nanos: int | None = None
