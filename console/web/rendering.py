@@ -81,10 +81,9 @@ def _credit(nanos: int) -> Markup:
 
 def _ledger(nanos: int) -> Markup:
     """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
-    dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
-    digits = f"{rest:09d}"
-    return Markup('<data value="{}">{}${:,}.{}<span class="rest">{}</span></data>').format(
-        format_usd(nanos), "−" if nanos < 0 else "", dollars, digits[:2], digits[2:]
+    shown = words.exact(nanos)
+    return Markup('<data value="{}">{}<span class="rest">{}</span></data>').format(
+        format_usd(nanos), shown[:-7], shown[-7:]
     )
 
 
