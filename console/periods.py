@@ -96,6 +96,14 @@ def period_in(query: Mapping[str, str], zone: Zone, now: datetime) -> Period:
     today, choice = zone.today(now), query.get("period", DEFAULT)
     if choice == "custom":
         return _custom(query, zone, today)
+    named = _named(choice, zone, today)
+    given = (query.get("from"), query.get("to"))
+    is_changed = all(given) and given != (named.first.isoformat(), named.last.isoformat())
+    # Whoever changes the dates and leaves the choice as it was means the dates.
+    return _custom(query, zone, today) if query.get("was") == choice and is_changed else named
+
+
+def _named(choice: str, zone: Zone, today: date) -> Period:
     if choice == "today":
         return Period(choice, today, today, zone)
     if choice == "month":

@@ -20,6 +20,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
 _ = TRANSLATIONS.gettext
+ngettext = TRANSLATIONS.ngettext
 
 PAGE_SIZE: Final = 50
 FILE_PAGE_SIZE: Final = 1_000
@@ -66,6 +67,22 @@ class Day:
     @property
     def path(self) -> str:
         return with_query("/credit/entries", {"from": self.when.isoformat(), "to": self.when.isoformat()})
+
+    @property
+    def rows(self) -> list[tuple[str, int, int, bool]]:
+        """Says what was booked, the amount, the balance after it, and whether it is the first: the newest on top. The
+        charges of a day are one row, after its grants and adjustments."""
+        rows, balance_nanos = [], self.sums.balance_nanos
+        if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos:
+            n = self.sums.requests
+            words = ngettext("%(n)s request", "%(n)s requests", n) % {"n": f"{n:,}"}
+            rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
+            balance_nanos += self.sums.charged_nanos
+        for entry in self.bookings:
+            words = f"{KINDS[entry.kind]}: {entry.reason}" if entry.reason else KINDS[entry.kind]
+            rows.append((words, entry.amount_nanos, balance_nanos, not rows))
+            balance_nanos -= entry.amount_nanos
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,12 @@ async def show(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     request_id: str = visit.request.path_params["request_id"]
     if not REQUEST_ID.fullmatch(request_id):
-        raise _no_such_request()
+        return _unknown(visit, request_id)
     request = pb.ListRequestsRequest(account_id=visit.who.account_id, request_id=request_id)
     found, names = await asyncio.gather(_list_requests(visit, request), read_key_names(visit))
     receipts = [*found.running, *found.requests]
     if not receipts:
-        raise _no_such_request()
+        return _unknown(visit, request_id)
     [receipt] = receipts
     return visit.render(
         "receipt.html",
@@ -98,9 +98,7 @@ def _look_up(visit: Visit, wanted: str) -> Response:
     request_id = wanted.removeprefix("chatcmpl-").removeprefix("req_").replace("-", "")
     if REQUEST_ID.fullmatch(request_id):
         return visit.redirect(f"/requests/{request_id}")
-    raise LegatoError(
-        Reason.NOT_FOUND, _("A request's id has 32 digits and letters from a to f, as the header x-request-id has it.")
-    )
+    return _unknown(visit, wanted)
 
 
 async def _list(visit: Visit) -> Response:
@@ -208,8 +206,5 @@ def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
     )
 
 
-def _no_such_request() -> LegatoError:
-    return LegatoError(
-        Reason.NOT_FOUND,
-        _("This account has no such request. One that was refused before credit was held for it leaves no receipt."),
-    )
+def _unknown(visit: Visit, given: str) -> Response:
+    return visit.render("request_unknown.html", 404, given=given[:60], is_id=bool(REQUEST_ID.fullmatch(given)))

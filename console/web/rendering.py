@@ -65,7 +65,9 @@ def _environment(assets: Assets) -> Environment:
         short_day=words.short_day,
         action_words=words.action_words,
     )
-    environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product)
+    environment.filters.update(
+        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger
+    )
     return environment
 
 
@@ -75,6 +77,14 @@ def _money(nanos: int) -> Markup:
 
 def _credit(nanos: int) -> Markup:
     return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.credit(nanos))
+
+
+def _ledger(nanos: int) -> Markup:
+    """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
+    shown = words.exact(nanos)
+    return Markup('<data value="{}">{}<span class="rest">{}</span></data>').format(
+        format_usd(nanos), shown[:-7], shown[-7:]
+    )
 
 
 def _product(millionths: int) -> str:

@@ -118,7 +118,7 @@ class Fakes(StatementFakes):
                 row.usage.completion_tokens = cost // 21_000
                 row.key_id = self.keys[place].key.key_id
                 self.rows.append(row)
-        self.fill_statements([each.key.key_id for each in self.keys[:4]])
+        self.fill_statements([each.key.key_id for each in self.keys[:4]], self.balance.balance_nanos)
         self.passkeys = [
             pb.Passkey(
                 passkey_id="pk_1",

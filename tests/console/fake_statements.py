@@ -49,7 +49,8 @@ class StatementFakes:
     def reset_statements(self) -> None:
         self.entries, self.receipts, self.running, self.violations = [], {}, [], []
 
-    def fill_statements(self, key_ids: list[str], count: int = 64) -> None:
+    def fill_statements(self, key_ids: list[str], balance_nanos: int, count: int = 64) -> None:
+        """Books a grant, an adjustment and charges, which end at a balance."""
         now = datetime.now(UTC)
         self._book(pb.LEDGER_ENTRY_KIND_GRANT, now - timedelta(days=25), 50 * DOLLAR, "grant-2026-11")
         ends = (metering_pb2.END_COMPLETE,) * 4 + (metering_pb2.END_CLIENT_GONE, metering_pb2.END_UPSTREAM_CUT)
@@ -59,7 +60,7 @@ class StatementFakes:
                 entry = self._book(pb.LEDGER_ENTRY_KIND_ADJUSTMENT, when, -DOLLAR // 4, "adjustment-7")
                 entry.reason = "Agreed in the call of 3 November"
             usage = Usage(
-                prompt_tokens=800 + 37 * number, cached_tokens=512 * (number % 3), completion_tokens=90 + 11 * number
+                prompt_tokens=1_100 + 37 * number, cached_tokens=512 * (number % 3), completion_tokens=90 + 11 * number
             )
             receipt = self.receipt(number, when, usage, key_ids[number % len(key_ids)], ends[number % len(ends)])
             self.receipts[receipt.request_id] = receipt
@@ -68,6 +69,10 @@ class StatementFakes:
             )
             entry.key_id, entry.class_id, entry.price_version = receipt.key_id, receipt.class_id, PRICE.version
             entry.usage.CopyFrom(usage)
+        missing = balance_nanos - self.entries[-1].balance_nanos
+        self.entries[0].amount_nanos += missing
+        for entry in self.entries:
+            entry.balance_nanos += missing
         self.running = [
             pb.RequestReceipt(
                 request_id=request_id(9_000),
