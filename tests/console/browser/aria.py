@@ -8,7 +8,9 @@ from playwright.sync_api import Page
 
 SNAPSHOTS: Final = Path(__file__).parent / "snapshots"
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
-_DATE: Final = rf"(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}}-\d\d-\d\d|{_MONTH} \d{{4}})"
+_DATE: Final = (
+    rf"(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}}-\d\d-\d\d|{_MONTH} \d{{4}})"
+)
 _TIME: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b\.?)?(?: UTC)?"
 # The longest first: what a pattern has replaced is not looked at again.
 _CHANGING: Final = (

@@ -1,4 +1,4 @@
-"""Takes a picture of every page in every state, on a desktop in daylight and on a phone at night, for people to look at.
+"""Takes pictures of all pages in all states, on a desktop in daylight and on a phone at night, to look at.
 
 `make screenshots` writes them to build/screenshots; with names of states, only those.
 """
@@ -40,7 +40,7 @@ def main(names: list[str]) -> None:
             context.close()
         browser.close()
         console.stop()
-    print(FOLDER)
+    sys.stdout.write(f"{FOLDER}\n")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,14 @@
 """What members of an account may do, and what they may not."""
 
-import asyncio
-
 import pytest
 import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
-from services.auth.keys import Peppers
-from services.auth.service import AuthService
-from services.auth.users.records import Client
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole
 from services.chassis.database.database import Database
-from services.chassis.errors import LegatoError, Reason
-from services.chassis.telemetry.log import Log
-from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.users.conftest import CLIENT, MEMBER, OPTIONS, OWNER, VIEWER, Console
+from services.chassis.errors import Reason
+from tests.services.auth.users.conftest import CLIENT, MEMBER, OWNER, VIEWER, Console
 from tests.support.fakes import FakeClock
 
 
@@ -151,28 +144,6 @@ async def test_an_invitation_tells_who_invites_and_is_accepted_once(console: Con
     assert (resolved.user.name, [held.role for held in resolved.memberships]) == ("Grace", [MEMBER])
     assert not resolved.user.is_operator
     assert await console.reason(console.sign_in.AcceptInvitation, accept) is Reason.SIGN_IN_FAILED
-
-
-async def test_an_invitation_that_many_accept_at_once_is_accepted_once(
-    database_url: str, database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep,
-    console: Console,
-) -> None:  # fmt: skip
-    account_id = await console.create_account()
-    _, owner = await console.signed_in(account_id)
-    invite = pb.InviteMemberRequest(account_id=account_id, role=MEMBER)
-    code = (await console.call(console.account.InviteMember, invite, owner)).code
-    replicas = [database, Database(database_url, "auth")]
-    services = [AuthService(replica, peppers, clock, log, sleep, OPTIONS) for replica in replicas]
-    attempts = [
-        services[number % 2].sign_in.accept_invitation(code, "Grace", "", Client(f"198.51.100.{number}"))
-        for number in range(10)
-    ]
-    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
-
-    assert [type(outcome) for outcome in outcomes].count(LegatoError) == 9
-    members = await console.call(console.account.ListMembers, pb.ListMembersRequest(account_id=account_id), owner)
-    assert len(members.members) == 2
-    replicas[1].close()
 
 
 async def test_an_invitation_gives_a_signed_in_user_another_account(console: Console) -> None:
