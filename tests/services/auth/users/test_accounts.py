@@ -206,6 +206,11 @@ async def test_the_audit_log_tells_what_was_done_and_by_whom(console: Console) -
         "UPDATE audit_events SET object_id = 'key_other' WHERE event_no = 2",
         "DELETE FROM audit_events WHERE event_no = 2",
         "DELETE FROM audit_events WHERE event_no = (SELECT max(event_no) FROM audit_events)",
+        "DELETE FROM audit_events",
+        "UPDATE audit_events SET occurred_at_us = occurred_at_us + 1 WHERE event_no = 1",
+        "UPDATE audit_events SET previous_code = code WHERE event_no = 3",
+        "UPDATE audit_events SET pepper_version = 9 WHERE event_no = 3",
+        "UPDATE audit_head SET event_no = event_no + 1",
     ],
 )
 async def test_whoever_changes_the_audit_log_breaks_its_chain(

@@ -77,7 +77,8 @@ class Meeting:
         if self._watcher.is_sqlite:
             return len(self._begun) == 2
         with self._watcher.transaction(writes=False) as connection:
-            return connection.execute(sa.text(WAITING)).scalar_one() > 0
+            waiting: int = connection.execute(sa.text(WAITING)).scalar_one()
+        return waiting > 0
 
 
 @pytest.fixture
