@@ -17,8 +17,8 @@ TIMEOUT_S = 600.0
 @click.command()
 @takes_invocation
 def audit(invocation: Invocation) -> None:
-    """Check that balances, holds, charges and counters agree, and that the audit log of users was not changed. Exits with
-    1 otherwise."""
+    """Check that balances, holds, charges and counters agree, and that the audit log is intact. Exits with 1
+    otherwise."""
     services = invocation.services
     violations = list(call_service(services.credits.Audit, AuditRequest(), timeout_s=TIMEOUT_S).violations)
     if not invocation.json:
