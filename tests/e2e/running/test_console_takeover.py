@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,7 +144,7 @@ class TakenOver:
         self._channels = deployment.channels("console")
         admin = deployment.admin()
         for channel in self._channels.values():
-            wait_until(lambda channel=channel: _is_ready(channel))
+            wait_until(partial(_is_ready, channel))
         self.own, self.other = (create_account(admin, name, CREDIT_NANOS)[0].account_id for name in ("own", "other"))
         request = pb.CreateUserRequest(name="Ada", account_id=self.own, role=ProtoRole.ACCOUNT_ROLE_VIEWER)
         made = call_service(admin.users.CreateUser, request, repeatable=False)
