@@ -79,7 +79,7 @@ async def test_plain_text_and_earlier_keys_are_encrypted_anew_at_the_next_start(
 async def test_an_address_whose_key_is_gone_is_unknown_until_it_is_back(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    shown = []
+    shown: list[str] = []
     for key in (OLD, NEW, OLD):
         options = ConsoleOptions(OPTIONS.signing_key, encryption_key=key)
         auth = AuthService(database, peppers, clock, log, sleep, options)
