@@ -234,7 +234,9 @@ def up(
                 longest_delay_s=settings.longest_restart_delay_s,
                 unresponsive_after_s=settings.unresponsive_after_s,
             ),
-            on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
+            on_change=lambda states: data_folder.write_processes(
+                data, {"base_url": address, "console_url": console.url if console else "", "processes": states}
+            ),
         )
         try:
             asyncio.run(_supervise(supervisor, announce, stop_listening))
