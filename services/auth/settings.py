@@ -9,6 +9,7 @@ import msgspec
 from services.auth.keys import parse_peppers
 from services.auth.records import KeyLimits
 from services.auth.service import ConsoleOptions
+from services.auth.users.encryption import parse_encryption_key
 from services.auth.users.passkeys import parse_origins
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
@@ -46,6 +47,8 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # A unix socket for a console, and whether it is the operators'.
     auth_console_listen: str = ""
     console_role: ConsoleRole = "console"
+    # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does.
+    credential_encryption_key: str = ""
     # Metering's defaults: no member can give a key more. 0: unlimited.
     requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])] = 3_000
     tokens_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])] = 0
@@ -62,6 +65,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             lambda: check_signing_key(self.access_token_signing_key) if self.access_token_signing_key else None,
             partial(check_public_keys, self.access_token_public_keys),
             partial(parse_origins, self.console_url),
+            partial(parse_encryption_key, self.credential_encryption_key),
         )
 
     @property
@@ -72,4 +76,5 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             public_keys=self.access_token_public_keys,
             origins=self.console_url,
             service_limits=KeyLimits(*(limit or None for limit in limits)),
+            encryption_key=self.credential_encryption_key,
         )

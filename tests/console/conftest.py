@@ -1,3 +1,4 @@
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -5,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.fake_services import CODE, INVITATION
 from tests.console.harness import ConsoleHarness
+
+# Whatever tests did with the console; the names of users' addresses are those of the fakes.
+SECRET = re.compile(r"(?:sk|pt)-legato-|session-token-|[\w.]+@[\w.]+|example\.ca|" + "|".join((CODE, INVITATION)))
+
+
+def _assert_nothing_secret(log: str) -> None:
+    assert SECRET.findall(log) == []
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +24,7 @@ def running_console() -> Iterator[ConsoleHarness]:
     harness.start()
     yield harness
     harness.stop()
+    _assert_nothing_secret(harness.log_stream.getvalue())
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -83,12 +83,34 @@ def test_a_new_key_is_gone_after_reload_and_back(console: ConsoleHarness, open_p
     page.get_by_role("button", name="Create the key").click()
     expect(page.locator("#api-key")).to_have_text(SECRET)
     assert SECRET not in page.url + page.title()
-    page.get_by_role("link", name="I have saved it").click()
+    # The browser sends the form once more; its id creates nothing.
+    page.reload()
+    expect(page.get_by_text("cannot be shown again").first).to_be_visible()
+    assert SECRET not in page.content()
+    page.goto("/keys")
     expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
     page.go_back(wait_until="commit")
     page.wait_for_load_state("domcontentloaded")
     assert SECRET not in page.content()
+    page.go_forward(wait_until="commit")
+    page.wait_for_load_state("domcontentloaded")
+    assert SECRET not in page.content()
     assert len(console.fakes.keys) == 1
+
+
+def test_a_new_key_is_in_no_cache_and_no_storage(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/keys/new")
+    page.get_by_role("button", name="Create the key").click()
+    expect(page.locator("#api-key")).to_have_text(SECRET)
+    kept = page.evaluate(
+        """async () => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
+          await caches.keys(), (await indexedDB.databases()).map((each) => each.name), history.state])"""
+    )
+    assert kept == '[[],[],"",[],[],null]'
+    # A page of its own, in the same browser, finds nothing at the address either.
+    other = page.context.new_page()
+    other.goto(page.url)
+    assert SECRET not in other.content()
 
 
 def test_a_leaked_key_stays_in_the_browser(console: ConsoleHarness, open_page: OpenPage) -> None:
