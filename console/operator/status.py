@@ -137,9 +137,7 @@ def _process(state: ProcessState) -> Iterator[tuple[str, Figure]]:
         return
     yield (
         f"{key} state",
-        Figure(_("Not ready: %(why)s") % {"why": state.missing}, "warn")
-        if state.missing
-        else Figure(_("Ready"), "good"),
+        Figure(_("Not ready"), "warn") if state.missing else Figure(_("Ready"), "good"),
     )
     yield f"{key} version", Figure(state.version or NONE)
     yield f"{key} load", Figure(_load(state))

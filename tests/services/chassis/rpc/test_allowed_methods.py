@@ -49,6 +49,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "UpdateKey": OPERATORS,
         "RevokeKey": OPERATORS,
         "CountKeysByPepper": OPERATORS,
+        "GetKey": OPERATORS,
     },
     "legato.auth.v1.MaintenanceAdminService": {
         "StartMaintenance": ADMIN,
@@ -113,6 +114,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "SetOperator",
             "ListAuditEvents",
             "VerifyAuditEvents",
+            "RecordOperatorAction",
         ],
         OPERATORS,
     ),
