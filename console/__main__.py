@@ -44,6 +44,7 @@ async def main() -> None:
         SystemClock(),
         log,
         serves_operators=settings.console_role == "operator-console",
+        public_origin=settings.console_public_url.rstrip("/"),
         processes=tuple(parse_addresses(settings.console_status_addresses)),
     )
     app = ConsoleApp(console, PageMetrics(registry))

@@ -23,6 +23,8 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     # The origins that browsers use, comma-separated. Links have the first.
     console_url: str = "http://localhost:8081"
+    # The origin of the console for owners, where links for users lead; empty: this one.
+    console_public_url: HttpAddress = ""
     # The base address of the API, for the examples.
     console_api_url: HttpAddress = "http://127.0.0.1:8080/v1"
     console_host: str = "127.0.0.1"

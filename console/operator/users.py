@@ -40,6 +40,7 @@ async def create(visit: Visit) -> Response:
         code=made.code,
         expires=made.code_expire_time,
         is_new=True,
+        link_origin=_link_origin(visit, made.user),
     )
 
 
@@ -55,7 +56,13 @@ async def create_link(visit: Visit) -> Response:
         return await _refused(visit, error)
     user, _memberships = await _find(visit)
     return visit.render(
-        "operator_link.html", has_secret=True, user=user, code=made.code, expires=made.expire_time, is_new=False
+        "operator_link.html",
+        has_secret=True,
+        user=user,
+        code=made.code,
+        expires=made.expire_time,
+        is_new=False,
+        link_origin=_link_origin(visit, user),
     )
 
 
@@ -129,6 +136,11 @@ async def _find(visit: Visit) -> tuple[pb.User, list[pb.Membership]]:
     if not found.users:
         raise LegatoError(Reason.NOT_FOUND, _("There is no such user."))
     return found.users[0], [held.membership for held in found.memberships]
+
+
+def _link_origin(visit: Visit, user: pb.User) -> str:
+    """Returns where a link signs a user in: operators here, everybody else at the console for owners."""
+    return visit.origin if user.is_operator else visit.console.public_origin or visit.origin
 
 
 def _user_id(visit: Visit) -> str:

@@ -52,6 +52,8 @@ class Console:
     # Pages for operators exist, and what they show the state of.
     serves_operators: bool = False
     processes: tuple[ProcessAddress, ...] = ()
+    # Where links for users lead, if not here.
+    public_origin: str = ""
 
 
 class Form:

@@ -144,7 +144,7 @@ async def test_accounts_and_users_are_found_by_name_and_id(console: Console) -> 
     ada = await console.create_user(first, email="ada@example.ca")
     await console.create_user()
 
-    async def users(**filters: str) -> list[str]:
+    async def users(**filters: Any) -> list[str]:
         found = await console.call(console.admin.ListUsers, pb.ListUsersRequest(**filters))
         return [user.user_id for user in found.users]
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -85,7 +86,8 @@ async def refusals(consoles: Consoles, identity: str, access: Access | None) -> 
     async with consoles.channel(identity) as channel:
         for method in FOR_OPERATORS:
             try:
-                await channel.unary_unary(method)(b"", metadata=metadata, wait_for_ready=True)
+                call: Any = channel.unary_unary(method)
+                await call(b"", metadata=metadata, wait_for_ready=True)
                 found[method] = None
             except grpc.aio.AioRpcError as error:
                 found[method] = from_rpc_error(error, "auth").reason
