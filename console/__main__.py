@@ -5,6 +5,7 @@ import contextlib
 import socket
 
 from console.app import ConsoleApp
+from console.process_status import parse_addresses
 from console.services import Services
 from console.settings import ConsoleServerSettings
 from console.web.assets import Assets
@@ -42,6 +43,9 @@ async def main() -> None:
         settings.console_api_url.rstrip("/"),
         SystemClock(),
         log,
+        serves_operators=settings.console_role == "operator-console",
+        public_origin=settings.console_public_url.rstrip("/"),
+        processes=tuple(parse_addresses(settings.console_status_addresses)),
     )
     app = ConsoleApp(console, PageMetrics(registry))
     async with contextlib.AsyncExitStack() as opened:

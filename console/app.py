@@ -40,6 +40,8 @@ class ConsoleApp:
         """Gives each path one route, which finds the page by the method."""
         by_path: dict[str, dict[str, PageRoute]] = {}
         for page in PAGES:
+            if page.needs_operator and not self._console.serves_operators:
+                continue
             by_path.setdefault(page.path, {})[page.method] = page
         return [Route(path, self._endpoint(pages), methods=list(pages)) for path, pages in by_path.items()]
 
@@ -80,6 +82,7 @@ class ConsoleApp:
         try:
             visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
+            self._require_operator(visit, page)
             return await handler(visit)
         except LegatoError as error:
             return self._refused(visit, error, page)
@@ -102,6 +105,11 @@ class ConsoleApp:
             if error.reason is Reason.SESSION_ENDED:
                 visit.sign_out()
 
+    def _require_operator(self, visit: Visit, page: PageRoute) -> None:
+        """Hides operators' pages from everybody else. The services refuse what they would ask for as well."""
+        if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
+            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+
     def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
             return JSONResponse({"message": error.message}, status_of(error))
@@ -123,6 +131,7 @@ class ConsoleApp:
             return confirmed
         method, path, form = confirmed
         page, values = find_page(method, path)
+        self._require_operator(visit, page)
         if method == "GET":
             return RedirectResponse(path, 303)
         visit.form = form

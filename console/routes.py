@@ -7,6 +7,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from console.operator import accounts as operator_accounts
+from console.operator import audit_log as operator_audit_log
+from console.operator import keys as operator_keys
+from console.operator import ledger as operator_ledger
+from console.operator import routes as operator_routes
+from console.operator import status as operator_status
+from console.operator import users as operator_users
 from console.pages import account_settings, credit, keys, overview, requests, security, sign_in, usage
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
@@ -23,6 +30,8 @@ class PageRoute:
     needs_sign_in: bool = True
     # Called by a script.
     is_json: bool = False
+    # There is no such page for anybody but operators.
+    needs_operator: bool = False
 
 
 PAGES: Final[Sequence[PageRoute]] = (
@@ -76,6 +85,33 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/settings/members/role", account_settings.change_role),
     PageRoute("POST", "/settings/members/remove", account_settings.remove_member),
     PageRoute("GET", "/settings/audit-log", account_settings.show_events),
+    PageRoute("GET", "/operator", operator_status.show, needs_operator=True),
+    PageRoute("GET", "/operator/status.json", operator_status.figures, is_json=True, needs_operator=True),
+    PageRoute("GET", "/operator/accounts", operator_accounts.show, needs_operator=True),
+    PageRoute("POST", "/operator/accounts", operator_accounts.create, needs_operator=True),
+    PageRoute("GET", "/operator/accounts/{account_id}", operator_accounts.show_one, needs_operator=True),
+    PageRoute("GET", "/operator/accounts/{account_id}/keys", operator_accounts.show_keys, needs_operator=True),
+    PageRoute("POST", "/operator/accounts/{account_id}/credit", operator_accounts.book, needs_operator=True),
+    PageRoute("POST", "/operator/accounts/{account_id}/limits", operator_accounts.set_limits, needs_operator=True),
+    PageRoute("POST", "/operator/accounts/{account_id}/suspend", operator_accounts.suspend, needs_operator=True),
+    PageRoute("POST", "/operator/accounts/{account_id}/resume", operator_accounts.resume, needs_operator=True),
+    PageRoute("GET", "/operator/keys", operator_keys.show, needs_operator=True),
+    PageRoute("POST", "/operator/keys", operator_keys.identify, needs_operator=True),
+    PageRoute("GET", "/operator/keys/{key_id}", operator_keys.show_one, needs_operator=True),
+    PageRoute("POST", "/operator/keys/{key_id}/revoke", operator_keys.revoke, needs_operator=True),
+    PageRoute("GET", "/operator/users", operator_users.show, needs_operator=True),
+    PageRoute("POST", "/operator/users", operator_users.create, needs_operator=True),
+    PageRoute("GET", "/operator/users/{user_id}", operator_users.show_one, needs_operator=True),
+    PageRoute("POST", "/operator/users/{user_id}/sign-in-link", operator_users.create_link, needs_operator=True),
+    PageRoute("POST", "/operator/users/{user_id}/disable", operator_users.disable, needs_operator=True),
+    PageRoute("POST", "/operator/users/{user_id}/enable", operator_users.enable, needs_operator=True),
+    PageRoute("POST", "/operator/users/{user_id}/operator", operator_users.set_operator, needs_operator=True),
+    PageRoute("GET", "/operator/routes", operator_routes.show, needs_operator=True),
+    PageRoute("POST", "/operator/routes/reload", operator_routes.reload, needs_operator=True),
+    PageRoute("GET", "/operator/ledger", operator_ledger.show, needs_operator=True),
+    PageRoute("POST", "/operator/ledger/audit", operator_ledger.run, needs_operator=True),
+    PageRoute("GET", "/operator/audit-log", operator_audit_log.show, needs_operator=True),
+    PageRoute("POST", "/operator/audit-log/verify", operator_audit_log.verify, needs_operator=True),
 )
 
 

@@ -1,26 +1,34 @@
 """Calls the services on behalf of whoever is signed in."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
-from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserServiceStub
-from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
+from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
-from protos.router.v1.router_pb2_grpc import RouterServiceStub
-from services.chassis.errors import unavailable
+from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
+from services.chassis.errors import LegatoError, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
-    from protos.auth.v1.users_pb2_grpc import AccountServiceAsyncStub, SignInServiceAsyncStub, UserServiceAsyncStub
-    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
+    from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceAsyncStub, KeyAdminServiceAsyncStub
+    from protos.auth.v1.users_pb2_grpc import (
+        AccountServiceAsyncStub,
+        SignInServiceAsyncStub,
+        UserAdminServiceAsyncStub,
+        UserServiceAsyncStub,
+    )
+    from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
-    from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
+    from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
 
 # A page is answered within about a second, whatever does not answer.
 READ_TIMEOUT_S: Final = 1.0
@@ -40,6 +48,9 @@ class AuthStubs:
         self.sign_in: SignInServiceAsyncStub = SignInServiceStub(channel)
         self.users: UserServiceAsyncStub = UserServiceStub(channel)
         self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
+        self.account_admin: AccountAdminServiceAsyncStub = AccountAdminServiceStub(channel)
+        self.key_admin: KeyAdminServiceAsyncStub = KeyAdminServiceStub(channel)
+        self.user_admin: UserAdminServiceAsyncStub = UserAdminServiceStub(channel)
 
 
 class MeteringStubs:
@@ -47,12 +58,14 @@ class MeteringStubs:
         self.channel = channel
         self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
         self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
+        self.credit_admin: CreditAdminServiceAsyncStub = CreditAdminServiceStub(channel)
 
 
 class RouterStubs:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.router: RouterServiceAsyncStub = RouterServiceStub(channel)
+        self.route_admin: RouteAdminServiceAsyncStub = RouteAdminServiceStub(channel)
 
 
 class _Stubs(Protocol):
@@ -71,6 +84,7 @@ class ServiceReplica(Generic[StubsT]):
         make_stubs: Callable[[grpc.aio.Channel], StubsT],
         certificates: Certificates | None,
     ) -> None:
+        self.address = address
         self._connection = ChannelHolder(address, server_name, make_stubs, certificates)
         self.load = 0
 
@@ -139,9 +153,29 @@ class ServiceClient(Generic[StubsT]):
         method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
         request: RequestT,
         access_token: bytes = b"",
+        timeout_s: float = CHANGE_TIMEOUT_S,
     ) -> ResponseT:
         """Makes a call once: nobody knows whether one without an answer was carried out."""
-        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, CHANGE_TIMEOUT_S)
+        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, timeout_s)
+
+    async def ask_each(
+        self,
+        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
+        request: RequestT,
+        access_token: bytes,
+        timeout_s: float = READ_TIMEOUT_S,
+    ) -> dict[str, ResponseT | LegatoError]:
+        """Makes a call to every replica, at the same time; returns what each answers, by address."""
+        replicas = sorted(self._replicas.in_order(), key=lambda replica: replica.address)
+
+        async def ask(replica: ServiceReplica[StubsT]) -> ResponseT | LegatoError:
+            try:
+                return await self._ask_one([replica], method, request, access_token, timeout_s)
+            except LegatoError as error:
+                return error
+
+        answers = await asyncio.gather(*map(ask, replicas))
+        return dict(zip((replica.address for replica in replicas), answers, strict=True))
 
     async def _ask_one(
         self,

@@ -6,13 +6,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, SettingsError, check_all
+from console.process_status import parse_addresses
+from services.chassis.settings import (
+    ConsoleRole,
+    HttpAddress,
+    OperationsListen,
+    Port,
+    Seconds,
+    SecondsOrZero,
+    SettingsError,
+    check_all,
+)
 
 
 class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".legato")
     # The origins that browsers use, comma-separated. Links have the first.
     console_url: str = "http://localhost:8081"
+    # The origin of the console for owners, where links for users lead; empty: this one.
+    console_public_url: HttpAddress = ""
     # The base address of the API, for the examples.
     console_api_url: HttpAddress = "http://127.0.0.1:8080/v1"
     console_host: str = "127.0.0.1"
@@ -22,7 +34,11 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Address of the gRPC health service.
     console_health_listen: str = ""
     # HOST:PORT of health and metrics over HTTP; empty disables them.
-    console_operations_listen: HostAndPort = ""
+    console_operations_listen: OperationsListen = ""
+    # Whether it serves operators too. What it may do is decided by its certificate, or by the services' own setting.
+    console_role: ConsoleRole = "console"
+    # What operators see the state of: NAME=HOST:PORT or NAME=unix:PATH, where each process serves health and metrics.
+    console_status_addresses: str = ""
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
@@ -39,7 +55,7 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool = False
 
     def check(self) -> None:
-        check_all(self._check_origins, partial(_check_networks, self.trusted_proxies))
+        check_all(self._check_origins, partial(_check_networks, self.trusted_proxies), self._check_status_addresses)
 
     def _check_origins(self) -> None:
         if not self.origins:
@@ -52,6 +68,14 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 or origin != f"{parts.scheme}://{parts.netloc}"
             ):
                 raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
+
+    def _check_status_addresses(self) -> None:
+        try:
+            parse_addresses(self.console_status_addresses)
+        except ValueError:
+            raise SettingsError(
+                "LEGATO_CONSOLE_STATUS_ADDRESSES: must be NAME=HOST:PORT or NAME=unix:PATH, separated by commas"
+            ) from None
 
     @property
     def origins(self) -> tuple[str, ...]:

@@ -39,6 +39,16 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: _("Recovery code"),
     users_pb2.SIGN_IN_METHOD_INVITATION: _("Invitation"),
 }
+# Address, icon, name and shortcut of the pages for operators; capital letters, beside those of everybody.
+OPERATOR_PAGES: Final = (
+    ("/operator", "status", _("Live status"), "S"),
+    ("/operator/accounts", "accounts", _("Accounts"), "A"),
+    ("/operator/users", "users", _("Users"), "U"),
+    ("/operator/keys", "identify", _("Whose key?"), "K"),
+    ("/operator/routes", "routes", _("Routes"), "R"),
+    ("/operator/ledger", "ledger", _("Ledger audit"), "L"),
+    ("/operator/audit-log", "log", _("Audit log"), "E"),
+)
 MONTHS: Final = (
     _("January"), _("February"), _("March"), _("April"), _("May"), _("June"), _("July"), _("August"), _("September"),
     _("October"), _("November"), _("December"),

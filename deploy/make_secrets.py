@@ -23,7 +23,7 @@ OWNER = 10001
 # container mounts, and that only root can access on the host.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
-HOLDERS = ("edge", "auth", "router", "metering", "console", "admin")
+HOLDERS = ("edge", "auth", "router", "metering", "console", "operator-console", "admin")
 FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
 # Valkey holds rate limits of a few minutes, which need not survive a restart.

@@ -11,7 +11,7 @@ from edge.wire.requests import Addresses, Cors
 from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.rpc.replicas import parse_endpoints
-from services.chassis.settings import HostAndPort, HttpAddress, Port, Seconds, SecondsOrZero, check_all
+from services.chassis.settings import HttpAddress, OperationsListen, Port, Seconds, SecondsOrZero, check_all
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Address of the gRPC health service.
     edge_health_listen: str = ""
     # HOST:PORT of health and metrics over HTTP; empty disables them.
-    edge_operations_listen: HostAndPort = ""
+    edge_operations_listen: OperationsListen = ""
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""

@@ -13,6 +13,7 @@ from protos.auth.v1.auth_pb2 import (
     CountKeysByPepperRequest,
     CreateKeyRequest,
     CreateKeyResponse,
+    GetKeyRequest,
     Key,
     KeyState,
     ListKeysRequest,
@@ -94,6 +95,16 @@ def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
 def revoke(invocation: Invocation, key_id: str) -> None:
     """Revoke a key. It is refused everywhere when the command returns."""
     invocation.show(describe(call_service(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
+
+
+@keys.command()
+@click.argument("key_id")
+@takes_invocation
+def show(invocation: Invocation, key_id: str) -> None:
+    """Show one key, and whose it is, by its public part: key_ and the 16 characters after sk-legato-."""
+    found = call_service(invocation.services.keys.GetKey, GetKeyRequest(key_id=key_id))
+    owner = {"account_name": found.account.name, "created_by": found.created_by or None}
+    invocation.show({**describe(found.key), **owner})
 
 
 @keys.command()

@@ -83,7 +83,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     credential_encryption_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
-    # The same for routers and metering processes.
+    # The same for the services' processes.
+    auth_metrics_listen: HostAndPort = ""
     router_metrics_listen: HostAndPort = ""
     router_health_listen: str = ""
     metering_metrics_listen: HostAndPort = ""
@@ -102,7 +103,13 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     @property
     def further_listens(self) -> dict[str, str]:
         """Returns the addresses that are set, by variable."""
-        fields = ("router_metrics_listen", "router_health_listen", "metering_metrics_listen", "metering_health_listen")
+        fields = (
+            "auth_metrics_listen",
+            "router_metrics_listen",
+            "router_health_listen",
+            "metering_metrics_listen",
+            "metering_health_listen",
+        )
         return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}
 
 

@@ -12,6 +12,8 @@ from cli.output import rfc3339_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
 from protos.auth.v1.users_pb2 import (
+    AuditEvent,
+    AuditOutcome,
     CreateSignInLinkRequest,
     CreateUserRequest,
     DisableUserRequest,
@@ -19,6 +21,7 @@ from protos.auth.v1.users_pb2 import (
     Membership,
     SetOperatorRequest,
     User,
+    UserAdminServiceListAuditEventsRequest,
 )
 from protos.type.v1.access_token_pb2 import AccountRole
 
@@ -31,6 +34,7 @@ ROLE_NAMES = {role: name for name, role in ROLES.items()}
 COLUMNS = ["user_id", "name", "email", "accounts", "is_operator", "passkeys", "last_seen_hour", "disabled_at"]
 PAGE_SIZE = 200
 DEFAULT_ORIGIN: Final = "http://localhost:8081"
+EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id"]
 
 
 @click.group()
@@ -96,6 +100,21 @@ def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
     invocation.show(describe(call_service(invocation.services.users.SetOperator, request).user, []))
 
 
+@users.command("audit-log")
+@click.option("--account", "account_id", metavar="ID", default="", help="Only events of this account.")
+@click.option("--user", "user_id", metavar="ID", default="", help="Only what this user did.")
+@click.option("--action", default="", help="Only this action, such as key.created, or this kind of it, such as key.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
+@takes_invocation
+def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str, limit: int) -> None:
+    """List what users and operators did, the newest first."""
+    request = UserAdminServiceListAuditEventsRequest(
+        page_size=limit, account_id=account_id, user_id=user_id, action=action
+    )
+    events = call_service(invocation.services.users.ListAuditEvents, request).events
+    invocation.show_list([describe_event(event) for event in events], EVENT_COLUMNS)
+
+
 def every_user(services: ServiceStubs) -> Iterator[tuple[User, list[Membership]]]:
     page_token = ""
     while True:
@@ -128,6 +147,20 @@ def _running_console(data: Path) -> str:
         return str(read_processes(data).get("console_url", "")) if is_supervised(data) else ""
     except (OSError, ValueError):
         return ""
+
+
+def describe_event(event: AuditEvent) -> dict[str, Any]:
+    return {
+        "event_no": event.event_no,
+        "time": rfc3339_of(event.time),
+        "action": event.action,
+        "user_id": event.user_id or None,
+        "account_id": event.account_id or None,
+        "object_id": event.object_id or None,
+        "session_id": event.session_id or None,
+        "network": event.network or None,
+        "refused": event.outcome == AuditOutcome.AUDIT_OUTCOME_REFUSED,
+    }
 
 
 def describe(user: User, memberships: list[Membership]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ the router gets variables that are not known to be harmless.
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from services.chassis.process import failpoints
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 
 LOCAL_MODEL = "local-model"
+OPERATOR_CONSOLE = "operator-console"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 CREDENTIAL_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
@@ -72,7 +73,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     credential_encryption_key: str = ""
     # The console's origin, and what it may do; on one machine it serves operators too.
     console_url: str = "http://localhost:8081"
-    console_role: str = "operator-console"
+    console_role: str = OPERATOR_CONSOLE
     # The public socket, bound and listening.
     edge_fd: int
     # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
@@ -117,6 +118,8 @@ def _service(installation: Installation, service: str, number: int) -> ProcessSp
         PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
         "LEGATO_CONSOLE_ROLE": installation.console_role,
     }
+    if operations := _operations_address(installation, service, number):
+        own[f"LEGATO_{service.upper()}_METRICS_LISTEN"] = operations
     for variable, listen in installation.further_listens.items():
         if variable.startswith(f"LEGATO_{service.upper()}_"):
             own[variable] = _listen_of(listen, number)
@@ -163,7 +166,7 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
                 "LEGATO_DRAIN_S": str(installation.drain_s),
                 "LEGATO_EDGE_FD": str(installation.edge_fd),
                 "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
-                "LEGATO_EDGE_OPERATIONS_LISTEN": _listen_of(installation.edge_operations_listen, number),
+                "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number),
                 "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
             },
         ),
@@ -192,12 +195,40 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
                 "LEGATO_CONSOLE_API_URL": console.api_url,
                 "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
                 "LEGATO_CONSOLE_HEALTH_LISTEN": f"unix:{socket}",
+                "LEGATO_CONSOLE_ROLE": installation.console_role,
+                "LEGATO_CONSOLE_STATUS_ADDRESSES": ",".join(_status_addresses(installation)),
             },
         ),
         health=HealthProbe("grpc", str(socket)),
         pass_fds=(installation.lock_fd, *console.fds),
         is_awaited=False,
     )
+
+
+def _operations_address(installation: Installation, kind: str, number: int) -> str:
+    """Returns where a process serves health and metrics: where it is told to, or a socket for the operators' console.
+    Empty: nowhere."""
+    further = installation.further_listens.get(f"LEGATO_{kind.upper()}_METRICS_LISTEN", "")
+    if listen := installation.edge_operations_listen if kind == "edge" else further:
+        return _listen_of(listen, number)
+    if installation.console is None or installation.console_role != OPERATOR_CONSOLE:
+        return ""
+    return f"unix:{socket_of(f'{_names(installation)[kind][number - 1]}-http', installation.data)}"
+
+
+def _status_addresses(installation: Installation) -> Iterator[str]:
+    """Yields each process that serves health and metrics at a known address, as NAME=ADDRESS."""
+    for kind, names in _names(installation).items():
+        for number, name in enumerate(names, 1):
+            address = _operations_address(installation, kind, number)
+            if address and not address.endswith(":0"):
+                yield f"{name}={address}"
+
+
+def _names(installation: Installation) -> dict[str, list[str]]:
+    edges = [f"edge-{number}" for number in range(1, installation.scale.edges + 1)]
+    counts = counts_of(installation.scale)
+    return {"edge": edges, **{service: names_of(service, count) for service, count in counts.items()}}
 
 
 def _listen_of(listen: str, number: int) -> str:

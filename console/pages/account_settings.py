@@ -46,7 +46,7 @@ async def rename(visit: Visit) -> Response:
 
 async def invite(visit: Visit) -> Response:
     request = pb.InviteMemberRequest(
-        account_id=visit.who.account_id, email=visit.form.get("email"), role=_role(visit.form.get("role"))
+        account_id=visit.who.account_id, email=visit.form.get("email"), role=role_named(visit.form.get("role"))
     )
     try:
         made = await visit.services.auth.change(lambda stubs: stubs.accounts.InviteMember, request, visit.token)
@@ -66,7 +66,7 @@ async def cancel_invitation(visit: Visit) -> Response:
 
 async def change_role(visit: Visit) -> Response:
     request = pb.ChangeMemberRoleRequest(
-        account_id=visit.who.account_id, user_id=visit.form.get("user_id"), role=_role(visit.form.get("role"))
+        account_id=visit.who.account_id, user_id=visit.form.get("user_id"), role=role_named(visit.form.get("role"))
     )
     try:
         await visit.services.auth.change(lambda stubs: stubs.accounts.ChangeMemberRole, request, visit.token)
@@ -149,7 +149,7 @@ async def _classes(visit: Visit) -> list[str] | None:
     return [model.model_id for model in models.models if model.model_id != AUTO]
 
 
-def _role(name: str) -> "AccountRole.ValueType":
+def role_named(name: str) -> "AccountRole.ValueType":
     found = next((number for number, (role, *_words) in ROLES.items() if role == name), None)
     if found is None:
         raise LegatoError(Reason.REQUEST_INVALID, _("Choose a role."))

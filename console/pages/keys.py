@@ -67,7 +67,7 @@ async def create(visit: Visit) -> Response:
         "expires": form.get("expires"),
         "limits": {name: form.get(name) for name in LIMITS},
     }
-    limits, problems = _limits_in(visit)
+    limits, problems = limits_in(visit)
     if len(given["name"]) > LONGEST_NAME:
         problems["name"] = _("At most 100 characters.")
     if not given["scopes"] or not set(given["scopes"]) <= SCOPES.keys():
@@ -114,7 +114,7 @@ async def rename(visit: Visit) -> Response:
 
 
 async def set_limits(visit: Visit) -> Response:
-    limits, problems = _limits_in(visit)
+    limits, problems = limits_in(visit)
     if problems:
         return await _one(visit, problems, 400)
     began_s = visit.console.clock.elapsed_s()
@@ -125,7 +125,7 @@ async def set_limits(visit: Visit) -> Response:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
         return await _one(visit, {error.param or "requests_per_minute": error.message}, 400)
-    return visit.redirect(_path(visit), "key-limits", _milliseconds_since(visit, began_s))
+    return visit.redirect(_path(visit), "key-limits", milliseconds_since(visit, began_s))
 
 
 async def rotate(visit: Visit) -> Response:
@@ -151,7 +151,7 @@ async def revoke(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
     request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit))
     await visit.services.auth.change(lambda stubs: stubs.accounts.RevokeKey, request, visit.token)
-    return visit.redirect(_path(visit), "key-revoked", _milliseconds_since(visit, began_s))
+    return visit.redirect(_path(visit), "key-revoked", milliseconds_since(visit, began_s))
 
 
 async def show_identify(visit: Visit) -> Response:
@@ -256,7 +256,7 @@ def _new(visit: Visit, given: dict[str, Any], problems: dict[str, str], status: 
     )
 
 
-def _limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:
+def limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:
     """Returns the limits of a form, 0 for an empty field, and what is wrong with which."""
     limits: dict[str, int] = {}
     problems: dict[str, str] = {}
@@ -286,5 +286,5 @@ def _path(visit: Visit) -> str:
     return f"/keys/{_key_id(visit)}"
 
 
-def _milliseconds_since(visit: Visit, began_s: float) -> int:
+def milliseconds_since(visit: Visit, began_s: float) -> int:
     return round(1000 * (visit.console.clock.elapsed_s() - began_s))

@@ -31,6 +31,17 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "invitation-cancelled": ("good", _("The invitation was cancelled. Its link no longer works.")),
     "joined": ("good", _("Welcome. You are a member of this account now.")),
     "name-changed": ("good", _("Your name was changed.")),
+    "account-created": ("good", _("The account was created. It has no credit, keys or members yet.")),
+    "account-suspended": (
+        "good",
+        _("Suspended. Every edge refuses the account's keys since %(s).1f s after you clicked."),
+    ),
+    "account-resumed": ("good", _("Resumed everywhere, after %(s).1f s.")),
+    "credit-booked": ("good", _("Booked. The balance below includes it.")),
+    "user-disabled": ("good", _("Disabled. All sessions of the user have ended.")),
+    "user-enabled": ("good", _("The user can sign in again.")),
+    "operator-made": ("good", _("The user is an operator now.")),
+    "operator-removed": ("good", _("The user is no longer an operator.")),
 }
 
 

@@ -64,6 +64,7 @@ def _environment(assets: Assets) -> Environment:
         long_day=words.day,
         short_day=words.short_day,
         action_words=words.action_words,
+        operator_pages=words.OPERATOR_PAGES,
     )
     environment.filters.update(
         usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger

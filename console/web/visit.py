@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
+from console.process_status import ProcessAddress
 from console.services import Services
 from console.web.notices import Notice, notice_in
 from console.web.protection import Protection
@@ -51,6 +52,11 @@ class Console:
     api_url: str
     clock: Clock
     log: Log
+    # Pages for operators exist, and what they show the state of.
+    serves_operators: bool = False
+    processes: tuple[ProcessAddress, ...] = ()
+    # Where links for users lead, if not here.
+    public_origin: str = ""
 
 
 class Form:
@@ -199,12 +205,18 @@ class Visit:
                 "origin": self.origin,
                 "now": self.now,
                 "notice": notice,
+                "serves_operators": self.console.serves_operators,
                 **context,
             },
             status,
             takes_gzip="gzip" in self.request.headers.get("accept-encoding", ""),
             has_secret=has_secret,
         )
+
+    def require_step_up(self) -> None:
+        """Asks who it is before anything is done: the services would ask too, each at its own step."""
+        if self.who.needs_step_up(self.now):
+            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
     def redirect(self, path: str, notice: str = "", figure: int = 0) -> Response:
         """Answers a form with another page, which says what was done."""

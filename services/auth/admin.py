@@ -12,6 +12,7 @@ from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
 from services.auth.users.audit import AuditLog
 from services.auth.users.store import Connection
+from services.auth.users.store import users as stored_users
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
@@ -92,9 +93,11 @@ class AccountAdmin:
             raise checks.not_found("account")
         return account
 
-    async def list_page(self, page_size: int, page_token: str) -> Page[Account]:
-        size, after = checks.page_size(page_size), checks.page_token(page_token)
-        found = await self._database.read(lambda connection: stored_accounts.list_accounts(connection, after, size + 1))
+    async def list_page(self, page_size: int, page_token: str, query: str = "") -> Page[Account]:
+        size, after, wanted = checks.page_size(page_size), checks.page_token(page_token), checks.query(query)
+        found = await self._database.read(
+            lambda connection: stored_accounts.list_accounts(connection, after, size + 1, wanted)
+        )
         return to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
 
     async def update(
@@ -211,6 +214,22 @@ class KeyAdmin:
         if found is None:
             raise checks.not_found("account")
         return to_page(found, size, lambda key: Position(key.created_at_us, key.key_id))
+
+    async def get(self, key_id: str) -> tuple[Key, Account, str]:
+        """Returns a key, its account, and the name of the user who created it, if one did."""
+        checks.id_of("key", key_id)
+
+        def look(connection: Connection) -> tuple[Key, Account, str] | None:
+            key = stored_keys.find_key(connection, key_id)
+            account = None if key is None else stored_accounts.find_account(connection, key.account_id)
+            if key is None or account is None:
+                return None
+            return key, account, stored_users.names_of(connection, [key.created_by]).get(key.created_by, "")
+
+        found = await self._database.read(look)
+        if found is None:
+            raise checks.not_found("key")
+        return found
 
     async def update(self, key_id: str, limits: GivenLimits) -> Key:
         """Changes a key's limits; returns when that is in effect on every edge."""

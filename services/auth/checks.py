@@ -54,6 +54,14 @@ def name(given: str) -> str:
     return trimmed
 
 
+def query(given: str) -> str:
+    """Validates what is searched for; empty finds everything."""
+    trimmed = given.strip()
+    if len(trimmed) > NAME_LENGTH_MOST or "\0" in trimmed:
+        raise _refusal("query", f"A search has at most {NAME_LENGTH_MOST} characters.")
+    return trimmed
+
+
 def key_name(given: str) -> str:
     """Validates a key's name, which is optional, unlike an account's."""
     return name(given) if given.strip() else ""

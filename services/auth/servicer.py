@@ -70,7 +70,7 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
         return pb.GetAccountResponse(account=to_account(await self._accounts.get(request.account_id)))
 
     async def ListAccounts(self, request: pb.ListAccountsRequest, context: Context) -> pb.ListAccountsResponse:
-        page = await self._accounts.list_page(request.page_size, request.page_token)
+        page = await self._accounts.list_page(request.page_size, request.page_token, request.query)
         return pb.ListAccountsResponse(
             accounts=[to_account(account) for account in page.items], next_page_token=page.next_token
         )
@@ -118,6 +118,15 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
         return pb.RevokeKeyResponse(key=to_key(await self._keys.revoke(request.key_id), self._clock))
+
+    async def GetKey(self, request: pb.GetKeyRequest, context: Context) -> pb.GetKeyResponse:
+        key, account, created_by_name = await self._keys.get(request.key_id)
+        return pb.GetKeyResponse(
+            key=to_key(key, self._clock),
+            account=to_account(account),
+            created_by=key.created_by,
+            created_by_name=created_by_name,
+        )
 
     async def CountKeysByPepper(
         self, request: pb.CountKeysByPepperRequest, context: Context

@@ -14,7 +14,7 @@ from services.auth.users.passkeys import parse_origins
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
-from services.chassis.settings import ConsoleRole, HostAndPort, PostgresAddress, SecondsOrZero, check_all
+from services.chassis.settings import ConsoleRole, OperationsListen, PostgresAddress, SecondsOrZero, check_all
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Address of health checks, for clients without a certificate.
     auth_health_listen: str = ""
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
-    auth_metrics_listen: HostAndPort = ""
+    auth_metrics_listen: OperationsListen = ""
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None

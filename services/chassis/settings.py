@@ -32,6 +32,13 @@ _PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[
 HostAndPort = Annotated[
     str, msgspec.Meta(pattern=rf"^$|^\S+:{_PORT}$", description="HOST:PORT, with a port up to 65535")
 ]
+# Where a process serves health and metrics over HTTP.
+OperationsListen = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^$|^unix:/\S+$|^\S+:{_PORT}$", description="HOST:PORT, with a port up to 65535, or unix:PATH"
+    ),
+]
 HttpAddress = Annotated[
     str,
     msgspec.Meta(

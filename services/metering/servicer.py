@@ -9,6 +9,7 @@ import grpc.aio
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
+from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
@@ -175,10 +176,12 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         self._writer = writer
 
     async def GrantCredits(self, request: pb.GrantCreditsRequest, context: Context) -> pb.GrantCreditsResponse:
+        request.operation_id = _by_operator(request.operation_id)
         balance = await self._writer.submit(operations.to_grant(request), operations.from_account)
         return pb.GrantCreditsResponse(balance=balance)
 
     async def AdjustCredits(self, request: pb.AdjustCreditsRequest, context: Context) -> pb.AdjustCreditsResponse:
+        request.operation_id = _by_operator(request.operation_id)
         balance = await self._writer.submit(operations.to_adjust(request), operations.from_account)
         return pb.AdjustCreditsResponse(balance=balance)
 
@@ -193,6 +196,13 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         return pb.AuditResponse(violations=await audit(self._database))
+
+
+def _by_operator(operation_id: str) -> str:
+    """Returns the id with the operator who books, so that the ledger itself tells who it was; of a caller without an
+    access token, such as the command line, the id as it is."""
+    access = current_access.get()
+    return operation_id if access is None else f"{access.user_id}-{operation_id}"
 
 
 async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:

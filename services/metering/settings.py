@@ -11,8 +11,8 @@ from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import (
     ConsoleRole,
-    HostAndPort,
     HttpAddress,
+    OperationsListen,
     PostgresAddress,
     Seconds,
     SecondsOrZero,
@@ -87,7 +87,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     # 0: never.
     audit_interval_s: SecondsOrZero = 300.0
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
-    metering_metrics_listen: HostAndPort = ""
+    metering_metrics_listen: OperationsListen = ""
 
     @property
     def stores(self) -> list[DataStore]:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from services.chassis.access_tokens import check_public_keys
-from services.chassis.settings import ConsoleRole, HostAndPort, HttpAddress, Seconds, SecondsOrZero
+from services.chassis.settings import ConsoleRole, HttpAddress, OperationsListen, Seconds, SecondsOrZero
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH
@@ -20,7 +20,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Address of a health check without a client certificate.
     router_health_listen: str = ""
     # Address of the Prometheus metrics over HTTP; empty disables them.
-    router_metrics_listen: HostAndPort = ""
+    router_metrics_listen: OperationsListen = ""
     routes: Path = DEFAULT_PATH
     local_model_socket: Path | None = None
     upstream_connect_s: Seconds = 5.0

@@ -7,12 +7,13 @@ from typing import Any
 import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2, users_pb2_grpc
+from protos.auth.v1 import auth_pb2, auth_pb2_grpc, users_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fake_statements import StatementFakes
 
 ACCOUNT_ID = "acct_0123456789abcdef"
@@ -20,21 +21,6 @@ CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
-DOLLAR = 1_000_000_000
-
-
-def stamp(when: datetime) -> Timestamp:
-    made = Timestamp()
-    made.FromDatetime(when)
-    return made
-
-
-def ago(**span: float) -> Timestamp:
-    return stamp(datetime.now(UTC) - timedelta(**span))
-
-
-def hence(**span: float) -> Timestamp:
-    return stamp(datetime.now(UTC) + timedelta(**span))
 
 
 class Fakes(StatementFakes):
@@ -63,6 +49,8 @@ class Fakes(StatementFakes):
         self.invitations: list[pb.Invitation] = []
         self.forms: dict[str, pb.AccountKey] = {}
         self.reset_statements()
+        self.is_operator = False
+        self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -162,6 +150,7 @@ class Fakes(StatementFakes):
             create_time=ago(days=90),
             passkeys=len(self.passkeys),
             recovery_codes=self.recovery_codes,
+            is_operator=self.is_operator,
         )
 
     def session(self, number: int = 1) -> pb.Session:
@@ -192,7 +181,8 @@ class Fakes(StatementFakes):
             raise self.fail[name]
         if not name.startswith("SignInService.") and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
-        handler = getattr(self, name.partition(".")[2])
+        service, _, method = name.partition(".")
+        handler = getattr(self.operator if "Admin" in service else self, method)
         return handler(request)
 
     def StartPasskeySignIn(self, request: Any) -> Any:
@@ -262,7 +252,7 @@ class Fakes(StatementFakes):
         self.sessions.discard(request.session_token)
         return pb.SignOutResponse()
 
-    def _granting(self) -> None:
+    def require_recent(self) -> None:
         if not self.is_fresh:
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
@@ -270,7 +260,7 @@ class Fakes(StatementFakes):
         return pb.UpdateUserResponse(user=self.user())
 
     def StartPasskeyRegistration(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         options = {
             "challenge": "AAAAAAAAAAAAAAAAAAAAAA",
             "rp": {"id": "localhost", "name": "Legato"},
@@ -299,7 +289,7 @@ class Fakes(StatementFakes):
         return pb.RemovePasskeyResponse()
 
     def GenerateRecoveryCodes(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         self.recovery_codes = 10
         return pb.GenerateRecoveryCodesResponse(codes=[f"RCVY-{number:04d}-ABCD-EFGH" for number in range(10)])
 
@@ -327,7 +317,7 @@ class Fakes(StatementFakes):
         return pb.AccountServiceUpdateAccountResponse()
 
     def CreateKey(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         if request.form_id in self.forms:
             return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
         made = self.add_key(request.name)
@@ -335,7 +325,7 @@ class Fakes(StatementFakes):
         return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
 
     def RotateKey(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
         return pb.RotateKeyResponse(key=made, api_key=SECRET)
 
@@ -366,7 +356,7 @@ class Fakes(StatementFakes):
         return pb.ListMembersResponse(members=members, invitations=self.invitations)
 
     def InviteMember(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         invitation = pb.Invitation(invitation_id="inv_2", role=request.role, expire_time=hence(days=7))
         return pb.InviteMemberResponse(invitation=invitation, code=INVITATION)
 
@@ -375,7 +365,7 @@ class Fakes(StatementFakes):
         return pb.CancelInvitationResponse()
 
     def ChangeMemberRole(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         return pb.ChangeMemberRoleResponse()
 
     def RemoveMember(self, request: Any) -> Any:
@@ -413,7 +403,8 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
 
         return answer
 
-    methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(Fakes, method)]
+    fake = OperatorFakes if "Admin" in name else Fakes
+    methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(fake, method)]
     return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
 
 
@@ -428,7 +419,19 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         users_pb2_grpc.add_AccountServiceServicer_to_server(
             servicer(users_pb2_grpc.AccountServiceServicer, "AccountService", fakes), server
         )
+        users_pb2_grpc.add_UserAdminServiceServicer_to_server(
+            servicer(users_pb2_grpc.UserAdminServiceServicer, "UserAdminService", fakes), server
+        )
+        auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(
+            servicer(auth_pb2_grpc.AccountAdminServiceServicer, "AccountAdminService", fakes), server
+        )
+        auth_pb2_grpc.add_KeyAdminServiceServicer_to_server(
+            servicer(auth_pb2_grpc.KeyAdminServiceServicer, "KeyAdminService", fakes), server
+        )
     elif service == "metering":
+        metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(
+            servicer(metering_pb2_grpc.CreditAdminServiceServicer, "CreditAdminService", fakes), server
+        )
         metering_pb2_grpc.add_MeteringServiceServicer_to_server(
             servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
         )
@@ -436,6 +439,9 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
             servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server
         )
     else:
+        router_pb2_grpc.add_RouteAdminServiceServicer_to_server(
+            servicer(router_pb2_grpc.RouteAdminServiceServicer, "RouteAdminService", fakes), server
+        )
         router_pb2_grpc.add_RouterServiceServicer_to_server(
             servicer(router_pb2_grpc.RouterServiceServicer, "RouterService", fakes), server
         )

@@ -1,6 +1,7 @@
 """The console, served on a free port by a thread of the test's own process, with fake services behind it."""
 
 import asyncio
+import contextlib
 import gzip
 import http.client
 import io
@@ -9,11 +10,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import grpc.aio
 
 from console.app import ConsoleApp
+from console.process_status import ProcessAddress
 from console.services import Services
 from console.web.assets import Assets
 from console.web.metrics import PageMetrics
@@ -22,9 +25,11 @@ from console.web.rendering import Pages
 from console.web.server import ConsoleServer
 from console.web.visit import Console
 from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry
 from services.chassis.timing.deadlines import SystemClock
+from tests.console.fake_operator_services import PROCESSES, ProcessMetrics
 from tests.console.fake_services import Fakes, register
 
 API_URL = "http://127.0.0.1:8080/v1"
@@ -77,7 +82,20 @@ class ConsoleHarness:
             servers.append(server)
         services = Services(lambda service: f"unix:{self._folder}/{service}.sock", None, log)
         await services.start()
-        console = Console(services, Pages(Assets()), Protection([self.origin], API_URL), API_URL, SystemClock(), log)
+        operations = contextlib.AsyncExitStack()
+        for name in PROCESSES:
+            await operations.enter_async_context(self._serve_metrics(name, log))
+        console = Console(
+            services,
+            Pages(Assets()),
+            Protection([self.origin], API_URL),
+            API_URL,
+            SystemClock(),
+            log,
+            serves_operators=True,
+            processes=tuple(ProcessAddress(name, f"unix:{self._folder}/{name}-http.sock") for name in PROCESSES),
+        )
+        self.console = console
         http_server = ConsoleServer(ConsoleApp(console, PageMetrics(new_registry())), 1, "")
         serving = asyncio.create_task(http_server.serve(sockets=[self._listener]))
         self._started.set()
@@ -85,8 +103,15 @@ class ConsoleHarness:
         http_server.should_exit = True
         await serving
         await services.close()
+        await operations.aclose()
         for server in servers:
             await server.stop(None)
+
+    def _serve_metrics(self, name: str, log: Log) -> contextlib.AbstractAsyncContextManager[str]:
+        metrics: Any = ProcessMetrics(lambda: self.fakes.operator.metrics[name])
+        return serve_operations(
+            f"unix:{self._folder}/{name}-http.sock", metrics, log, lambda: self.fakes.operator.missing.get(name, [])
+        )
 
     def get(self, path: str, session: str = "", headers: Mapping[str, str] | None = None) -> Answer:
         return self._ask("GET", path, session, headers, None)

@@ -30,7 +30,7 @@ def test_a_page_is_shown_with_at_most_four_calls(console: ConsoleHarness, path: 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.method} {page.path}")
 def test_a_page_that_needs_sign_in_leads_to_it(console: ConsoleHarness, page: PageRoute) -> None:
 
-    path = page.path.replace("{key_id}", "key_0000000000000001")
+    path = re.sub(r"\{\w+\}", "key_0000000000000001", page.path)
     answer = console.get(path) if page.method == "GET" else console.post(path)
     if page.needs_sign_in:
         assert answer.status == (401 if page.is_json else 303)

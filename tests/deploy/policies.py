@@ -46,6 +46,10 @@ def environment(container: dict[str, Any], resources: list[Resource]) -> dict[st
     for source in container.get("envFrom", []):
         if "configMapRef" in source:
             given |= config_maps[source["configMapRef"]["name"]]
+    for entry in container.get("env", []):
+        key = entry.get("valueFrom", {}).get("configMapKeyRef")
+        if key is not None:
+            given[entry["name"]] = config_maps[key["name"]][key["key"]]
     return given | {entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry}
 
 

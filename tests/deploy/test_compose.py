@@ -29,6 +29,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "auth": (AuthSettings,),
     "console": (ConsoleServerSettings,),
+    "operator-console": (ConsoleServerSettings,),
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
@@ -57,16 +58,18 @@ def secrets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_balancer_and_grafana_alone_are_published_to_this_machine() -> None:
-    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "grafana"}
-    assert [port.rpartition(":")[2] for port in SERVICES["balancer"]["ports"]] == ["8080", "8081"]
-    assert all(
-        port.startswith("${LEGATO_BIND:-127.0.0.1}:") for name in SERVICES for port in SERVICES[name].get("ports", [])
-    )
+def test_balancer_consoles_and_grafana_alone_are_published_to_this_machine() -> None:
+    ports = {name: service["ports"] for name, service in SERVICES.items() if service.get("ports")}
+    # Wherever the others may be published, the operators' console stays on the machine.
+    [operators] = ports.pop("operator-console")
+    assert operators.startswith("127.0.0.1:")
+    assert set(ports) == {"balancer", "grafana"}
+    assert [port.rpartition(":")[2] for port in ports["balancer"]] == ["8080", "8081"]
+    assert all(port.startswith("${LEGATO_BIND:-127.0.0.1}:") for published in ports.values() for port in published)
 
 
 def test_nothing_between_containers_is_without_protection() -> None:
-    for name in ("auth", "console", "edge", "hello", "legato", "metering", "router"):
+    for name in ("auth", "console", "edge", "hello", "legato", "metering", "operator-console", "router"):
         environment = environment_of(name)
         assert "LEGATO_INSECURE_TCP" not in environment
         assert {"LEGATO_TLS_CA", "LEGATO_TLS_CERT", "LEGATO_TLS_KEY"} <= set(environment)

@@ -30,6 +30,7 @@ CUSTOM = ("ServiceMonitor",)
 SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "auth": (AuthSettings,),
     "console": (ConsoleServerSettings,),
+    "operator-console": (ConsoleServerSettings,),
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
@@ -203,6 +204,24 @@ def test_nobody_is_reached_but_by_those_who_are_named(resources: list[Resource])
     assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
 
 
+def test_operators_console_is_reached_from_nowhere_and_reaches_where_it_reads(resources: list[Resource]) -> None:
+    policies = {
+        resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"
+    }
+    assert policies["operator-console"]["policyTypes"] == ["Egress"]
+    environ = environment(container_of(resources, "operator-console"), resources)
+    assert environ["LEGATO_CONSOLE_ROLE"] == "operator-console"
+    services = {
+        resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "Service"
+    }
+    for entry in environ["LEGATO_CONSOLE_STATUS_ADDRESSES"].split(","):
+        host, _, port = entry.partition("=")[2].partition(":")
+        assert services[host]["clusterIP"] == "None"
+        assert int(port) in [each["port"] for each in services[host]["ports"]]
+    origins = environment(container_of(resources, "auth"), resources)["LEGATO_CONSOLE_URL"].split(",")
+    assert origins == [environ["LEGATO_CONSOLE_PUBLIC_URL"], environ["LEGATO_CONSOLE_URL"]]
+
+
 def components_let_out_by(policy: dict[str, Any]) -> set[str]:
     selector = policy["podSelector"]
     [component] = selector.get("matchExpressions") or [{"values": [*selector["matchLabels"].values()]}]
@@ -245,7 +264,14 @@ def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resourc
         for resource in resources
         if resource["kind"] == "PodDisruptionBudget"
     }
-    assert budgets == {"auth": 1, "console": 1, "edge": 1, "metering": 1, "router": 1}
+    assert budgets == {
+        "auth": 1,
+        "console": 1,
+        "edge": 1,
+        "metering": 1,
+        "operator-console": 1,
+        "router": 1,
+    }
     for workload in workloads(resources):
         if workload["metadata"]["name"] in budgets:
             spread = pod_of(workload)["topologySpreadConstraints"]
@@ -278,6 +304,7 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
     [
         ("auth", {"tls-auth", "database", "key-peppers", "access-token-signing-key", "credential-encryption-key"}),
         ("console", {"tls-console"}),
+        ("operator-console", {"tls-operator-console"}),
         ("edge", {"tls-edge"}),
         ("metering", {"tls-metering", "database", "valkey", "access-token-public-keys"}),
         ("router", {"tls-router", "database", "grounding", "providers", "access-token-public-keys"}),

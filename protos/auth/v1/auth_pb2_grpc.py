@@ -514,6 +514,11 @@ class KeyAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.FromString,
                 _registered_method=True)
+        self.GetKey = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/GetKey',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.FromString,
+                _registered_method=True)
 
 
 class KeyAdminServiceServicer:
@@ -552,6 +557,13 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetKey(self, request, context):
+        """Whose key it is, by its public part.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KeyAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -579,6 +591,11 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     servicer.CountKeysByPepper,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.SerializeToString,
+            ),
+            'GetKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKey,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -716,6 +733,33 @@ class KeyAdminService:
             '/legato.auth.v1.KeyAdminService/CountKeysByPepper',
             protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_auth__pb2.CountKeysByPepperResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/GetKey',
+            protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

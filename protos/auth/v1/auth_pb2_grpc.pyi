@@ -170,6 +170,8 @@ class KeyAdminServiceStub:
     """Returns when the key is refused on every edge."""
     CountKeysByPepper: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]
     """How many keys need which version of the pepper: see docs/keys.md."""
+    GetKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]
+    """Whose key it is, by its public part."""
 
 @_typing.type_check_only
 class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
@@ -182,6 +184,8 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     """Returns when the key is refused on every edge."""
     CountKeysByPepper: _aio.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]  # type: ignore[assignment]
     """How many keys need which version of the pepper: see docs/keys.md."""
+    GetKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]  # type: ignore[assignment]
+    """Whose key it is, by its public part."""
 
 class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -221,6 +225,14 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.CountKeysByPepperResponse, _abc.Awaitable[_auth_pb2.CountKeysByPepperResponse]]:
         """How many keys need which version of the pepper: see docs/keys.md."""
+
+    @_abc_1.abstractmethod
+    def GetKey(
+        self,
+        request: _auth_pb2.GetKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.GetKeyResponse, _abc.Awaitable[_auth_pb2.GetKeyResponse]]:
+        """Whose key it is, by its public part."""
 
 def add_KeyAdminServiceServicer_to_server(servicer: KeyAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

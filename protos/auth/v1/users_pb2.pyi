@@ -60,6 +60,27 @@ AUDIT_OUTCOME_DONE: AuditOutcome.ValueType  # 1
 AUDIT_OUTCOME_REFUSED: AuditOutcome.ValueType  # 2
 Global___AuditOutcome: _TypeAlias = AuditOutcome  # noqa: Y015
 
+class _OperatorAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OperatorActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperatorAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OPERATOR_ACTION_UNSPECIFIED: _OperatorAction.ValueType  # 0
+    OPERATOR_ACTION_GRANT_CREDIT: _OperatorAction.ValueType  # 1
+    OPERATOR_ACTION_ADJUST_CREDIT: _OperatorAction.ValueType  # 2
+    OPERATOR_ACTION_RELOAD_ROUTES: _OperatorAction.ValueType  # 3
+    OPERATOR_ACTION_AUDIT_LEDGER: _OperatorAction.ValueType  # 4
+
+class OperatorAction(_OperatorAction, metaclass=_OperatorActionEnumTypeWrapper): ...
+
+OPERATOR_ACTION_UNSPECIFIED: OperatorAction.ValueType  # 0
+OPERATOR_ACTION_GRANT_CREDIT: OperatorAction.ValueType  # 1
+OPERATOR_ACTION_ADJUST_CREDIT: OperatorAction.ValueType  # 2
+OPERATOR_ACTION_RELOAD_ROUTES: OperatorAction.ValueType  # 3
+OPERATOR_ACTION_AUDIT_LEDGER: OperatorAction.ValueType  # 4
+Global___OperatorAction: _TypeAlias = OperatorAction  # noqa: Y015
+
 @_typing.final
 class Client(_message.Message):
     """Where a sign-in comes from, as far as the console knows."""
@@ -2155,17 +2176,29 @@ class ListUsersRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
+    query: _builtins.str
+    """A part of the name or email address, or the beginning of the id, in any case. Empty: all users."""
+    account_id: _builtins.str
+    """Only members of this account. Empty: all users."""
+    user_id: _builtins.str
+    """Only this user. Empty: all users."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        query: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token", "query", b"query", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2358,17 +2391,27 @@ class UserAdminServiceListAuditEventsRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     page_token: _builtins.str
+    account_id: _builtins.str
+    """Each of them, where it is not empty, must be the event's. `action` may also be the part before the dot, such as key."""
+    user_id: _builtins.str
+    action: _builtins.str
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        action: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "page_size", b"page_size", "page_token", b"page_token", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2438,3 +2481,45 @@ class VerifyAuditEventsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyAuditEventsResponse: _TypeAlias = VerifyAuditEventsResponse  # noqa: Y015
+
+@_typing.final
+class RecordOperatorActionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    OBJECT_ID_FIELD_NUMBER: _builtins.int
+    action: Global___OperatorAction.ValueType
+    account_id: _builtins.str
+    """The account that it concerns, which must exist. Empty: none."""
+    object_id: _builtins.str
+    """Such as the id of a booking. May be empty."""
+    def __init__(
+        self,
+        *,
+        action: Global___OperatorAction.ValueType = ...,
+        account_id: _builtins.str = ...,
+        object_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "action", b"action", "object_id", b"object_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOperatorActionRequest: _TypeAlias = RecordOperatorActionRequest  # noqa: Y015
+
+@_typing.final
+class RecordOperatorActionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOperatorActionResponse: _TypeAlias = RecordOperatorActionResponse  # noqa: Y015

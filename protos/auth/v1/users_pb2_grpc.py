@@ -1647,6 +1647,11 @@ class UserAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
                 _registered_method=True)
+        self.RecordOperatorAction = channel.unary_unary(
+                '/legato.auth.v1.UserAdminService/RecordOperatorAction',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
+                _registered_method=True)
 
 
 class UserAdminServiceServicer:
@@ -1699,6 +1704,13 @@ class UserAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordOperatorAction(self, request, context):
+        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UserAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1736,6 +1748,11 @@ def add_UserAdminServiceServicer_to_server(servicer, server):
                     servicer.VerifyAuditEvents,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.SerializeToString,
+            ),
+            'RecordOperatorAction': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordOperatorAction,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1928,6 +1945,33 @@ class UserAdminService:
             '/legato.auth.v1.UserAdminService/VerifyAuditEvents',
             protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordOperatorAction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserAdminService/RecordOperatorAction',
+            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -461,6 +461,8 @@ class UserAdminServiceStub:
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.UserAdminServiceListAuditEventsRequest, _users_pb2.UserAdminServiceListAuditEventsResponse]
     VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]
     """Recomputes the hash chain of the audit log."""
+    RecordOperatorAction: _grpc.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]
+    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 @_typing.type_check_only
 class UserAdminServiceAsyncStub(UserAdminServiceStub):
@@ -478,6 +480,8 @@ class UserAdminServiceAsyncStub(UserAdminServiceStub):
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.UserAdminServiceListAuditEventsRequest, _users_pb2.UserAdminServiceListAuditEventsResponse]  # type: ignore[assignment]
     VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
     """Recomputes the hash chain of the audit log."""
+    RecordOperatorAction: _aio.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]  # type: ignore[assignment]
+    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 class UserAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the command line, and for operators with their access token."""
@@ -534,5 +538,13 @@ class UserAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.VerifyAuditEventsResponse, _abc.Awaitable[_users_pb2.VerifyAuditEventsResponse]]:
         """Recomputes the hash chain of the audit log."""
+
+    @_abc_1.abstractmethod
+    def RecordOperatorAction(
+        self,
+        request: _users_pb2.RecordOperatorActionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.RecordOperatorActionResponse, _abc.Awaitable[_users_pb2.RecordOperatorActionResponse]]:
+        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 def add_UserAdminServiceServicer_to_server(servicer: UserAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -20,8 +20,12 @@ def find_account(connection: sa.Connection, account_id: str) -> Account | None:
     return _to_account(row) if row is not None else None
 
 
-def list_accounts(connection: sa.Connection, after: Position | None, limit: int) -> list[Account]:
+def list_accounts(connection: sa.Connection, after: Position | None, limit: int, wanted: str = "") -> list[Account]:
+    """Lists accounts in the order of creation: all, or those with `wanted` in the name or where the id begins."""
     query = sa.select(accounts).order_by(accounts.c.created_at_us, accounts.c.account_id).limit(limit)
+    if wanted:
+        is_named = accounts.c.name.icontains(wanted, autoescape=True)
+        query = query.where(sa.or_(is_named, accounts.c.account_id.istartswith(wanted, autoescape=True)))
     if after is not None:
         query = query.where(behind(accounts.c.created_at_us, accounts.c.account_id, after))
     return [_to_account(row) for row in connection.execute(query)]

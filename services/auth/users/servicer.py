@@ -25,6 +25,7 @@ from services.auth.users.sessions import Sessions, SignedIn, expires_at_us
 from services.auth.users.sign_in import SignIn
 from services.auth.users.user_admin import UserAdmin, required_access
 from services.chassis.access_tokens import AccountRole
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import STEP_UP_VALID_US
 from services.chassis.rpc.allowed_methods import Role, current_role
 from services.chassis.rpc.server import Registration
@@ -39,6 +40,13 @@ _METHOD_TO_PROTO = {
 }
 _OUTCOME_TO_PROTO = {Outcome.DONE: pb.AUDIT_OUTCOME_DONE, Outcome.REFUSED: pb.AUDIT_OUTCOME_REFUSED}
 _HOUR_US = 3_600_000_000
+# Noted before they are done: a booking that fails was requested all the same.
+_ACTION_NAMES: dict[int, str] = {
+    pb.OPERATOR_ACTION_GRANT_CREDIT: "credit.grant_requested",
+    pb.OPERATOR_ACTION_ADJUST_CREDIT: "credit.adjustment_requested",
+    pb.OPERATOR_ACTION_RELOAD_ROUTES: "routes.reload_requested",
+    pb.OPERATOR_ACTION_AUDIT_LEDGER: "ledger.audit_requested",
+}
 
 
 class SignInServicer(pb_grpc.SignInServiceServicer):
@@ -187,7 +195,13 @@ class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
         return pb.CreateUserResponse(user=to_user(summary), code=code, code_expire_time=to_timestamp(expires))
 
     async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
-        page, memberships = await self._users.list_page(request.page_size, request.page_token)
+        page, memberships = await self._users.list_page(
+            request.page_size,
+            request.page_token,
+            query=request.query,
+            account_id=request.account_id,
+            user_id=request.user_id,
+        )
         return pb.ListUsersResponse(
             users=[to_user(summary) for summary in page.items],
             next_page_token=page.next_token,
@@ -213,7 +227,13 @@ class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
     async def ListAuditEvents(
         self, request: pb.UserAdminServiceListAuditEventsRequest, context: Context
     ) -> pb.UserAdminServiceListAuditEventsResponse:
-        page, names = await self._users.list_events(request.page_size, request.page_token)
+        page, names = await self._users.list_events(
+            request.page_size,
+            request.page_token,
+            account_id=request.account_id,
+            user_id=request.user_id,
+            action=request.action,
+        )
         return pb.UserAdminServiceListAuditEventsResponse(
             events=to_events(page, names), next_page_token=page.next_token
         )
@@ -223,6 +243,15 @@ class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
     ) -> pb.VerifyAuditEventsResponse:
         events, broken = await self._users.verify_events()
         return pb.VerifyAuditEventsResponse(events=events, broken_event_nos=broken)
+
+    async def RecordOperatorAction(
+        self, request: pb.RecordOperatorActionRequest, context: Context
+    ) -> pb.RecordOperatorActionResponse:
+        action = _ACTION_NAMES.get(request.action)
+        if action is None:
+            raise LegatoError(Reason.REQUEST_INVALID, "The action is not known.", param="action")
+        await self._users.record(action, request.account_id, request.object_id)
+        return pb.RecordOperatorActionResponse()
 
 
 def register_users(sign_in: SignIn, sessions: Sessions, own_user: OwnUser, users: UserAdmin) -> list[Registration]:

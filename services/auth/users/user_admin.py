@@ -54,11 +54,15 @@ class UserAdmin:
 
         return await self._database.write(create), code, now_us + FIRST_LINK_VALID_US
 
-    async def list_page(self, page_size: int, page_token: str) -> tuple[Page[UserSummary], list[Membership]]:
-        size, after = checks.page_size(page_size), checks.page_token(page_token)
+    async def list_page(
+        self, page_size: int, page_token: str, *, query: str = "", account_id: str = "", user_id: str = ""
+    ) -> tuple[Page[UserSummary], list[Membership]]:
+        """Lists users with their memberships: all, or those whom every given filter fits."""
+        size, after, wanted = checks.page_size(page_size), checks.page_token(page_token), checks.query(query)
 
         def look(connection: Connection) -> tuple[Page[UserSummary], list[Membership]]:
-            summaries = stored.summarise(connection, stored.list_users(connection, after, size + 1))
+            found = stored.list_users(connection, after, size + 1, wanted, account_id=account_id, user_id=user_id)
+            summaries = stored.summarise(connection, found)
             page = to_page(summaries, size, lambda item: Position(item.user.created_at_us, item.user.user_id))
             return page, stored.memberships_of(connection, [item.user.user_id for item in page.items])
 
@@ -84,6 +88,8 @@ class UserAdmin:
             require_recent(by, now_us)
 
         def disable(connection: Connection) -> UserSummary:
+            if not enable and by is not None:
+                self._keep_an_operator(connection, user_id)
             user = self._user(connection, user_id)
             disabled_at_us = None if enable else user.disabled_at_us or now_us
             stored.change_user(connection, user_id, disabled_at_us=disabled_at_us)
@@ -97,9 +103,15 @@ class UserAdmin:
         return await self._database.write(disable)
 
     async def set_operator(self, user_id: str, *, is_operator: bool) -> UserSummary:
+        """Makes a user an operator, or no longer one. The last operator stays one, unless the command line, which can
+        make another, says otherwise."""
         by = current_access.get()
+        if is_operator and by is not None:
+            require_recent(by, self._now_us())
 
         def change(connection: Connection) -> UserSummary:
+            if not is_operator and by is not None:
+                self._keep_an_operator(connection, user_id)
             self._user(connection, user_id)
             stored.change_user(connection, user_id, is_operator=is_operator)
             stored_sessions.request_new_tokens(connection, user_id)
@@ -111,18 +123,34 @@ class UserAdmin:
         return await self._database.write(change)
 
     async def list_events(
-        self, page_size: int, page_token: str, *, account_id: str = "", user_id: str = ""
+        self, page_size: int, page_token: str, *, account_id: str = "", user_id: str = "", action: str = ""
     ) -> tuple[Page[AuditEvent], dict[str, str]]:
-        """Lists audit events, the newest first, with the names of their users."""
+        """Lists audit events, the newest first, with the names of their users: all, or those that every filter fits."""
         size, after = checks.page_size(page_size), checks.page_token(page_token)
 
         def look(connection: Connection) -> tuple[Page[AuditEvent], dict[str, str]]:
             before = None if after is None else after.created_at_us
-            found = stored_audit.list_events(connection, before, size + 1, account_id=account_id, user_id=user_id)
+            found = stored_audit.list_events(
+                connection, before, size + 1, account_id=account_id, user_id=user_id, action=action
+            )
             names = stored.names_of(connection, [event.user_id for event in found])
             return to_page(found, size, lambda event: Position(event.event_no, "event")), names
 
         return await self._database.read(look)
+
+    async def record(self, action: str, account_id: str, object_id: str) -> None:
+        """Notes what an operator is about to do in another service."""
+        by = current_access.get()
+        if object_id:
+            checks.id_of("booking", object_id.replace("-", "_"))
+
+        def append(connection: Connection) -> None:
+            # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
+            if account_id and lock_account(connection, checks.id_of("account", account_id)) is None:
+                raise checks.not_found("account")
+            self._audit.append(connection, action, by, account_id=account_id, object_id=object_id)
+
+        await self._database.write(append)
 
     async def verify_events(self) -> tuple[int, list[int]]:
         return await self._database.read(self._audit.verify)
@@ -130,6 +158,12 @@ class UserAdmin:
     def _put_link(self, connection: Connection, user_id: str, code: str, expires_at_us: int) -> None:
         digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
         stored_codes.put_link(connection, user_id, digest, expires_at_us)
+
+    def _keep_an_operator(self, connection: Connection, user_id: str) -> None:
+        """Raises if nobody else could administer the service after this."""
+        if stored.lock_operators(connection) == [user_id]:
+            message = "The last operator stays: make somebody else an operator first."
+            raise LegatoError(Reason.REQUEST_INVALID, message)
 
     def _user(self, connection: Connection, user_id: str) -> User:
         user = stored.find_user(connection, checks.id_of("user", user_id), locks=True)

@@ -85,14 +85,14 @@ RULES: Final[dict[str, AccessRule]] = {
     ),
     **_rules(
         "auth.v1.KeyAdminService",
-        {_OPERATOR: "ListKeys RevokeKey CountKeysByPepper", _recent(_OPERATOR): "CreateKey UpdateKey"},
+        {_OPERATOR: "ListKeys RevokeKey CountKeysByPepper GetKey", _recent(_OPERATOR): "CreateKey UpdateKey"},
     ),
     **_rules(
         "auth.v1.UserAdminService",
         {
-            # Enabling a user again is checked there.
-            _OPERATOR: "ListUsers DisableUser ListAuditEvents VerifyAuditEvents",
-            _recent(_OPERATOR): "CreateUser CreateSignInLink SetOperator",
+            # Enabling a user again and making one an operator are checked there.
+            _OPERATOR: "ListUsers DisableUser SetOperator ListAuditEvents VerifyAuditEvents RecordOperatorAction",
+            _recent(_OPERATOR): "CreateUser CreateSignInLink",
         },
     ),
     **_rules(

@@ -79,10 +79,11 @@ _OF_OPERATORS: Final = {
         f"{_AUTH}.AccountAdminService",
         "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
     ),
-    *_methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper"),
+    *_methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper GetKey"),
     *_methods(
         f"{_AUTH}.UserAdminService",
-        "CreateUser ListUsers CreateSignInLink DisableUser SetOperator ListAuditEvents VerifyAuditEvents",
+        "CreateUser ListUsers CreateSignInLink DisableUser SetOperator ListAuditEvents VerifyAuditEvents "
+        "RecordOperatorAction",
     ),
     *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),

@@ -7,7 +7,9 @@ between two of its steps, never in the middle of one.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
 from http import HTTPStatus
+from importlib import metadata
 from typing import Final
 
 from services.chassis.settings import SettingsError
@@ -19,6 +21,8 @@ LARGEST_REQUEST_BYTES: Final = 16 * 1024
 PLAIN: Final = "text/plain; charset=utf-8"
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+UNIX: Final = "unix:"
+
 # Returns what keeps the process from being ready, for `/readyz`.
 Missing = Callable[[], Sequence[str]]
 
@@ -27,17 +31,15 @@ Missing = Callable[[], Sequence[str]]
 async def serve_operations(
     listen: str, registry: Registry, log: Log, missing: Missing = lambda: ()
 ) -> AsyncIterator[str]:
-    """Listens at HOST:PORT, unless that is empty, and yields the address: port 0 means any free port."""
+    """Listens at HOST:PORT or unix:PATH, unless that is empty, and yields the address: port 0 means any free port."""
     if not listen:
         yield ""
         return
-    host, _, port = listen.rpartition(":")
     visits = _Connections(registry, missing)
     try:
-        server = await asyncio.start_server(visits.answer, host.strip("[]"), int(port), limit=LARGEST_REQUEST_BYTES)
+        server, address = await _listen_at(listen, visits)
     except (OSError, OverflowError, ValueError) as error:
         raise SettingsError(f"cannot listen on {listen} for health checks and metrics") from error
-    address = f"{host}:{server.sockets[0].getsockname()[1]}"
     log.info("operations.started", listen=address)
     try:
         yield address
@@ -45,6 +47,16 @@ async def serve_operations(
         server.close()
         visits.close()
         await server.wait_closed()
+
+
+async def _listen_at(listen: str, visits: "_Connections") -> tuple[asyncio.Server, str]:
+    if listen.startswith(UNIX):
+        # It replaces what a process that was killed has left.
+        path = listen.removeprefix(UNIX)
+        return await asyncio.start_unix_server(visits.answer, path, limit=LARGEST_REQUEST_BYTES), listen
+    host, _, port = listen.rpartition(":")
+    server = await asyncio.start_server(visits.answer, host.strip("[]"), int(port), limit=LARGEST_REQUEST_BYTES)
+    return server, f"{host}:{server.sockets[0].getsockname()[1]}"
 
 
 class _Connections:
@@ -92,9 +104,15 @@ class _Connections:
         return HTTPStatus.NOT_FOUND, PLAIN, b"Not found. Use /healthz, /readyz or /metrics.\n"
 
 
+@cache
+def version() -> str:
+    """Returns the version of what runs, for the operators' console: during an update there are two of them."""
+    return metadata.version("legato")
+
+
 def _response(status: HTTPStatus, body: bytes, kind: str = PLAIN, *, with_body: bool = True) -> bytes:
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
+        f"Server: legato/{version()}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (body if with_body else b"")

@@ -46,9 +46,16 @@ def forget_before(connection: sa.Connection, time_us: int) -> None:
 
 
 def list_events(
-    connection: sa.Connection, before: int | None, limit: int, *, account_id: str = "", user_id: str = ""
+    connection: sa.Connection,
+    before: int | None,
+    limit: int,
+    *,
+    account_id: str = "",
+    user_id: str = "",
+    action: str = "",
 ) -> list[AuditEvent]:
-    """Lists events, the newest first, before the one of a number: of an account, a user, or all."""
+    """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
+    may be the part before the dot."""
     query = sa.select(audit_events).order_by(audit_events.c.event_no.desc()).limit(limit)
     if before is not None:
         query = query.where(audit_events.c.event_no < before)
@@ -56,6 +63,9 @@ def list_events(
         query = query.where(audit_events.c.account_id == account_id)
     if user_id:
         query = query.where(audit_events.c.user_id == user_id)
+    if action:
+        is_kind = audit_events.c.action.startswith(f"{action}.", autoescape=True)
+        query = query.where(sa.or_(audit_events.c.action == action, is_kind))
     return [_to_event(row) for row in connection.execute(query)]
 
 

@@ -44,11 +44,35 @@ def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
     connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
 
 
-def list_users(connection: sa.Connection, after: Position | None, limit: int) -> list[User]:
+def list_users(
+    connection: sa.Connection,
+    after: Position | None,
+    limit: int,
+    wanted: str = "",
+    *,
+    account_id: str = "",
+    user_id: str = "",
+) -> list[User]:
+    """Lists users in the order of creation: all, those with `wanted` in the name, address or beginning of the id, the
+    members of an account, or one."""
     query = sa.select(users).order_by(users.c.created_at_us, users.c.user_id).limit(limit)
+    if wanted:
+        is_named = [column.icontains(wanted, autoescape=True) for column in (users.c.name, users.c.email)]
+        query = query.where(sa.or_(*is_named, users.c.user_id.istartswith(wanted, autoescape=True)))
+    if account_id:
+        members = sa.select(memberships.c.user_id).where(memberships.c.account_id == account_id)
+        query = query.where(users.c.user_id.in_(members))
+    if user_id:
+        query = query.where(users.c.user_id == user_id)
     if after is not None:
         query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
     return [to_user(row) for row in connection.execute(query)]
+
+
+def lock_operators(connection: sa.Connection) -> list[str]:
+    """Returns the operators who can sign in, and locks them: none of them can stop being one meanwhile."""
+    query = sa.select(users.c.user_id).where(users.c.is_operator, users.c.disabled_at_us.is_(None))
+    return list(connection.execute(query.order_by(users.c.user_id).with_for_update()).scalars())
 
 
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:

@@ -37,6 +37,7 @@ class Console:
     """A console, by its own socket, and the command line, by the other."""
 
     def __init__(self, console: grpc.aio.Channel, admin: grpc.aio.Channel) -> None:
+        self.console_channel = console
         self.sign_in = pb_grpc.SignInServiceStub(console)
         self.user = pb_grpc.UserServiceStub(console)
         self.account = pb_grpc.AccountServiceStub(console)

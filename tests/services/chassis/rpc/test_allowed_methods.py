@@ -51,6 +51,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "UpdateKey": OPERATORS,
         "RevokeKey": OPERATORS,
         "CountKeysByPepper": OPERATORS,
+        "GetKey": OPERATORS,
     },
     "legato.auth.v1.MaintenanceAdminService": {
         "StartMaintenance": ADMIN,
@@ -115,6 +116,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "SetOperator",
             "ListAuditEvents",
             "VerifyAuditEvents",
+            "RecordOperatorAction",
         ],
         OPERATORS,
     ),

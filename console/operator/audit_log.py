@@ -1,0 +1,62 @@
+"""The audit log of the whole service: filters, and the check of its chain."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from console.web.visit import Visit
+from protos.auth.v1 import users_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+EVENTS_ON_A_PAGE: Final = 100
+# The check reads every event of 400 days.
+VERIFY_TIMEOUT_S: Final = 120.0
+FILTERS: Final = ("account", "user", "action")
+KINDS: Final = (
+    "account", "credit", "invitation", "key", "ledger", "member", "passkey", "recovery_codes", "routes", "sessions",
+    "sign_in_link", "user",
+)  # fmt: skip
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def verify(visit: Visit) -> Response:
+    try:
+        verified = await visit.services.auth.change(
+            lambda stubs: stubs.user_admin.VerifyAuditEvents,
+            pb.VerifyAuditEventsRequest(),
+            visit.token,
+            VERIFY_TIMEOUT_S,
+        )
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return await _page(visit, None, is_unknown=True)
+    return await _page(visit, verified)
+
+
+async def _page(
+    visit: Visit, verified: pb.VerifyAuditEventsResponse | None = None, *, is_unknown: bool = False
+) -> Response:
+    query = visit.request.query_params
+    filters = {name: query.get(name, "").strip()[:100] for name in FILTERS}
+    request = pb.UserAdminServiceListAuditEventsRequest(
+        page_size=EVENTS_ON_A_PAGE,
+        page_token=query.get("page", ""),
+        account_id=filters["account"],
+        user_id=filters["user"],
+        action=filters["action"],
+    )
+    listed = await visit.services.auth.read(lambda stubs: stubs.user_admin.ListAuditEvents, request, visit.token)
+    return visit.render(
+        "operator_audit_log.html",
+        503 if is_unknown else 200,
+        events=listed.events,
+        next_page=listed.next_page_token,
+        filters=filters,
+        kinds=KINDS,
+        verified=verified,
+        is_unknown=is_unknown,
+    )

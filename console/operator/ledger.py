@@ -1,0 +1,97 @@
+"""The ledger's audit: what the last one found, and another one at once."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from starlette.responses import Response
+
+from console.process_status import ProcessState, read_processes
+from console.web.visit import Visit
+from protos.auth.v1 import users_pb2
+from protos.metering.v1 import metering_pb2
+from services.chassis.errors import LegatoError, Reason
+
+# An audit reads every row of the ledger. A browser that waits longer than this is told that it goes on.
+AUDIT_TIMEOUT_S: Final = 120.0
+VIOLATIONS_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LastAudit:
+    """What metering tells of the audit that it makes by itself."""
+
+    ended: datetime
+    # None: the first one has not ended yet.
+    violations: int | None
+    interval_s: float
+    live_holds: int
+    overdue_holds: int
+
+    def is_overdue(self, now: datetime) -> bool:
+        return now - self.ended > timedelta(seconds=3 * self.interval_s)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRun:
+    """An audit that was asked for."""
+
+    violations: list[str]
+    count: int
+    seconds: float
+    is_unknown: bool = False
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def run(visit: Visit) -> Response:
+    noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
+    await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
+    began_s = visit.console.clock.elapsed_s()
+    try:
+        found = await visit.services.metering.change(
+            lambda stubs: stubs.credit_admin.Audit, metering_pb2.AuditRequest(), visit.token, AUDIT_TIMEOUT_S
+        )
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return await _page(visit, AuditRun([], 0, 0, is_unknown=True), 503)
+    violations = list(found.violations)
+    seconds = visit.console.clock.elapsed_s() - began_s
+    return await _page(visit, AuditRun(violations[:VIOLATIONS_SHOWN], len(violations), seconds))
+
+
+def last_audit(states: list[ProcessState]) -> LastAudit | None:
+    """Returns the newest audit that a metering process tells of; one of them audits, the others do not."""
+    audits = []
+    for state in states:
+        ended_s, interval_s = (
+            state.total(f"legato_audit_{name}_seconds") for name in ("last_run_timestamp", "interval")
+        )
+        violations = state.total("legato_audit_violations")
+        if ended_s is None or not interval_s or violations is None:
+            continue
+        audits.append(
+            LastAudit(
+                ended=datetime.fromtimestamp(ended_s, UTC),
+                violations=None if math.isnan(violations) else int(violations),
+                interval_s=interval_s,
+                live_holds=int(state.total("legato_holds_live") or 0),
+                overdue_holds=int(state.total("legato_holds_overdue") or 0),
+            )
+        )
+    return max(audits, key=lambda audit: audit.ended, default=None)
+
+
+async def _page(visit: Visit, audit_run: AuditRun | None = None, status: int = 200) -> Response:
+    metering = [each for each in visit.console.processes if each.name.startswith("metering")]
+    return visit.render(
+        "operator_ledger.html",
+        status,
+        last=last_audit(await read_processes(metering)),
+        is_told=bool(metering),
+        run=audit_run,
+    )

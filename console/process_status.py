@@ -1,0 +1,162 @@
+"""Reads what each process tells about itself: readiness, version and metrics, from its operations port."""
+
+import asyncio
+import math
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+UNIX: Final = "unix:"
+# A page waits no longer for a process that does not answer.
+READ_WITHIN_S: Final = 0.8
+LARGEST_ANSWER_BYTES: Final = 4 * 1024 * 1024
+_NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
+_SAMPLE: Final = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPES: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+
+class ProcessAddress(NamedTuple):
+    """Where one or more processes of a name serve health and metrics: a host may have many addresses."""
+
+    name: str
+    address: str
+
+
+class Sample(NamedTuple):
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    name: str
+    address: str
+    # Does it answer at all? Nothing else is known of one that does not.
+    answers: bool = False
+    # What it waits for, in its own words; empty: it is ready.
+    missing: str = ""
+    version: str = ""
+    samples: Sequence[Sample] = field(default=(), repr=False)
+
+    @property
+    def kind(self) -> str:
+        """The program that it runs: `edge` of `edge-2`."""
+        return self.name.partition("-")[0]
+
+    def total(self, name: str, **labels: str) -> float | None:
+        """Returns the sum of a metric's samples with these labels; None if there are none."""
+        found = [sample.value for sample in self.find(name, **labels)]
+        return sum(found) if found else None
+
+    def find(self, name: str, **labels: str) -> Iterator[Sample]:
+        for sample in self.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                yield sample
+
+
+def parse_addresses(given: str) -> list[ProcessAddress]:
+    """Parses the setting; raises a ValueError."""
+    parsed = []
+    for entry in filter(None, (entry.strip() for entry in given.split(","))):
+        name, _, address = entry.partition("=")
+        host, _, port = address.rpartition(":")
+        is_address = address.startswith(f"{UNIX}/") or (host and port.isdecimal() and 0 < int(port) < 65_536)
+        if not _NAME.fullmatch(name) or not is_address:
+            raise ValueError(entry)
+        parsed.append(ProcessAddress(name, address))
+    return parsed
+
+
+async def read_processes(addresses: Sequence[ProcessAddress]) -> list[ProcessState]:
+    """Reads all of them at once. One that does not answer in time is listed as such, never left out."""
+    resolved = [one for found in await asyncio.gather(*map(_resolve, addresses)) for one in found]
+    return list(await asyncio.gather(*map(_read, resolved)))
+
+
+def parse_metrics(text: str) -> list[Sample]:
+    """Parses Prometheus' text format, as `services/chassis/telemetry/metrics.py` writes it."""
+    samples = []
+    for line in text.splitlines():
+        match = _SAMPLE.fullmatch(line)
+        if match is None:
+            continue
+        labels = {name: re.sub(r"\\.", _unescape, value) for name, value in _LABEL.findall(match["labels"] or "")}
+        samples.append(Sample(match["name"], labels, float(match["value"])))
+    return samples
+
+
+def quantile(states: Sequence[ProcessState], name: str, share: float) -> float | None:
+    """Returns the upper bound of the bucket below which this share of a histogram's observations lies, over all labels
+    and processes; None if there are none."""
+    counts: dict[float, float] = {}
+    for state in states:
+        for sample in state.find(f"{name}_bucket"):
+            bound = float(sample.labels["le"])
+            counts[bound] = counts.get(bound, 0) + sample.value
+    total = counts.get(math.inf, 0)
+    return next((bound for bound, count in sorted(counts.items()) if total and count >= share * total), None)
+
+
+def _unescape(match: "re.Match[str]") -> str:
+    return _ESCAPES.get(match[0], match[0])
+
+
+async def _resolve(given: ProcessAddress) -> list[ProcessAddress]:
+    """Returns each address of a host name; the name itself if there is none."""
+    if given.address.startswith(UNIX):
+        return [given]
+    host, _, port = given.address.rpartition(":")
+    try:
+        async with asyncio.timeout(READ_WITHIN_S):
+            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError):
+        return [given]
+    hosts = sorted({str(address[0]) for *_kind, address in found})
+    return [given._replace(address=f"[{each}]:{port}" if ":" in each else f"{each}:{port}") for each in hosts]
+
+
+async def _read(given: ProcessAddress) -> ProcessState:
+    try:
+        async with asyncio.timeout(READ_WITHIN_S):
+            (head, ready), (_, metrics) = await asyncio.gather(
+                _get(given.address, "/readyz"), _get(given.address, "/metrics")
+            )
+            samples = parse_metrics(metrics)
+    except (OSError, TimeoutError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+        return ProcessState(given.name, given.address)
+    is_ready = head.startswith("HTTP/1.1 200 ")
+    version = re.search(r"^server: legato/(\S+)\r?$", head, re.IGNORECASE | re.MULTILINE)
+    return ProcessState(
+        given.name,
+        given.address,
+        answers=True,
+        missing="" if is_ready else ready.strip().removeprefix("not ready: "),
+        version=version[1] if version else "",
+        samples=samples,
+    )
+
+
+async def _get(address: str, path: str) -> tuple[str, str]:
+    """Returns the head and the body of an answer. The port closes each connection after one."""
+    if address.startswith(UNIX):
+        reader, writer = await asyncio.open_unix_connection(address.removeprefix(UNIX))
+    else:
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        answer = await reader.read(LARGEST_ANSWER_BYTES)
+        while more := await reader.read(LARGEST_ANSWER_BYTES):
+            answer += more
+            if len(answer) > LARGEST_ANSWER_BYTES:
+                raise ValueError
+    finally:
+        writer.close()
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    if not head.startswith("HTTP/1.1 "):
+        raise ValueError
+    return head, body

@@ -1,0 +1,47 @@
+// Reads the figures of the status page again while somebody looks at it. Without it, the Refresh link does.
+
+const EVERY_MS = 5000;
+const root = document.querySelector("[data-status]");
+const problem = root.querySelector("[data-problem]");
+const readAt = document.querySelector("[data-read-at]");
+const cells = new Map([...root.querySelectorAll("[data-live]")].map((cell) => [cell.dataset.live, cell]));
+const KINDS = ["good", "warn", "bad"];
+document.querySelector("[data-refreshing]").hidden = false;
+
+function show(figures) {
+  for (const [name, [text, kind]] of Object.entries(figures)) {
+    const cell = cells.get(name);
+    if (!cell) continue;
+    cell.textContent = text;
+    for (const each of KINDS) cell.classList.toggle("badge" in cell.dataset ? each : `kind-${each}`, each === kind);
+  }
+}
+
+async function refresh() {
+  try {
+    const response = await fetch(root.dataset.status, { headers: { accept: "application/json" } });
+    if (response.status === 401 || response.status === 404) return location.reload();
+    const status = await response.json();
+    // Other processes, models or findings: the page itself is another one.
+    if (status.shape !== root.dataset.shape) return location.reload();
+    show(status.figures);
+    readAt.textContent = status.time;
+    problem.hidden = true;
+  } catch {
+    problem.textContent = `${root.dataset.failed} ${readAt.textContent}.`;
+    problem.hidden = false;
+  }
+}
+
+let due = null;
+function schedule() {
+  clearTimeout(due);
+  due = null;
+  if (document.visibilityState !== "visible") return;
+  due = setTimeout(async () => {
+    await refresh();
+    schedule();
+  }, EVERY_MS);
+}
+document.addEventListener("visibilitychange", schedule);
+schedule();

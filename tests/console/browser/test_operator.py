@@ -1,0 +1,125 @@
+"""The operators' pages in a browser: accessible in every state, and figures that follow while somebody looks."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, session_cookie
+from tests.console.browser.test_accessibility import assert_accessible
+from tests.console.fake_operator_services import METRICS
+from tests.console.fake_services import Fakes, not_answering
+from tests.console.harness import ConsoleHarness
+
+ACCOUNT = "/operator/accounts/acct_0000000000000001"
+
+
+def _fill(fakes: Fakes) -> None:
+    fakes.operator.fill()
+
+
+def _break(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.fail = {
+        name: not_answering() for name in ("CreditAdminService.ListBalances", "RouteAdminService.ListTargets")
+    }
+    fakes.operator.missing = {"edge-2": ["auth", "metering"]}
+    fakes.operator.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")
+
+
+def _nothing(fakes: Fakes) -> None:
+    pass
+
+
+STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
+    "status": ("/operator", _fill),
+    "status-broken": ("/operator", _break),
+    "status-empty": ("/operator", _nothing),
+    "accounts": ("/operator/accounts", _fill),
+    "account": (ACCOUNT, _fill),
+    "account-suspended-without-metering": ("/operator/accounts/acct_0000000000000004", _break),
+    "account-keys": (f"{ACCOUNT}/keys", _fill),
+    "whose-key": ("/operator/keys", _fill),
+    "key": ("/operator/keys/key_0000000000000001", _fill),
+    "users": ("/operator/users", _fill),
+    "user": ("/operator/users/user_2", _fill),
+    "routes": ("/operator/routes", _fill),
+    "routes-broken": ("/operator/routes", _break),
+    "ledger": ("/operator/ledger", _fill),
+    "audit-log": ("/operator/audit-log", _fill),
+}
+
+
+@pytest.fixture(scope="module")
+def visited(browser: Browser, running_console: ConsoleHarness) -> Iterator[Page]:
+    context = browser.new_context(base_url=running_console.origin)
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_cookies([session_cookie(running_console, "the-operator")])
+    context.add_init_script(WATCH)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, state: str) -> None:
+    path, prepare = STATES[state]
+    console.fakes.is_operator = True
+    prepare(console.fakes)
+    console.fakes.sessions.add("the-operator")
+    visited.goto(path)
+    assert_accessible(visited)
+    assert visited.evaluate("window.refusedByPolicy") == []
+
+
+def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.is_operator = True
+    console.fakes.operator.fill()
+    console.fakes.operator.violations = ["account acct_a: balance is +5 nanos off the sum of its ledger"]
+    page = open_page(ACCOUNT)
+    page.get_by_label("Amount in dollars").fill("5.00")
+    page.get_by_label("The same amount again").fill("50.00")
+    page.get_by_role("button", name="Book").click()
+    expect(page.get_by_role("alert")).to_contain_text("The two amounts differ")
+    assert_accessible(page)
+    page.goto("/operator/users")
+    page.get_by_label("Name", exact=True).fill("Mary")
+    page.get_by_role("button", name="Add the user").click()
+    page.get_by_text("The link is shown once").wait_for()
+    assert_accessible(page)
+    page.goto("/operator/ledger")
+    page.get_by_role("button", name="Run the audit").click()
+    page.get_by_text("One violation").wait_for()
+    assert_accessible(page)
+
+
+def test_the_status_follows_while_the_page_is_visible(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.is_operator = True
+    console.fakes.operator.fill()
+    page = open_page("/operator")
+    running = page.locator('[data-live="running"]')
+    expect(running).to_have_text("86")
+    console.fakes.operator.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
+    expect(running).to_have_text("100", timeout=PATIENCE_MS)
+    # Something that is new on the page: it is loaded again.
+    console.fakes.operator.missing = {"edge-1": ["router"]}
+    page.get_by_text("edge-1 is not ready: router.").wait_for()
+
+
+def test_the_status_works_without_scripts(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.is_operator = True
+    console.fakes.operator.fill()
+    page = open_page("/operator", java_script_enabled=False)
+    console.fakes.operator.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
+    page.get_by_role("link", name="Refresh").click()
+    expect(page.locator('[data-live="running"]')).to_have_text("100")
+
+
+def test_a_pasted_key_stays_in_the_browser(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.is_operator = True
+    console.fakes.operator.fill()
+    console.fakes.operator.add_key("acct_0000000000000001", "Leaked", 1).key_id = "key_A7bM2kQ9xL0pZ3vN"
+    page = open_page("/operator/keys")
+    page.get_by_label("The key, or the text around it").fill("sk-legato-not-a-key")
+    page.get_by_role("button", name="Find its owner").first.click()
+    expect(page.get_by_role("alert")).to_contain_text("There is no key in this text")
+    assert "KeyAdminService.GetKey" not in console.fakes.calls
