@@ -18,6 +18,7 @@ from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -49,9 +50,10 @@ RESTART_TIMEOUT_S = 6.0
 class CallRefused(click.ClickException):
     exit_code = 1
 
-    def __init__(self, message: str, reason: Reason) -> None:
+    def __init__(self, message: str, reason: Reason, param: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.param = param
 
 
 class NotRunning(click.ClickException):
@@ -97,6 +99,10 @@ class ServiceStubs:
     @property
     def metering(self) -> MeteringServiceStub:
         return MeteringServiceStub(self._channel(METERING))
+
+    @property
+    def statements(self) -> StatementServiceStub:
+        return StatementServiceStub(self._channel("metering"))
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
@@ -160,7 +166,7 @@ def _outage(error: LegatoError) -> str:
 
 
 def _refused(error: LegatoError) -> CallRefused:
-    return CallRefused(error.message, error.reason)
+    return CallRefused(error.message, error.reason, error.param or "")
 
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> ServiceStubs:

@@ -24,6 +24,8 @@ COMMANDS = {
     "memory": "Manage the notes for an account's chats.",
     "attachments": "Manage the documents for an account's chats.",
     "usage": "Show an account's usage.",
+    "requests": "Show the receipts of an account's requests.",
+    "prices": "Show the prices.",
     "routes": "Check and reload the routes, and show the state of their models.",
     "maintenance": "Refuse new chats for a while, on every edge.",
     "certs": "Create certificates for services on TCP.",

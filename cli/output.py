@@ -1,9 +1,11 @@
 """Prints results, progress and errors on the terminal."""
 
+import csv
+import io
 import json
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,6 +18,28 @@ if TYPE_CHECKING:
 
 def show_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def stream_json(values: Iterable[Any]) -> None:
+    """Prints an array as its values come: they need not fit into memory."""
+    separator = "["
+    for value in values:
+        click.echo(separator + json.dumps(value, ensure_ascii=False), nl=False)
+        separator = ",\n"
+    click.echo("]" if separator != "[" else "[]")
+
+
+def stream_csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    """Prints CSV (RFC 4180) as its rows come. What has no value is empty."""
+    _print_csv(columns)
+    for row in rows:
+        _print_csv([row[column] for column in columns])
+
+
+def _print_csv(values: Sequence[object]) -> None:
+    line = io.StringIO()
+    csv.writer(line).writerow(values)
+    click.echo(line.getvalue(), nl=False)
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -1,15 +1,17 @@
 """`legato credits`."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from cli.commands import bookings
 from cli.commands.accounts import balance_of, get_account
+from cli.commands.statements import STATEMENT_COLUMNS, describe_ledger_entry, list_entries, period_options
 from cli.connection import call_service
 from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of, show_json, show_table
+from cli.output import rfc3339_of, show_json, show_table, stream_csv, stream_json
 from cli.values import USD
 from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
 from services.chassis.money import format_usd
@@ -77,6 +79,20 @@ def balance(invocation: Invocation, account_id: str) -> None:
     """Show an account's balance, and how much of it running requests hold."""
     get_account(invocation.services, account_id)
     invocation.show(describe(balance_of(invocation.services, account_id)))
+
+
+@credits.command()
+@click.argument("account_id", metavar="ID")
+@period_options
+@takes_invocation
+def statement(invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None) -> None:
+    """Print every entry of an account's ledger as CSV, oldest first, with the balance after each."""
+    get_account(invocation.services, account_id)
+    rows = (describe_ledger_entry(entry) for entry in list_entries(invocation.services, account_id, start, end))
+    if invocation.json:
+        stream_json(rows)
+    else:
+        stream_csv(STATEMENT_COLUMNS, rows)
 
 
 @credits.command("list")

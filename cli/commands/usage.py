@@ -1,17 +1,18 @@
 """`legato usage`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import click
 
 from cli.commands.accounts import get_account
-from cli.connection import ServiceStubs, call_service
+from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation, takes_invocation
-from cli.output import rfc3339_of, show_json, show_table
+from cli.output import rfc3339_of, show_table, stream_csv, stream_json
 from cli.values import OneOrMoreOf
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
+from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
@@ -19,6 +20,10 @@ HOUR = timedelta(hours=1)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
+CSV_COLUMNS = [
+    "start", "class", "key_id", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd",
+    "cost_nanos",
+]  # fmt: skip
 HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
 
 
@@ -56,6 +61,7 @@ class Moment(click.ParamType[datetime]):
     multiple=True,
     help="Separate rows for each key or class; repeat for both.",
 )
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @takes_invocation
 def usage(
     invocation: Invocation,
@@ -64,6 +70,7 @@ def usage(
     end: datetime | None,
     by: str,
     groups: Sequence[list[str]],
+    as_csv: bool,
 ) -> None:
     """Show an account's usage, oldest first."""
     end = end or datetime.now(UTC)
@@ -72,22 +79,41 @@ def usage(
         raise click.UsageError("--from must be before --to.")
     get_account(invocation.services, account_id)
     names = [name for some in groups for name in some]
-    rows = [describe(row) for row in list_usage(invocation.services, account_id, start, end, by, names)]
-    if invocation.json:
-        show_json(rows)
+    rows = (describe(row) for row in list_usage(invocation.services, account_id, start, end, by, names))
+    if as_csv:
+        stream_csv(CSV_COLUMNS, (row | {"cost_usd": format_usd(row["cost_nanos"])} for row in rows))
+    elif invocation.json:
+        stream_json(rows)
     else:
         show_table(HEADERS, [[*list(row.values())[:-1], format_usd(row["cost_nanos"])] for row in rows])
 
 
 def list_usage(
     services: ServiceStubs, account_id: str, start: datetime, end: datetime, by: str, group: list[str]
-) -> list[UsageRow]:
+) -> Iterator[UsageRow]:
+    """Lists the rows of any period: one that is too long for an answer is asked for in halves."""
     request = ListUsageRequest(
         account_id=account_id, bucket=BUCKETS[by], group_by_key="key" in group, group_by_class="class" in group
     )
     request.start_time.FromDatetime(start)
     request.end_time.FromDatetime(end)
-    return list(call_service(services.metering.ListUsage, request).rows)
+    try:
+        rows = call_service(services.metering.ListUsage, request).rows
+    except CallRefused as refusal:
+        middle = middle_of(start, end, by)
+        if refusal.reason is not Reason.REQUEST_INVALID or refusal.param != "start_time" or not start < middle < end:
+            raise
+    else:
+        yield from rows
+        return
+    yield from list_usage(services, account_id, start, middle, by, group)
+    yield from list_usage(services, account_id, middle, end, by, group)
+
+
+def middle_of(start: datetime, end: datetime, by: str) -> datetime:
+    """Returns the limit between two rows' periods that is nearest to the middle, before it."""
+    middle = round_down(start + (end - start) / 2)
+    return middle if by == "hour" else middle.replace(hour=0)
 
 
 def default_start(end: datetime, by: str) -> datetime:

@@ -31,6 +31,7 @@ from services.metering.servicer import (
     register_metering,
 )
 from services.metering.settings import MeteringSettings
+from services.metering.statement_servicer import StatementServicer, register_statements
 from services.metering.store.books import adopt_prices
 from services.metering.sweeper import Sweeper
 
@@ -76,7 +77,11 @@ async def main() -> None:
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer, unpaid_prompts)
         show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)
-        registrations = [partial(register_metering, metering), partial(register_credit_admin, admin)]
+        registrations = [
+            partial(register_metering, metering),
+            partial(register_credit_admin, admin),
+            partial(register_statements, StatementServicer(database)),
+        ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)

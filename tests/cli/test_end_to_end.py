@@ -1,5 +1,6 @@
 """The commands against a service that really runs; what one test makes is its own."""
 
+import csv
 import tempfile
 from collections.abc import Iterator
 from datetime import datetime
@@ -99,3 +100,13 @@ def test_what_is_not_there_is_refused_on_one_line(up: Up, arguments: list[str]) 
 def test_nothing_used_is_no_rows_and_the_books_are_right(up: Up, account_id: str) -> None:
     assert up.json("usage", "--account", account_id, "--by", "day", "--group", "key,class") == []
     assert up.json("audit") == {"ok": True, "violations": []}
+
+
+def test_statement_ends_at_the_balance_and_its_account_is_audited_alone(up: Up, account_id: str) -> None:
+    up.json("credits", "adjust", account_id, "-1.250000001", "--reason", "charged, twice")
+    rows = list(csv.DictReader(up.legato("credits", "statement", account_id).stdout.splitlines()))
+    assert [row["balance_usd"] for row in rows] == ["5.00", "3.749999999"]
+    assert rows[1]["reason"] == "charged, twice"
+    assert up.json("requests", "list", account_id) == []
+    assert {price["class"] for price in up.json("prices")} == {"mezzo", "forte", "fortissimo"}
+    assert up.json("audit", "--account", account_id) == {"ok": True, "violations": []}

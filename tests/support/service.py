@@ -233,7 +233,7 @@ class Service:
         """Lists the last day and next hour, so that no test fails at midnight."""
         hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         start, end = hour - timedelta(hours=24), hour + timedelta(hours=2)
-        return list_usage(self.services, account_id, start, end, "hour", list(group))
+        return list(list_usage(self.services, account_id, start, end, "hour", list(group)))
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""

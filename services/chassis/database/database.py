@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
+from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 from services.chassis.timing.deadlines import Clock
@@ -253,9 +254,15 @@ class Database:
             return
         from alembic import command
         from alembic.config import Config
+        from alembic.script import ScriptDirectory
 
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        if not self.is_sqlite:
+            with _outage_reasons(), self._translated_outages(writes=True):
+                scripts = ScriptDirectory.from_config(config).walk_revisions()
+                found = [getattr(script.module, "BUILT_CONCURRENTLY", {}) for script in scripts]
+                build_concurrently(self.engine, self.schema, found)
         with _outage_reasons(), self._translated_outages(writes=True), self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -63,6 +63,10 @@ RULES: Final[dict[str, AccessRule]] = {
         },
     ),
     **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
+    **_rules(
+        "metering.v1.StatementService",
+        {_READER: "ListLedgerEntries ListRequests AuditAccount", _USER: "ListPrices"},
+    ),
     **_rules("router.v1.RouterService", {_USER: "ListModels"}),
     **_rules(
         "router.v1.GroundingAdminService",
@@ -93,7 +97,11 @@ RULES: Final[dict[str, AccessRule]] = {
     ),
     **_rules(
         "metering.v1.CreditAdminService",
-        {_OPERATOR: "ListBalances ListCredits Audit", _recent(_OPERATOR): "GrantCredits AdjustCredits"},
+        {
+            _READER: "ListCredits",
+            _OPERATOR: "ListBalances Audit",
+            _recent(_OPERATOR): "GrantCredits AdjustCredits",
+        },
     ),
     **_rules("router.v1.RouteAdminService", {_OPERATOR: "ListTargets", _recent(_OPERATOR): "ReloadRoutes"}),
 }

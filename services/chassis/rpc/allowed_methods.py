@@ -40,6 +40,10 @@ def _methods(service: str, names: str) -> set[str]:
 _AUTH, _ROUTER, _METERING = "legato.auth.v1", "legato.router.v1", "legato.metering.v1"
 
 _READING: Final = _methods(f"{_METERING}.MeteringService", "ListUsage GetBalance GetRequest")
+_STATEMENTS: Final = {
+    *_methods(f"{_METERING}.StatementService", "ListLedgerEntries ListRequests ListPrices AuditAccount"),
+    *_methods(f"{_METERING}.CreditAdminService", "ListCredits"),
+}
 _CHATTING: Final = {
     *_methods(f"{_AUTH}.AuthService", "Verify Watch FindRefusedKeys"),
     *_methods(f"{_ROUTER}.RouterService", "Chat Exchange ListModels"),
@@ -85,7 +89,7 @@ _OF_OPERATORS: Final = {
     *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
-_CONSOLE: Final = _SIGNING_IN | _OF_USERS | _READING | _GROUNDING | _LISTING_MODELS | _HEALTH
+_CONSOLE: Final = _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _GROUNDING | _LISTING_MODELS | _HEALTH
 
 # Methods by full name. A method has the same name as an item of an exchange.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
@@ -98,6 +102,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
         | _GROUNDING
         | _LISTING_MODELS
         | _READING
+        | _STATEMENTS
         | _HEALTH
         | _REFLECTION
     ),

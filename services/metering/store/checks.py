@@ -1,24 +1,53 @@
 """The queries of the audit. Each returns the rows that contradict another table, or themselves.
 
 Two tables that must agree are summed together, one of them negated: any sum other than zero is a violation, and so is a
-row that is missing on either side.
+row that is missing on either side. Every check is a function of the rows that it compares: all, or those of an account.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.metering.ledger.records import CHARGES, MILLION
 from services.metering.store.tables import accounts, claims, holds, ledger, prices, usage_hours
 
-_IS_CHARGE: Final = ledger.c.kind.in_(CHARGES)
-_IS_BILLED: Final = ledger.c.kind.in_((*CHARGES, "loss"))
-_IS_ITS_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
+_BILLED: Final = (*CHARGES, "loss")
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+class BookRows(NamedTuple):
+    """The rows that an audit reads. Prices belong to no account."""
+
+    accounts: sa.FromClause
+    holds: sa.FromClause
+    live_holds: sa.FromClause
+    claims: sa.FromClause
+    ledger: sa.FromClause
+    usage_hours: sa.FromClause
+
+
+# The state is a literal, so that every plan can use the partial index of live holds.
+_IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+
+ALL_ROWS: Final = BookRows(accounts, holds, sa.select(holds).where(_IS_LIVE).subquery(), claims, ledger, usage_hours)
+
+
+def rows_of_account(account_id: str) -> BookRows:
+    """Returns the rows of one account, each found by an index. No index has the holds of an account: they are those of
+    its ledger entries and those that live."""
+    tables = (accounts, claims, ledger, usage_hours)
+    own = [sa.select(table).where(table.c.account_id == account_id) for table in tables]
+    found_accounts, found_claims, found_ledger, found_hours = (query.subquery() for query in own)
+    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(_BILLED))
+    booked = sa.select(holds).where(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)))
+    live = sa.select(holds).where(_IS_LIVE, holds.c.account_id == account_id)
+    has_entry = sa.exists().where(is_billed, ledger.c.request_id == holds.c.request_id)
+    found_holds = sa.union_all(booked, live.where(~has_entry)).subquery()
+    return BookRows(found_accounts, found_holds, live.subquery(), found_claims, found_ledger, found_hours)
 
 
 def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
@@ -28,29 +57,163 @@ def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -
     return query.order_by(both.c[key])
 
 
-def _counters_against_ledger() -> sa.Select[Any]:
+def _is_charge(rows: BookRows) -> sa.ColumnElement[bool]:
+    return rows.ledger.c.kind.in_(CHARGES)
+
+
+def _is_billed(rows: BookRows) -> sa.ColumnElement[bool]:
+    return rows.ledger.c.kind.in_(_BILLED)
+
+
+def _is_its_price(rows: BookRows) -> sa.ColumnElement[bool]:
+    return sa.and_(prices.c.version == rows.ledger.c.price_version, prices.c.class_id == rows.ledger.c.class_id)
+
+
+def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:
+    """Returns account, balance and held, unless 0 <= held <= balance."""
+    found = rows.accounts.c
+    return sa.select(found.account_id, found.balance_nanos, found.held_nanos).where(
+        sa.or_(found.held_nanos < 0, found.held_nanos > found.balance_nanos)
+    )
+
+
+def balances_against_ledger(rows: BookRows) -> sa.Select[Any]:
+    """Returns account, and the excess of its balance over the sum of its entries."""
+    both = sa.union_all(
+        sa.select(rows.accounts.c.account_id, rows.accounts.c.balance_nanos.label("nanos")),
+        sa.select(rows.ledger.c.account_id, -rows.ledger.c.customer_nanos),
+    )
+    return _unequal(both.subquery(), "account_id")
+
+
+def held_against_holds(rows: BookRows) -> sa.Select[Any]:
+    """Returns account, and the excess of its held credit over the sum of its live holds."""
+    both = sa.union_all(
+        sa.select(rows.accounts.c.account_id, rows.accounts.c.held_nanos.label("nanos")),
+        sa.select(rows.live_holds.c.account_id, -rows.live_holds.c.amount_nanos),
+    )
+    return _unequal(both.subquery(), "account_id")
+
+
+def unbalanced_entries(rows: BookRows) -> sa.Select[Any]:
+    """Returns kind and request of entries whose legs do not sum to zero, and the sum."""
+    entry = rows.ledger.c
+    legs = entry.customer_nanos + entry.revenue_nanos + entry.loss_nanos + entry.external_nanos
+    return sa.select(entry.kind, entry.request_id, legs.label("nanos")).where(legs != 0)
+
+
+def repeated_entries(rows: BookRows) -> sa.Select[Any]:
+    """Returns kind and request of repeated bookings, and how often."""
+    entry = rows.ledger.c
+    return (
+        sa.select(entry.kind, entry.request_id, sa.func.count())
+        .group_by(entry.kind, entry.request_id)
+        .having(sa.func.count() > 1)
+    )
+
+
+def repeated_counts(rows: BookRows) -> sa.Select[Any]:
+    """Returns request, and how many requests its charges were counted as, unless one."""
+    entry = rows.ledger.c
+    return (
+        sa.select(entry.request_id, sa.func.sum(entry.requests))
+        .where(_is_charge(rows))
+        .group_by(entry.request_id)
+        .having(sa.func.sum(entry.requests) != 1)
+    )
+
+
+def holds_against_ledger(rows: BookRows) -> sa.Select[Any]:
+    """Returns request, and the excess of its hold's charge, and loss, over its entries'."""
+    hold, entry = rows.holds.c, rows.ledger.c
+    both = sa.union_all(
+        sa.select(hold.request_id, hold.charged_nanos.label("nanos"), hold.loss_nanos.label("lost")),
+        sa.select(entry.request_id, entry.customer_nanos, entry.loss_nanos).where(_is_billed(rows)),
+    )
+    return _unequal(both.subquery(), "request_id", ("nanos", "lost"))
+
+
+def entries_on_other_terms(rows: BookRows) -> sa.Select[Any]:
+    """Returns kind and request of entries whose terms differ from those of the request's hold."""
+    entry, terms = rows.ledger.c, ("account_id", "key_id", "class_id", "price_version")
+    return (
+        sa.select(entry.kind, entry.request_id)
+        .join(holds, holds.c.request_id == entry.request_id)
+        .where(_is_billed(rows), sa.or_(*(entry[name] != holds.c[name] for name in terms)))
+        .order_by(entry.request_id)
+    )
+
+
+def charged_voids(rows: BookRows) -> sa.Select[Any]:
+    """Returns requests that are voided or still run, and yet charged."""
+    hold = rows.holds.c
+    return sa.select(hold.request_id, hold.state).where(hold.state.in_(("void", "held")), hold.charged_nanos != 0)
+
+
+def unbooked_settlements(rows: BookRows) -> sa.Select[Any]:
+    """Returns settled requests without any charge entry, not even of zero."""
+    hold = rows.holds.c
+    is_booked = sa.exists().where(rows.ledger.c.request_id == hold.request_id, _is_charge(rows))
+    return sa.select(hold.request_id).where(hold.state == "settled", ~is_booked).order_by(hold.request_id)
+
+
+def claims_without_holds(rows: BookRows) -> sa.Select[Any]:
+    """Returns account and request of claims whose request has no hold of that account."""
+    claim = rows.claims.c
+    is_its_hold = sa.and_(holds.c.request_id == claim.request_id, holds.c.account_id == claim.account_id)
+    return (
+        sa.select(claim.account_id, claim.request_id)
+        .outerjoin(holds, is_its_hold)
+        .where(holds.c.request_id.is_(None))
+        .order_by(claim.request_id)
+    )
+
+
+def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
+    """Returns account, key, class and hour whose counters differ from its charges."""
+    counter, entry = rows.usage_hours.c, rows.ledger.c
     keys, names = ("account_id", "key_id", "class_id", "hour_us"), ("requests", *_TOKENS)
     both = sa.union_all(
+        sa.select(*(counter[name] for name in (*keys, *names)), counter.cost_nanos, counter.loss_nanos),
         sa.select(
-            *(usage_hours.c[name] for name in (*keys, *names)), usage_hours.c.cost_nanos, usage_hours.c.loss_nanos
-        ),
-        sa.select(
-            *(ledger.c[name] for name in keys),
-            *(-ledger.c[name] for name in names),
-            ledger.c.customer_nanos,
-            ledger.c.loss_nanos,
-        ).where(_IS_CHARGE),
+            *(entry[name] for name in keys), *(-entry[name] for name in names), entry.customer_nanos, entry.loss_nanos
+        ).where(_is_charge(rows)),
     ).subquery()
     differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in (*names, "cost_nanos", "loss_nanos")))
     columns = [both.c[name] for name in keys]
     return sa.select(*columns).group_by(*columns).having(differ).order_by(*columns)
 
 
-def _wrong_costs() -> sa.Select[Any]:
-    """Compares bookings with token costs. Prices are split at a million: whole products would overflow the integers."""
+def overcharged_requests(rows: BookRows) -> sa.Select[Any]:
+    """Returns request, and how much more it was charged than it cost."""
+    entry = rows.ledger.c
+    return (
+        sa.select(entry.request_id, sa.func.sum(entry.loss_nanos))
+        .where(_is_billed(rows))
+        .group_by(entry.request_id)
+        .having(sa.func.sum(entry.loss_nanos) > 0)
+        .order_by(entry.request_id)
+    )
+
+
+def entries_without_price(rows: BookRows) -> sa.Select[Any]:
+    """Returns kind, request, class and price version of entries by a price that does not exist."""
+    entry = rows.ledger.c
+    return (
+        sa.select(entry.kind, entry.request_id, entry.class_id, entry.price_version)
+        .outerjoin(prices, _is_its_price(rows))
+        .where(_is_billed(rows), prices.c.version.is_(None))
+        .order_by(entry.request_id)
+    )
+
+
+def wrong_costs(rows: BookRows) -> sa.Select[Any]:
+    """Returns request, its booked amount, and the cost of its tokens by the price of its version, where they differ.
+    Prices are split at a million: whole products would overflow the integers."""
+    entry = rows.ledger.c
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
         # PostgreSQL sums integers to decimals.
-        sa.cast(sa.func.sum(ledger.c[name]), sa.BigInteger)
+        sa.cast(sa.func.sum(entry[name]), sa.BigInteger)
         for name in (*_TOKENS, "revenue_nanos")
     )
     parts = (
@@ -63,125 +226,13 @@ def _wrong_costs() -> sa.Select[Any]:
     cost_nanos = whole_nanos + (millionths + (MILLION - 1)) // MILLION
     price_columns = [column for column in prices.c if column is not prices.c.class_id]
     return (
-        sa.select(ledger.c.request_id, booked_nanos, cost_nanos)
-        .join(prices, _IS_ITS_PRICE)
-        .where(_IS_BILLED)
-        .group_by(ledger.c.request_id, ledger.c.class_id, *price_columns)
+        sa.select(entry.request_id, booked_nanos, cost_nanos)
+        .join(prices, _is_its_price(rows))
+        .where(_is_billed(rows))
+        .group_by(entry.request_id, entry.class_id, *price_columns)
         .having(booked_nanos != cost_nanos)
-        .order_by(ledger.c.request_id)
+        .order_by(entry.request_id)
     )
-
-
-# Account, balance and held, unless 0 <= held <= balance.
-UNCOVERED_ACCOUNTS: Final = sa.select(accounts.c.account_id, accounts.c.balance_nanos, accounts.c.held_nanos).where(
-    sa.or_(accounts.c.held_nanos < 0, accounts.c.held_nanos > accounts.c.balance_nanos)
-)
-
-# Account, and the excess of its balance over the sum of its entries.
-BALANCES_AGAINST_LEDGER: Final = _unequal(
-    sa.union_all(
-        sa.select(accounts.c.account_id, accounts.c.balance_nanos.label("nanos")),
-        sa.select(ledger.c.account_id, -ledger.c.customer_nanos),
-    ).subquery(),
-    "account_id",
-)
-
-# Account, and the excess of its held credit over the sum of its live holds.
-HELD_AGAINST_HOLDS: Final = _unequal(
-    sa.union_all(
-        sa.select(accounts.c.account_id, accounts.c.held_nanos.label("nanos")),
-        sa.select(holds.c.account_id, -holds.c.amount_nanos).where(holds.c.state == "held"),
-    ).subquery(),
-    "account_id",
-)
-
-_LEGS: Final = ledger.c.customer_nanos + ledger.c.revenue_nanos + ledger.c.loss_nanos + ledger.c.external_nanos
-# Kind and request of entries whose legs do not sum to zero, and the sum.
-UNBALANCED_ENTRIES: Final = sa.select(ledger.c.kind, ledger.c.request_id, _LEGS.label("nanos")).where(_LEGS != 0)
-
-# Kind and request of repeated bookings, and how often.
-REPEATED_ENTRIES: Final = (
-    sa.select(ledger.c.kind, ledger.c.request_id, sa.func.count())
-    .group_by(ledger.c.kind, ledger.c.request_id)
-    .having(sa.func.count() > 1)
-)
-
-# Request, and how many requests its charges were counted as, unless one.
-REPEATED_COUNTS: Final = (
-    sa.select(ledger.c.request_id, sa.func.sum(ledger.c.requests))
-    .where(_IS_CHARGE)
-    .group_by(ledger.c.request_id)
-    .having(sa.func.sum(ledger.c.requests) != 1)
-)
-
-# Request, and the excess of its hold's charge, and loss, over its entries'.
-HOLDS_AGAINST_LEDGER: Final = _unequal(
-    sa.union_all(
-        sa.select(holds.c.request_id, holds.c.charged_nanos.label("nanos"), holds.c.loss_nanos.label("lost")),
-        sa.select(ledger.c.request_id, ledger.c.customer_nanos, ledger.c.loss_nanos).where(_IS_BILLED),
-    ).subquery(),
-    "request_id",
-    ("nanos", "lost"),
-)
-
-# Kind and request of entries whose terms differ from those of the request's hold.
-ENTRIES_ON_OTHER_TERMS: Final = (
-    sa.select(ledger.c.kind, ledger.c.request_id)
-    .join(holds, holds.c.request_id == ledger.c.request_id)
-    .where(
-        _IS_BILLED,
-        sa.or_(*(ledger.c[name] != holds.c[name] for name in ("account_id", "key_id", "class_id", "price_version"))),
-    )
-    .order_by(ledger.c.request_id)
-)
-
-# Requests that are voided or still run, and yet charged.
-CHARGED_VOIDS: Final = sa.select(holds.c.request_id, holds.c.state).where(
-    holds.c.state.in_(("void", "held")), holds.c.charged_nanos != 0
-)
-
-# Settled requests without any charge entry, not even of zero.
-UNBOOKED_SETTLEMENTS: Final = (
-    sa.select(holds.c.request_id)
-    .where(
-        holds.c.state == "settled",
-        ~sa.exists().where(ledger.c.request_id == holds.c.request_id, _IS_CHARGE),
-    )
-    .order_by(holds.c.request_id)
-)
-
-# Account and request of claims whose request has no hold of that account.
-CLAIMS_WITHOUT_HOLDS: Final = (
-    sa.select(claims.c.account_id, claims.c.request_id)
-    .outerjoin(
-        holds, sa.and_(holds.c.request_id == claims.c.request_id, holds.c.account_id == claims.c.account_id)
-    )
-    .where(holds.c.request_id.is_(None))
-    .order_by(claims.c.request_id)
-)  # fmt: skip
-
-# Account, key, class and hour whose counters differ from its charges.
-COUNTERS_AGAINST_LEDGER: Final = _counters_against_ledger()
-
-# Request, and how much more it was charged than it cost.
-OVERCHARGED_REQUESTS: Final = (
-    sa.select(ledger.c.request_id, sa.func.sum(ledger.c.loss_nanos))
-    .where(_IS_BILLED)
-    .group_by(ledger.c.request_id)
-    .having(sa.func.sum(ledger.c.loss_nanos) > 0)
-    .order_by(ledger.c.request_id)
-)
-
-# Kind, request, class and price version of entries by a price that does not exist.
-ENTRIES_WITHOUT_PRICE: Final = (
-    sa.select(ledger.c.kind, ledger.c.request_id, ledger.c.class_id, ledger.c.price_version)
-    .outerjoin(prices, _IS_ITS_PRICE)
-    .where(_IS_BILLED, prices.c.version.is_(None))
-    .order_by(ledger.c.request_id)
-)
-
-# Request, its booked amount, and the cost of its tokens by the price of its version, where they differ.
-WRONG_COSTS: Final = _wrong_costs()
 
 
 def expect_full_tables(connection: sa.Connection) -> None:

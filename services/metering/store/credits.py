@@ -7,9 +7,10 @@ import sqlalchemy as sa
 from services.metering.ledger.records import DAY_US, Entry
 from services.metering.store.tables import ledger, usage_hours
 
-# A literal, so that every plan can use the partial index of such entries.
-_IS_RARE: Final = ledger.c.kind != sa.literal_column("'charge'")
-_IS_CREDIT: Final = sa.and_(_IS_RARE, ledger.c.kind.in_(["grant", "adjustment"]))
+# A literal, so that every plan can use the partial index of such entries. The time is always positive: it makes SQLite
+# prefer that index to the one of all entries of an account.
+IS_RARE: Final = sa.and_(ledger.c.kind != sa.literal_column("'charge'"), ledger.c.recorded_at_us >= 0)
+_IS_CREDIT: Final = sa.and_(IS_RARE, ledger.c.kind.in_(["grant", "adjustment"]))
 _ORDER: Final = (ledger.c.recorded_at_us, ledger.c.entry_id)
 
 
@@ -60,7 +61,7 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
             (recorded_us - recorded_us % DAY_US).label("recorded_day_us"),
             _sum(-ledger.c.customer_nanos),
         )
-        .where(_IS_RARE, ledger.c.kind == "late_charge", ledger.c.account_id == account_id)
+        .where(IS_RARE, ledger.c.kind == "late_charge", ledger.c.account_id == account_id)
         .group_by(sa.text("1"), sa.text("2"))
     )
     charged: dict[int, int] = {row[0]: row[1] for row in connection.execute(hours)}

@@ -1,16 +1,14 @@
 """Converts pages of balance changes between the .proto's messages and the domain."""
 
-import base64
-import binascii
 from typing import Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.errors import LegatoError
 from services.metering.reports import BEGINNING, CreditEntry, CreditPage
 from services.metering.store.credits import CreditPosition
 from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.page_token import from_token, to_token
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
@@ -33,7 +31,7 @@ def to_credit_query(request: pb.ListCreditsRequest) -> CreditQuery:
         raise invalid("The page size must not be negative.", "page_size")
     return CreditQuery(
         account_id=checked_id(request.account_id, "account_id"),
-        after=_position(request.page_token) if request.page_token else BEGINNING,
+        after=CreditPosition(*from_token(request.page_token, 2)) if request.page_token else BEGINNING,
         size=min(request.page_size, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT,
     )
 
@@ -41,7 +39,7 @@ def to_credit_query(request: pb.ListCreditsRequest) -> CreditQuery:
 def from_credit_page(page: CreditPage) -> pb.ListCreditsResponse:
     return pb.ListCreditsResponse(
         entries=map(_entry, page.entries),
-        next_page_token="" if page.next_after is None else _token(page.next_after),
+        next_page_token="" if page.next_after is None else to_token(*page.next_after),
     )
 
 
@@ -56,23 +54,3 @@ def _entry(entry: CreditEntry) -> pb.CreditEntry:
         booking_id=entry.booking_id,
         reason=entry.reason,
     )
-
-
-def _token(position: CreditPosition) -> str:
-    return base64.urlsafe_b64encode(f"{position.at_us} {position.entry_id}".encode()).decode()
-
-
-def _position(token: str) -> CreditPosition:
-    try:
-        at_us, _, entry_id = base64.b64decode(token, altchars=b"-_", validate=True).decode().partition(" ")
-        position = CreditPosition(int(at_us), int(entry_id))
-    except (binascii.Error, ValueError):
-        raise _bad_token() from None
-    # Only the exact encoding that we produce is accepted.
-    if _token(position) != token or max(map(abs, position)) >= 2**63:
-        raise _bad_token()
-    return position
-
-
-def _bad_token() -> LegatoError:
-    return invalid("The page token must be the one that the previous page returned.", "page_token")

@@ -6,7 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
-from services.metering.ledger.records import DAY_US, HOUR_US, Hold, State, Usage
+from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State, Usage
 from services.metering.reports import UsageReportQuery, UsageRow
 from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
 
@@ -19,7 +19,7 @@ _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
 _BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
 _ENDS: Final = {word: number for number, word in ENDS.items()}
 # The end of the year 9999.
-_LATEST_S: Final = 253_402_300_800
+LATEST_S: Final = 253_402_300_800
 _BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
 
 
@@ -41,11 +41,11 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
 
 def from_usage_row(row: UsageRow) -> pb.UsageRow:
     return pb.UsageRow(
-        start_time=_timestamp(row.start_us),
+        start_time=to_timestamp(row.start_us),
         key_id=row.key_id,
         class_id=row.class_id,
         requests=row.requests,
-        usage=_usage(row.usage),
+        usage=from_usage(row.usage),
         cost_nanos=row.cost_nanos,
     )
 
@@ -57,18 +57,26 @@ def from_hold(hold: Hold) -> pb.GetRequestResponse:
         key_id=hold.key_id,
         class_id=hold.class_id,
         state=_STATES[hold.state],
-        reserve_time=_timestamp(hold.reserved_at_us),
-        end_time=_timestamp(hold.resolved_at_us),
-        usage=_usage(hold.usage),
+        reserve_time=to_timestamp(hold.reserved_at_us),
+        end_time=to_timestamp(hold.resolved_at_us),
+        usage=from_usage(hold.usage),
         held_nanos=hold.amount_nanos if is_running else 0,
         charged_nanos=hold.charged_nanos,
         price_version=hold.price_version,
-        basis=pb.BASIS_UNSPECIFIED if is_running or hold.basis is None else _BASES[hold.basis],
-        end=pb.END_UNSPECIFIED if hold.end is None else _ENDS[hold.end],
+        basis=pb.BASIS_UNSPECIFIED if is_running else from_basis(hold.basis),
+        end=from_end(hold.end),
     )
 
 
-def _usage(usage: Usage) -> usage_pb2.Usage:
+def from_basis(basis: Basis | None) -> "pb.Basis.ValueType":
+    return pb.BASIS_UNSPECIFIED if basis is None else _BASES[basis]
+
+
+def from_end(end: End | None) -> "pb.End.ValueType":
+    return pb.END_UNSPECIFIED if end is None else _ENDS[end]
+
+
+def from_usage(usage: Usage) -> usage_pb2.Usage:
     return usage_pb2.Usage(
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
@@ -76,7 +84,7 @@ def _usage(usage: Usage) -> usage_pb2.Usage:
     )
 
 
-def _timestamp(at_us: int | None) -> Timestamp | None:
+def to_timestamp(at_us: int | None) -> Timestamp | None:
     if at_us is None:
         return None
     timestamp = Timestamp()
@@ -88,6 +96,6 @@ def _microseconds(given: Timestamp) -> int:
     # Not `ToMicroseconds`: it would silently truncate what makes this no full hour.
     if given.nanos % 1000:
         raise invalid("A time must be at a full hour.", "start_time")
-    if abs(given.seconds) > _LATEST_S:
+    if abs(given.seconds) > LATEST_S:
         raise invalid("A time must lie before the year 10000.", "start_time")
     return given.seconds * 1_000_000 + given.nanos // 1000

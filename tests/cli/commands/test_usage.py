@@ -7,6 +7,7 @@ from cli.commands.usage import default_start, round_down, round_up
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
@@ -136,3 +137,34 @@ def test_whole_hours_stay_as_they_are() -> None:
 
 def test_days_begin_at_midnight() -> None:
     assert default_start(datetime(2026, 11, 15, 8, tzinfo=UTC), "day") == datetime(2026, 10, 16, tzinfo=UTC)
+
+
+def test_csv_is_exact() -> None:
+    far_end = played_rows(row(7, class_id="forte", key_id="key_1"))
+    lines = far_end.run("usage", "--account", "acct_1", "--group", "key,class", "--csv").stdout.splitlines()
+    assert lines == [
+        "start,class,key_id,requests,prompt_tokens,cached_tokens,completion_tokens,cost_usd,cost_nanos",
+        "2026-11-15T07:00:00Z,forte,key_1,2,100,10,50,0.0002795,279500",
+    ]
+
+
+def test_period_that_is_too_long_for_an_answer_is_asked_for_in_halves() -> None:
+    too_long = LegatoError(Reason.REQUEST_INVALID, "The period is too long.", param="start_time")
+    listing = "MeteringService.ListUsage"
+    answers = [metering_pb2.ListUsageResponse(rows=[row(hour)]) for hour in (7, 8, 9)]
+    far_end = play(
+        KNOWN,
+        *(("metering", listing, answer) for answer in (too_long, answers[0], too_long, answers[1], answers[2])),
+    )
+    times = ("--from", "2026-11-15T00:00:00Z", "--to", "2026-11-15T08:00:00Z")
+    shown = json.loads(far_end.run("usage", "--account", "acct_1", *times, "--json").stdout)
+    assert [each["start"][11:13] for each in shown] == ["07", "08", "09"]
+    hours = [(ask.start_time.ToDatetime().hour, ask.end_time.ToDatetime().hour) for ask in far_end.requests[1:]]
+    assert hours == [(0, 8), (0, 4), (4, 8), (4, 6), (6, 8)]
+
+
+def test_hour_that_is_too_long_for_an_answer_is_refused() -> None:
+    too_long = LegatoError(Reason.REQUEST_INVALID, "The period is too long.", param="start_time")
+    far_end = play(KNOWN, ("metering", "MeteringService.ListUsage", too_long))
+    times = ("--from", "2026-11-15T00:00:00Z", "--to", "2026-11-15T01:00:00Z")
+    assert far_end.run("usage", "--account", "acct_1", *times).exit_code == 1

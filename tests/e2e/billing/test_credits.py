@@ -240,3 +240,8 @@ def test_list_of_credits_ends_with_the_balance(
     first = service.legato("credits", "list", account, "--limit", "2")
     rest = service.legato("credits", "list", account, "--page", first["next_page"])
     assert [*first["entries"], *rest["entries"]] == listed
+    statement = service.legato("credits", "statement", account)
+    assert [entry["balance_nanos"] for entry in statement] == [entry["balance_nanos"] for entry in listed]
+    [receipt] = service.legato("requests", "list", account)
+    assert (receipt["id"], receipt["state"]) == (statement[-1]["id"], "settled")
+    assert receipt["charged_nanos"] == -statement[-1]["amount_nanos"]

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from protos.auth.v1 import auth_pb2, users_pb2
-from protos.metering.v1 import metering_pb2
+from protos.metering.v1 import metering_pb2, statements_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
@@ -29,6 +29,8 @@ CALLER = "caller/reports"
 EDGE, CHATTERS, ADMIN = {"edge"}, {"edge", CALLER}, {"admin"}
 CONSOLES = {"console", "operator-console"}
 OPERATORS = {"admin", "operator-console"}
+# Of what an account's owner may read.
+OWNERS = {"admin", *CONSOLES}
 WITH_USERS = {"admin", *CONSOLES}
 READERS = {"edge", CALLER, "admin", *CONSOLES}
 NAMES = sorted(READERS)
@@ -147,9 +149,12 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "GrantCredits": OPERATORS,
         "AdjustCredits": OPERATORS,
         "ListBalances": OPERATORS,
-        "ListCredits": OPERATORS,
+        "ListCredits": OWNERS,
         "Audit": OPERATORS,
     },
+    "legato.metering.v1.StatementService": dict.fromkeys(
+        ["ListLedgerEntries", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
+    ),
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
@@ -161,7 +166,7 @@ ITEMS = {
 }
 OURS = [
     service
-    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2)
+    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2, statements_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 

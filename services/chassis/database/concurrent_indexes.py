@@ -1,0 +1,49 @@
+"""Builds the indexes of pending migrations without blocking writes.
+
+Migrations run in one transaction, in which PostgreSQL builds an index under a lock that every write waits for: minutes,
+for a large table. So a script may name indexes as `BUILT_CONCURRENTLY`: they are built before the transaction, and the
+script itself creates those that are still missing, which is all of them for a new database.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import sqlalchemy as sa
+
+# Name of an index to its table and columns.
+Indexes = Mapping[str, tuple[str, str]]
+
+PAUSE_S: Final = 0.1
+
+_IS_VALID: Final = sa.text(
+    "SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+    " JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relname = :name AND nspname = :schema"
+)
+
+
+def build_concurrently(engine: sa.Engine, schema: str, indexes: Iterable[Indexes]) -> None:
+    """Builds the indexes whose tables exist. Replicas that start at the same time take turns."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        # Not a waiting lock: PostgreSQL would wait for the transaction that waits for it, and deadlock.
+        lock = sa.text("SELECT pg_try_advisory_lock(hashtext(:name))").bindparams(name=f"legato:{schema}:indexes")
+        while not connection.scalar(lock):
+            time.sleep(PAUSE_S)
+        try:
+            tables = set(sa.inspect(connection).get_table_names(schema=schema))
+            for some in indexes:
+                for name, (table, columns) in some.items():
+                    if table in tables:
+                        _build(connection, schema, name, f"{table} ({columns})")
+        finally:
+            connection.execute(sa.text("SELECT pg_advisory_unlock_all()"))
+
+
+def _build(connection: sa.Connection, schema: str, name: str, on: str) -> None:
+    is_valid = connection.scalar(_IS_VALID, {"name": name, "schema": schema})
+    if is_valid:
+        return
+    if is_valid is not None:
+        # What an interrupted build leaves behind is never used, and would be taken for the index.
+        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
+    connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY {name} ON {on}")

@@ -1,0 +1,47 @@
+"""Implements StatementService: what an account's owner may read of its ledger."""
+
+from typing import Any
+
+import grpc.aio
+
+from protos.metering.v1 import statements_pb2 as pb
+from protos.metering.v1 import statements_pb2_grpc
+from services.chassis.database.database import Database
+from services.metering.statements import AccountAuditor, find_request, list_entries, list_prices, list_requests
+from services.metering.wire import statements
+from services.metering.wire.operations import checked_id, checked_request_id
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._auditor = AccountAuditor(database)
+
+    async def ListLedgerEntries(
+        self, request: pb.ListLedgerEntriesRequest, context: Context
+    ) -> pb.ListLedgerEntriesResponse:
+        query = statements.to_entries_query(request)
+        return statements.from_statement_page(await list_entries(self._database, query))
+
+    async def ListRequests(self, request: pb.ListRequestsRequest, context: Context) -> pb.ListRequestsResponse:
+        query = statements.to_requests_query(request)
+        if request.request_id:
+            request_id = checked_request_id(request.request_id)
+            return statements.from_found(await find_request(self._database, query.account_id, request_id))
+        return statements.from_requests_page(await list_requests(self._database, query))
+
+    async def ListPrices(self, request: pb.ListPricesRequest, context: Context) -> pb.ListPricesResponse:
+        return statements.from_price_versions(await list_prices(self._database))
+
+    async def AuditAccount(self, request: pb.AuditAccountRequest, context: Context) -> pb.AuditAccountResponse:
+        found = await self._auditor.audit(checked_id(request.account_id, "account_id"))
+        return pb.AuditAccountResponse(
+            violations=found.violations, entries=found.entries, balance_nanos=found.balance_nanos
+        )
+
+
+def register_statements(servicer: StatementServicer, server: grpc.aio.Server) -> str:
+    statements_pb2_grpc.add_StatementServiceServicer_to_server(servicer, server)
+    return pb.DESCRIPTOR.services_by_name["StatementService"].full_name

@@ -1,0 +1,182 @@
+"""Lists an account's ledger with the balance after each entry, and the receipts of its requests; audits one account.
+
+Pages are parts of one list, whatever is booked meanwhile: ledgers only grow at their end, and the token of a page has
+the id and the balance at which the next one begins. So a page costs the same wherever it is.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from services.chassis.database.database import Database
+from services.metering.auditor import find_violations_of
+from services.metering.store import statements as store
+from services.metering.store.checks import few_pages
+from services.metering.store.statements import Receipt, StoredEntry
+
+# More than an account runs at once.
+RUNNING_MOST: Final = 1_000
+# Above every id.
+_NO_END: Final = 2**63 - 1
+
+
+class PagePosition(NamedTuple):
+    """The place where a page begins, as a token carries it."""
+
+    # Oldest first: the last entry of the previous page. Newest first: one less than it.
+    entry_id: int
+    # The last entry of the list, oldest first; newest first: the one before the list's oldest.
+    limit_id: int
+    # After the entry above.
+    balance_nanos: int
+
+
+class StatementQuery(msgspec.Struct, frozen=True):
+    account_id: str
+    start_us: int | None
+    # Exclusive.
+    end_us: int | None
+    newest_first: bool
+    size: int
+    # None: the first page.
+    position: PagePosition | None
+
+
+class StatementEntry(NamedTuple):
+    stored: StoredEntry
+    balance_nanos: int
+
+
+class StatementPage(NamedTuple):
+    entries: list[StatementEntry]
+    # None on the last page.
+    next_position: PagePosition | None
+
+
+class RequestsPage(NamedTuple):
+    running: list[Receipt]
+    charged: list[Receipt]
+    next_position: PagePosition | None
+
+
+class AccountAudit(NamedTuple):
+    violations: list[str]
+    entries: int
+    balance_nanos: int
+
+
+async def list_entries(database: Database, query: StatementQuery) -> StatementPage:
+    return await database.read(lambda connection: _read_page(connection, query))
+
+
+async def list_requests(database: Database, query: StatementQuery) -> RequestsPage:
+    """Lists requests, the newest first; those that run are on the first page."""
+    return await database.read(lambda connection: _read_requests(connection, query))
+
+
+async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
+    return await database.read(lambda connection: store.read_receipt(connection, account_id, request_id))
+
+
+async def list_prices(database: Database) -> list[store.StoredPrices]:
+    return await database.read(store.read_price_versions)
+
+
+class AccountAuditor:
+    """Audits accounts one at a time: an owner can keep one reader of the database busy, but not all. Callers that ask
+    for the same account get the same audit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turn = asyncio.Lock()
+        self._asked: dict[str, asyncio.Task[AccountAudit]] = {}
+
+    async def audit(self, account_id: str) -> AccountAudit:
+        task = self._asked.get(account_id)
+        if task is None:
+            task = self._asked[account_id] = asyncio.create_task(self._audit(account_id))
+        return await asyncio.shield(task)
+
+    async def _audit(self, account_id: str) -> AccountAudit:
+        try:
+            async with self._turn:
+                return await self._database.read(lambda connection: _audit(connection, account_id))
+        finally:
+            del self._asked[account_id]
+
+
+def _audit(connection: Any, account_id: str) -> AccountAudit:
+    with few_pages(connection):
+        totals = store.read_totals(connection, account_id)
+        return AccountAudit(find_violations_of(connection, account_id), totals.entries, totals.nanos)
+
+
+def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
+    position = query.position or _first_position(connection, query)
+    found = store.read_entries(
+        connection,
+        query.account_id,
+        *_range(position, newest_first=query.newest_first),
+        newest_first=query.newest_first,
+        most=query.size + 1,
+    )
+    balance_nanos, entries = position.balance_nanos, []
+    for stored in found[: query.size]:
+        amount_nanos = stored.entry.customer_nanos
+        after_nanos = balance_nanos if query.newest_first else balance_nanos + amount_nanos
+        balance_nanos = balance_nanos - amount_nanos if query.newest_first else after_nanos
+        entries.append(StatementEntry(stored, after_nanos))
+    ids = [stored.entry_id for stored in found]
+    return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
+
+
+def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:
+    position, running = query.position, []
+    if position is None:
+        first_id, last_id = _period(connection, query)
+        position = PagePosition(last_id, first_id, 0)
+        running = store.read_running(connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST)
+    ids = _range(position, newest_first=True)
+    found = store.read_charged(connection, query.account_id, *ids, query.size + 1)
+    charged = [request.receipt for request in found[: query.size]]
+    return RequestsPage(running, charged, _next_position(position, [request.entry_id for request in found], query, 0))
+
+
+def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
+    first_id, last_id = _period(connection, query)
+    begins_at_us = query.end_us if query.newest_first else query.start_us
+    began_id = last_id if query.newest_first else first_id
+    if begins_at_us is not None:
+        balance_nanos = store.read_balance_after(connection, query.account_id, began_id, begins_at_us)
+    elif query.newest_first:
+        balance_nanos = store.read_balance(connection, query.account_id).balance_nanos
+    else:
+        balance_nanos = 0
+    return PagePosition(began_id, first_id if query.newest_first else last_id, balance_nanos)
+
+
+def _period(connection: Any, query: StatementQuery) -> tuple[int, int]:
+    """Returns the id before the period's first entry, and the id of its last."""
+    first_id, last_id = 0, _NO_END
+    if query.start_us is not None:
+        first_id = store.find_last_before(connection, query.account_id, query.start_us)
+    if query.end_us is not None:
+        last_id = store.find_last_before(connection, query.account_id, query.end_us)
+    return first_id, last_id
+
+
+def _range(position: PagePosition, *, newest_first: bool) -> tuple[int, int]:
+    """Returns the ids after which, and up to which, the rest of the list is."""
+    return (position.limit_id, position.entry_id) if newest_first else (position.entry_id, position.limit_id)
+
+
+def _next_position(
+    position: PagePosition, ids: Sequence[int], query: StatementQuery, balance_nanos: int
+) -> PagePosition | None:
+    """Returns the position after a page; `ids` has one more than the page if there is another."""
+    if len(ids) <= query.size:
+        return None
+    last_id = ids[query.size - 1]
+    return PagePosition(last_id - 1 if query.newest_first else last_id, position.limit_id, balance_nanos)

@@ -1,0 +1,192 @@
+"""Reads an account's ledger entry by entry, and the receipts of its requests.
+
+The order is that of the entries' ids: an account's entries are written under its lock, so that a later one has a higher
+id. A period is a range of ids, which a search finds by the times of entries.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold, Price
+from services.metering.store.credits import IS_RARE
+from services.metering.store.reports import read_balances, read_request
+from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
+
+# The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
+CLOCK_STEP_US: Final = 60_000_000
+
+# A literal, so that every plan can use the partial index of live holds.
+_IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+_IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices.c.class_id == holds.c.class_id)
+_PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
+
+_NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
+_LAST_TIME: Final = (
+    sa.select(ledger.c.recorded_at_us)
+    .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
+    .order_by(ledger.c.entry_id.desc())
+    .limit(1)
+)
+
+
+class StoredEntry(NamedTuple):
+    entry_id: int
+    entry: Entry
+
+
+class Receipt(NamedTuple):
+    hold: Hold
+    # None if the request was voided before it was reserved.
+    price: Price | None
+
+
+class ChargedRequest(NamedTuple):
+    entry_id: int
+    receipt: Receipt
+
+
+class StoredPrices(NamedTuple):
+    version: int
+    effective_from_us: int
+    prices: dict[str, Price]
+
+
+class LedgerTotals(NamedTuple):
+    entries: int
+    nanos: int
+
+
+def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> int:
+    """Returns an id: entries up to it were recorded before a time, and later ones not. Where the database's clock was
+    set back meanwhile, a time still divides the entries at one place."""
+    newest = connection.scalar(_NEWEST, {"account_id": account_id})
+    last_id = 0
+    for bit in reversed(range((newest or 0).bit_length())):
+        tried_id = last_id + (1 << bit)
+        recorded_at_us = connection.scalar(_LAST_TIME, {"account_id": account_id, "entry_id": tried_id})
+        if recorded_at_us is None or recorded_at_us < at_us:
+            last_id = tried_id
+    return last_id
+
+
+def read_balance_after(connection: sa.Connection, account_id: str, last_id: int, at_us: int) -> int:
+    """Returns the balance after the entries up to `last_id`, the last before `at_us`, without reading all of them: the
+    hourly counters have the sums of charges. Only those near the limits of the hour are read."""
+    hour_us = at_us - at_us % HOUR_US
+    near = (
+        find_last_before(connection, account_id, hour_us - CLOCK_STEP_US),
+        find_last_before(connection, account_id, at_us + CLOCK_STEP_US),
+    )
+    is_own, nanos = ledger.c.account_id == account_id, ledger.c.customer_nanos
+    # A sum, so that SQLite does not read all entries up to it.
+    is_before, is_earlier_hour = ledger.c.entry_id + 0 <= last_id, ledger.c.hour_us < hour_us
+    charges = sa.case(
+        (sa.and_(is_before, ~is_earlier_hour), nanos), (sa.and_(~is_before, is_earlier_hour), -nanos), else_=0
+    )
+    is_near = sa.and_(ledger.c.kind == "charge", ledger.c.entry_id > near[0], ledger.c.entry_id <= near[1])
+    queries = (
+        # Everything but charges, one by one.
+        sa.select(_total(nanos)).where(is_own, IS_RARE, is_before),
+        # The charges of earlier hours. Counters include late charges.
+        sa.select(_total(-usage_hours.c.cost_nanos)).where(
+            usage_hours.c.account_id == account_id, usage_hours.c.hour_us < hour_us
+        ),
+        sa.select(_total(-nanos)).where(is_own, IS_RARE, ledger.c.kind == "late_charge", is_earlier_hour),
+        # The charges since then, and the few that are on the other side of the hour than their id.
+        sa.select(_total(charges)).where(is_own, is_near),
+    )
+    return sum(connection.execute(query).scalar_one() for query in queries)
+
+
+def read_balance(connection: sa.Connection, account_id: str) -> AccountBalance:
+    [account] = read_balances(connection, [account_id])
+    return account
+
+
+def read_entries(
+    connection: sa.Connection, account_id: str, after_id: int, last_id: int, *, newest_first: bool, most: int
+) -> list[StoredEntry]:
+    """Returns entries with ids above `after_id`, up to `last_id`."""
+    order = ledger.c.entry_id.desc() if newest_first else ledger.c.entry_id
+    query = (
+        sa.select(ledger)
+        .where(ledger.c.account_id == account_id, ledger.c.entry_id > after_id, ledger.c.entry_id <= last_id)
+        .order_by(order)
+        .limit(most)
+    )
+    return [StoredEntry(entry_id, Entry(*fields)) for entry_id, *fields in connection.execute(query)]
+
+
+def read_charged(
+    connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int
+) -> list[ChargedRequest]:
+    """Returns the charged requests whose first charge has an id in the range, the last first."""
+    query = (
+        sa.select(ledger.c.entry_id, *holds.c, *_PRICE)
+        .select_from(ledger.join(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ITS_PRICE))
+        .where(
+            ledger.c.account_id == account_id,
+            ledger.c.entry_id > after_id,
+            ledger.c.entry_id <= last_id,
+            ledger.c.kind.in_(CHARGES),
+            # A later charge of the same request counts none.
+            ledger.c.requests == 1,
+        )
+        .order_by(ledger.c.entry_id.desc())
+        .limit(most)
+    )
+    return [ChargedRequest(entry_id, _receipt(fields)) for entry_id, *fields in connection.execute(query)]
+
+
+def read_running(
+    connection: sa.Connection, account_id: str, start_us: int | None, end_us: int | None, most: int
+) -> list[Receipt]:
+    """Returns the requests that run, of those reserved in the period, the newest first."""
+    query = sa.select(*holds.c, *_PRICE).select_from(holds.outerjoin(prices, _IS_ITS_PRICE))
+    query = query.where(_IS_LIVE, holds.c.account_id == account_id)
+    if start_us is not None:
+        query = query.where(holds.c.reserved_at_us >= start_us)
+    if end_us is not None:
+        query = query.where(holds.c.reserved_at_us < end_us)
+    query = query.order_by(holds.c.reserved_at_us.desc(), holds.c.request_id).limit(most)
+    return [_receipt(list(row)) for row in connection.execute(query)]
+
+
+def read_receipt(connection: sa.Connection, account_id: str, request_id: str) -> Receipt | None:
+    """Returns one request, charged or not; None if there is none, or it is of another account."""
+    hold = read_request(connection, account_id, request_id)
+    if hold is None:
+        return None
+    its_price = (prices.c.version == hold.price_version, prices.c.class_id == hold.class_id)
+    price = connection.execute(sa.select(*_PRICE).where(*its_price)).one_or_none()
+    return Receipt(hold, None if price is None else Price(*price))
+
+
+def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
+    """Returns all versions, the newest first."""
+    query = (
+        sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
+        .join(prices, prices.c.version == price_versions.c.version)
+        .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
+    )
+    found: dict[int, StoredPrices] = {}
+    for version, effective_from_us, class_id, *amounts in connection.execute(query):
+        stored = found.setdefault(version, StoredPrices(version, effective_from_us, {}))
+        stored.prices[class_id] = Price(*amounts)
+    return list(found.values())
+
+
+def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
+    query = sa.select(sa.func.count(), _total(ledger.c.customer_nanos)).where(ledger.c.account_id == account_id)
+    return LedgerTotals(*connection.execute(query).one())
+
+
+def _receipt(fields: list[Any]) -> Receipt:
+    hold, amounts = Hold(*fields[: -len(_PRICE)]), fields[-len(_PRICE) :]
+    return Receipt(hold, None if amounts[0] is None else Price(*amounts))
+
+
+def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    # PostgreSQL sums integers to decimals.
+    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)

@@ -1,0 +1,67 @@
+"""Indexes that PostgreSQL builds while the old version writes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from services.chassis.database.concurrent_indexes import build_concurrently
+from services.chassis.database.database import Database
+from services.metering.__main__ import MIGRATIONS
+
+INDEXES = {"things_by_owner": ("things", "owner, thing_id")}
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[Database]:
+    database = Database(postgres_url, "things")
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SCHEMA things")
+        connection.exec_driver_sql("CREATE TABLE things (thing_id bigint PRIMARY KEY, owner text NOT NULL)")
+        connection.exec_driver_sql("INSERT INTO things SELECT n, 'a' FROM generate_series(1, 10) AS n")
+    yield database
+    database.close()
+
+
+def validity_of(database: Database) -> list[bool]:
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('things_by_owner')"
+    with database.engine.connect() as connection:
+        return list(connection.scalars(sa.text(query)))
+
+
+def test_index_is_built_once_and_only_where_there_is_a_table(database: Database) -> None:
+    for _ in range(2):
+        build_concurrently(database.engine, "things", [INDEXES, {"none": ("nothing", "owner")}])
+    assert validity_of(database) == [True]
+
+
+def test_index_that_an_interrupted_build_left_is_built_again(database: Database) -> None:
+    # A unique index over equal values fails, and stays as an invalid one.
+    with (
+        pytest.raises(sa.exc.IntegrityError),
+        database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        connection.exec_driver_sql("CREATE UNIQUE INDEX CONCURRENTLY things_by_owner ON things (owner)")
+    assert validity_of(database) == [False]
+    build_concurrently(database.engine, "things", [INDEXES])
+    assert validity_of(database) == [True]
+
+
+def test_migration_finds_the_index_of_an_existing_ledger_built(postgres_url: str, tmp_path: Path) -> None:
+    database = Database(postgres_url, "metering")
+    before = tmp_path / "versions"
+    before.mkdir()
+    for script in (MIGRATIONS / "versions").glob("v000[1-5]_*.py"):
+        (before / script.name).write_bytes(script.read_bytes())
+    (tmp_path / "env.py").write_bytes((MIGRATIONS / "env.py").read_bytes())
+    database.migrate(tmp_path)
+    statements: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda c, cursor, text, *_: statements.append(text))
+    database.migrate(MIGRATIONS)
+    database.close()
+    built = [text for text in statements if "INDEX" in text and "ledger_by_account" in text]
+    assert built == [
+        "CREATE INDEX CONCURRENTLY ledger_by_account ON ledger (account_id, entry_id)",
+        "CREATE INDEX IF NOT EXISTS ledger_by_account ON ledger (account_id, entry_id)",
+    ]
