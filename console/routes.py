@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.pages import account_settings, keys, overview, security, sign_in
+from console.pages import account_settings, documents, keys, memory, overview, preview, security, sign_in
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -23,6 +23,8 @@ class PageRoute:
     needs_sign_in: bool = True
     # Called by a script.
     is_json: bool = False
+    # Its form has a file, which is read as it arrives.
+    has_upload: bool = False
 
 
 PAGES: Final[Sequence[PageRoute]] = (
@@ -48,6 +50,19 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
     PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
     PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
+    PageRoute("GET", "/memory", memory.show),
+    PageRoute("POST", "/memory", memory.add),
+    PageRoute("POST", "/memory/search", memory.search),
+    PageRoute("POST", "/memory/forget", memory.forget_all),
+    PageRoute("GET", "/memory/{note_id}", memory.show_one),
+    PageRoute("POST", "/memory/{note_id}", memory.edit),
+    PageRoute("POST", "/memory/{note_id}/remove", memory.remove),
+    PageRoute("GET", "/documents", documents.show),
+    PageRoute("POST", "/documents", documents.add, has_upload=True),
+    PageRoute("POST", "/documents/upload", documents.upload, is_json=True, has_upload=True),
+    PageRoute("POST", "/documents/remove", documents.remove),
+    PageRoute("GET", "/preview", preview.show),
+    PageRoute("POST", "/preview", preview.preview),
     PageRoute("GET", "/security", security.show),
     PageRoute("GET", "/security/passkeys/new", security.show_new_passkey),
     PageRoute("POST", "/security/passkeys/start", security.start_passkey, is_json=True),

@@ -61,6 +61,15 @@ def credit(nanos: int) -> str:
     return f"{'−' if nanos < 0 else ''}${abs(cents):,}"
 
 
+def size(count: int) -> str:
+    """Formats a number of bytes by its largest unit."""
+    if count < 1024:
+        return ngettext("%(n)d byte", "%(n)d bytes", count) % {"n": count}
+    if count < 1024**2:
+        return _("%(n).0f KB") % {"n": count / 1024}
+    return _("%(n).1f MB") % {"n": count / 1024**2}
+
+
 def time_of(stamp: Timestamp) -> datetime:
     return stamp.ToDatetime(UTC)
 

@@ -65,7 +65,7 @@ def _environment(assets: Assets) -> Environment:
         short_day=words.short_day,
         action_words=words.action_words,
     )
-    environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd)
+    environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd, size=words.size)
     return environment
 
 
