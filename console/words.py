@@ -45,14 +45,20 @@ MONTHS: Final = (
 )  # fmt: skip
 
 
-def usd(nanos: int) -> str:
-    """Formats money for reading: cents, or three significant digits of what is less than ten cents."""
+def usd(nanos: int, places: int | None = None) -> str:
+    """Formats money for reading: cents, or three significant digits of what is less than ten cents; or with as many
+    `places` as a column of it has."""
     dollars = Decimal(nanos) / NANOS_PER_DOLLAR
-    places = 2
-    if dollars and abs(dollars) < Decimal("0.1"):
-        places = min(9, 2 - dollars.adjusted())
+    if places is None:
+        places = significant_places(nanos, 3)
     rounded = abs(dollars).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
     return f"{'−' if nanos < 0 else ''}${rounded:,f}"
+
+
+def significant_places(nanos: int, digits: int) -> int:
+    """Returns the places that show so many digits of an amount; two from ten cents."""
+    dollars = Decimal(nanos) / NANOS_PER_DOLLAR
+    return min(9, digits - 1 - dollars.adjusted()) if dollars and abs(dollars) < Decimal("0.1") else 2
 
 
 def credit(nanos: int) -> str:

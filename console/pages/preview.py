@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from console.grounding import Sources, read_account, read_sources, require_role
 from console.web.visit import Visit
-from console.words import TRANSLATIONS
+from console.words import TRANSLATIONS, significant_places
 from protos.metering.v1 import metering_pb2, statements_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -17,6 +17,8 @@ _ = TRANSLATIONS.gettext
 
 AUTO: Final = "auto"
 MILLION: Final = 1_000_000
+# Of the whole price; the parts have as many places, so that they add up as one reads them.
+TABLE_DIGITS: Final = 5
 
 # Prices by class.
 Prices = dict[str, metering_pb2.Price]
@@ -85,6 +87,7 @@ def _page(
         parts=parts,
         tokens=tokens,
         cost_nanos=_cost_nanos(tokens, price),
+        places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
         added=_added(found, price) if found else None,
         price=price,
         problem=problem,

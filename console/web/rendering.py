@@ -69,8 +69,8 @@ def _environment(assets: Assets) -> Environment:
     return environment
 
 
-def _money(nanos: int) -> Markup:
-    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.usd(nanos))
+def _money(nanos: int, places: int | None = None) -> Markup:
+    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.usd(nanos, places))
 
 
 def _credit(nanos: int) -> Markup:

@@ -1,5 +1,6 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
+import asyncio
 import inspect
 import json
 from datetime import UTC, datetime, timedelta
@@ -74,6 +75,8 @@ class Fakes:
         # The pieces of each document that arrived, in bytes.
         self.received: list[list[int]] = []
         self.upload_refusals: dict[str, LegatoError] = {}
+        # Uploads whose sender left.
+        self.cancelled = 0
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -554,8 +557,12 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
 
         async def answer_stream(self: Any, requests: Any, context: Any) -> Any:
             fakes.calls.append(f"{name}.{method}")
-            async for response in getattr(fakes, method)(requests):
-                yield response
+            try:
+                async for response in getattr(fakes, method)(requests):
+                    yield response
+            except (asyncio.CancelledError, GeneratorExit):
+                fakes.cancelled += 1
+                raise
 
         return answer_stream if inspect.isasyncgenfunction(getattr(fakes, method)) else answer
 

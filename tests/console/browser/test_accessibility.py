@@ -44,6 +44,24 @@ def _grow_stale(fakes: Fakes) -> None:
     fakes.is_fresh = False
 
 
+def _fill_grounding(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.fill_grounding()
+
+
+def _switch_off_grounding(fakes: Fakes) -> None:
+    fakes.fill_grounding()
+    fakes.switches = dict.fromkeys(fakes.switches, False)
+
+
+def _unconfigure_grounding(fakes: Fakes) -> None:
+    fakes.grounding.Clear()
+
+
+def _fail_grounding(fakes: Fakes) -> None:
+    fakes.fail = {"GroundingAdminService.GetGroundingConfig": not_answering()}
+
+
 STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "overview": ("/", Fakes.fill),
     "overview-without-use": ("/", _suspend),
@@ -53,6 +71,19 @@ STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "key": (KEY, _rotate),
     "key-new": ("/keys/new", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
+    "memory": ("/memory", _fill_grounding),
+    "memory-none": ("/memory", lambda fakes: None),
+    "memory-off": ("/memory", _switch_off_grounding),
+    "memory-not-configured": ("/memory", _unconfigure_grounding),
+    "memory-without-router": ("/memory", _fail_grounding),
+    "note": ("/memory/note_0000000000000003", _fill_grounding),
+    "note-unreadable": ("/memory/note_00000000000000ff", _fill_grounding),
+    "documents": ("/documents", _fill_grounding),
+    "documents-none": ("/documents", lambda fakes: None),
+    "documents-off": ("/documents", _switch_off_grounding),
+    "documents-not-configured": ("/documents", _unconfigure_grounding),
+    "documents-without-router": ("/documents", _fail_grounding),
+    "preview": ("/preview", _fill_grounding),
     "security": ("/security", Fakes.fill),
     "security-empty": ("/security", lambda fakes: None),
     "passkey-new": ("/security/passkeys/new", Fakes.fill),
