@@ -29,6 +29,8 @@ SAID_AT_THE_FORM: Final = (Reason.REQUEST_INVALID, Reason.BODY_TOO_LARGE)
 # Lines of JSON, which a proxy should pass on as they come.
 LINES_HEADERS: Final = {"x-accel-buffering": "no"}
 
+Call = grpc.aio.StreamStreamCall[pb.AddAttachmentRequest, pb.AddAttachmentResponse]
+
 
 async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
@@ -106,16 +108,23 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
         raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
     async with visit.services.router.upload(lambda stubs: stubs.grounding.AddAttachment, visit.token) as call:
         head = pb.AddAttachmentRequest(account_id=visit.who.account_id, name=given.name, size_bytes=given.size_bytes)
-        try:
-            await call.write(head)
-            async for piece in given.pieces():
-                await call.write(pb.AddAttachmentRequest(piece=piece))
-            await call.done_writing()
-        except asyncio.InvalidStateError:
-            # The router has refused it already; why is read below.
-            pass
+        await call.write(head)
+        # The router says what it has after each piece: the next one is sent then. A write that fails, since the call
+        # has ended meanwhile, would not tell why the router ended it.
+        yield await _read(call)
+        async for piece in given.pieces():
+            await call.write(pb.AddAttachmentRequest(piece=piece))
+            yield await _read(call)
+        await call.done_writing()
         while (response := await call.read()) is not grpc.aio.EOF:
             yield response  # type: ignore[misc]
+
+
+async def _read(call: Call) -> pb.AddAttachmentResponse:
+    response = await call.read()
+    if response is grpc.aio.EOF:
+        raise unavailable("The router")
+    return response  # type: ignore[return-value]
 
 
 async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:

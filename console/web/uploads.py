@@ -1,5 +1,6 @@
 """Reads an uploaded file as it arrives. It is passed on in pieces: never held whole, and never written to a disk."""
 
+import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
@@ -29,11 +30,12 @@ class Upload:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file if it is the form's last field, as far as its length says; 0: unknown."""
+        """The size of a file that is the form's last field, by the length of the form: exact, or less where its first
+        bytes came in pieces."""
         return max(0, self._content_length - self._form.bytes_around)
 
     async def open(self) -> None:
-        while not self._form.has_content:
+        while not self._form.has_begun:
             if self._form.is_over or self._form.bytes_read > MOST_BYTES_BEFORE_FILE:
                 raise LegatoError(Reason.REQUEST_INVALID, "The form has no file.", param="document")
             self._form.read(await self._next_chunk())
@@ -86,12 +88,12 @@ class _FileForm:
         self._field = self._value = b""
         self._options: dict[bytes, bytes] = {}
         self._content = bytearray()
-        self._is_in_file = False
+        self._is_in_file = self._has_data = False
         self.name = ""
         self.bytes_read = 0
-        # The bytes of the form before the file's content, and behind it.
-        self.bytes_around = 0
-        self.has_content = False
+        # The bytes of the form that are not the file's.
+        self.bytes_around = sys.maxsize
+        self.has_begun = False
         self.is_file_over = False
         self.is_over = False
 
@@ -129,20 +131,22 @@ class _FileForm:
         self._options = {}
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if not self._begins_or_is_file(start):
-            return
-        self._content += data[start:end]
-
-    def _on_part_end(self) -> None:
-        if self._begins_or_is_file(0):
-            self.is_file_over, self._is_in_file = True, False
-
-    def _begins_or_is_file(self, start: int) -> bool:
-        if not self._is_in_file and not self.is_file_over and b"filename" in self._options:
-            self._is_in_file = self.has_content = True
-            self.name = self._options[b"filename"].decode(errors="replace")
+        if self._find_file() and not self._has_data:
+            self._has_data = True
             # Behind it are a line break, the boundary between dashes, and another line break.
             self.bytes_around = self.bytes_read + start + len(self._boundary) + 8
+        if self._is_in_file:
+            self._content += data[start:end]
+
+    def _on_part_end(self) -> None:
+        if self._find_file():
+            self.is_file_over, self._is_in_file = True, False
+
+    def _find_file(self) -> bool:
+        """Returns whether this part is the file, which is the first that has a file's name."""
+        if not self._is_in_file and not self.is_file_over and b"filename" in self._options:
+            self._is_in_file = self.has_begun = True
+            self.name = self._options[b"filename"].decode(errors="replace")
         return self._is_in_file
 
     def _on_end(self) -> None:

@@ -491,6 +491,7 @@ class Fakes:
         size = len(first.piece)
         if first.size_bytes > self.grounding.attachments.bytes_most:
             raise LegatoError(Reason.BODY_TOO_LARGE, "A document may have at most 64 KB.", param="document")
+        yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
         async for request in requests:
             self.received[-1].append(len(request.piece))
             size += len(request.piece)

@@ -59,9 +59,11 @@ def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None
     ("name", "content", "status", "message"),
     [
         ("big.pdf", b"x" * 70_000, 413, "A document may have at most 64 KB."),
+        ("huge.pdf", b"x" * 5_000_000, 413, "A document may have at most 64 KB."),
         ("scan.pdf", b"%PDF-1.7", 400, "it may be a scan"),
         ("", b"", 400, "Choose a file."),
     ],
+    ids=["large", "huge", "scan", "none"],
 )
 def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
     console: ConsoleHarness, name: str, content: bytes, status: int, message: str
