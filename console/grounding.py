@@ -18,7 +18,7 @@ class SourceState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class GroundingSources:
     config: pb.GroundingConfig
     account: auth_pb2.Account
 
@@ -47,9 +47,9 @@ def require_role(visit: Visit) -> None:
         raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
 
 
-async def read_sources(visit: Visit) -> Sources:
+async def read_sources(visit: Visit) -> GroundingSources:
     config, account = await asyncio.gather(_read_config(visit), read_account(visit))
-    return Sources(config, account)
+    return GroundingSources(config, account)
 
 
 async def read_account(visit: Visit) -> auth_pb2.Account:
@@ -64,5 +64,5 @@ async def _read_config(visit: Visit) -> pb.GroundingConfig:
 
 
 def is_not_configured(error: LegatoError) -> bool:
-    """Whether the router refused a call because the service is not configured for it."""
+    """Returns whether the router refused a call because the service is not configured for it."""
     return error.reason is Reason.REQUEST_INVALID and not error.param

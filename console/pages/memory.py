@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.grounding import Sources, SourceState, is_not_configured, read_sources, require_role
+from console.grounding import GroundingSources, SourceState, is_not_configured, read_sources, require_role
 from console.web.visit import Visit
 from console.words import TRANSLATIONS
 from protos.router.v1 import grounding_pb2 as pb
@@ -109,7 +109,7 @@ async def _page(
     )
 
 
-def _fit(notes: Sequence[pb.Note], sources: Sources) -> bool:
+def _fit(notes: Sequence[pb.Note], sources: GroundingSources) -> bool:
     """Returns whether every chat gets all notes, as far as their counts tell."""
     if sources.memory is SourceState.NOT_CONFIGURED:
         return True

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.grounding import Sources, read_account, read_sources, require_role
+from console.grounding import GroundingSources, read_account, read_sources, require_role
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, significant_places
 from protos.metering.v1 import metering_pb2, statements_pb2
@@ -25,7 +25,7 @@ Prices = dict[str, metering_pb2.Price]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     """A part of the prompt."""
 
     title: str
@@ -59,14 +59,14 @@ async def preview(visit: Visit) -> Response:
     except LegatoError as error:
         if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
             raise
-        sources = Sources(pb.GroundingConfig(), account)
+        sources = GroundingSources(pb.GroundingConfig(), account)
         return _page(visit, sources, prices, request, problem=error.message, status=400)
-    return _page(visit, Sources(found.config, account), prices, request, found)
+    return _page(visit, GroundingSources(found.config, account), prices, request, found)
 
 
 def _page(
     visit: Visit,
-    sources: Sources,
+    sources: GroundingSources,
     prices: Prices,
     request: pb.PreviewGroundingRequest | None = None,
     found: pb.PreviewGroundingResponse | None = None,
@@ -94,7 +94,7 @@ def _page(
     )
 
 
-def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[Part]:
+def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
     counted = (
         (_("Character of the class"), found.tokens.character),
         (_("Notes"), found.tokens.notes),
@@ -102,12 +102,12 @@ def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None)
         (_("Search function"), found.tokens.search),
         (_("Your question"), found.tokens.question),
     )
-    return [Part(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
+    return [PromptPart(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
 
 
-def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> Part:
+def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> PromptPart:
     tokens = found.tokens.notes + found.tokens.passages + found.tokens.search
-    return Part(_("Added to your question"), tokens, _cost_nanos(tokens, price))
+    return PromptPart(_("Added to your question"), tokens, _cost_nanos(tokens, price))
 
 
 def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:

@@ -98,7 +98,7 @@ class Who:
 
     @property
     def may_keep_notes(self) -> bool:
-        """Whether the role includes notes, documents, and the preview."""
+        """Returns whether the role includes notes, documents, and the preview."""
         return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
 
     def needs_step_up(self, now: datetime) -> bool:

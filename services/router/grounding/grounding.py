@@ -56,7 +56,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Findings:
+class FoundContext:
     """The notes and passages that a chat is given, in the order of the prompt."""
 
     notes: Sequence[Note]
@@ -187,7 +187,7 @@ class Grounding:
     def _log_failure(self, chat: ChatOpen, why: str) -> None:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
-    async def _look_up(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> Findings:
+    async def _look_up(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> FoundContext:
         """Returns what is found; nothing if the lookup fails."""
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN_S):
@@ -197,7 +197,7 @@ class Grounding:
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
             return _nothing_found()
 
-    async def _find(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> Findings:
+    async def _find(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> FoundContext:
         holding = await library.holdings.of(chat.account_id)
         if holding == NOTHING:
             return _nothing_found()
@@ -219,11 +219,11 @@ class Grounding:
             if passages:
                 numbered = [(_source_of(passage, sources), passage) for passage in passages]
                 blocks.append(passages_block(numbered))
-        return Findings(notes, numbered, sources, blocks)
+        return FoundContext(notes, numbered, sources, blocks)
 
 
-def _nothing_found() -> Findings:
-    return Findings((), (), Sources(), ())
+def _nothing_found() -> FoundContext:
+    return FoundContext((), (), Sources(), ())
 
 
 def _search_tokens() -> int:
