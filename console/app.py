@@ -80,7 +80,8 @@ class ConsoleApp:
 
     async def _respond(self, visit: Visit, handler: Handler, page: PageRoute) -> Response:
         try:
-            visit.form = await read_form(visit.request)
+            if not page.has_upload:
+                visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
             self._require_operator(visit, page)
             return await handler(visit)

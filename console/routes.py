@@ -14,7 +14,19 @@ from console.operator import ledger as operator_ledger
 from console.operator import routes as operator_routes
 from console.operator import status as operator_status
 from console.operator import users as operator_users
-from console.pages import account_settings, credit, keys, overview, requests, security, sign_in, usage
+from console.pages import (
+    account_settings,
+    credit,
+    documents,
+    keys,
+    memory,
+    overview,
+    preview,
+    requests,
+    security,
+    sign_in,
+    usage,
+)
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -32,6 +44,8 @@ class PageRoute:
     is_json: bool = False
     # There is no such page for anybody but operators.
     needs_operator: bool = False
+    # Its form has a file, which is read as it arrives.
+    has_upload: bool = False
 
 
 PAGES: Final[Sequence[PageRoute]] = (
@@ -66,6 +80,19 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/credit.csv", credit.download),
     PageRoute("GET", "/credit/entries", credit.show_entries),
     PageRoute("POST", "/credit/verify", credit.verify),
+    PageRoute("GET", "/memory", memory.show),
+    PageRoute("POST", "/memory", memory.add),
+    PageRoute("POST", "/memory/search", memory.search),
+    PageRoute("POST", "/memory/forget", memory.forget_all),
+    PageRoute("GET", "/memory/{note_id}", memory.show_one),
+    PageRoute("POST", "/memory/{note_id}", memory.edit),
+    PageRoute("POST", "/memory/{note_id}/remove", memory.remove),
+    PageRoute("GET", "/documents", documents.show),
+    PageRoute("POST", "/documents", documents.add, has_upload=True),
+    PageRoute("POST", "/documents/upload", documents.upload, is_json=True, has_upload=True),
+    PageRoute("POST", "/documents/remove", documents.remove),
+    PageRoute("GET", "/preview", preview.show),
+    PageRoute("POST", "/preview", preview.preview),
     PageRoute("GET", "/security", security.show),
     PageRoute("GET", "/security/passkeys/new", security.show_new_passkey),
     PageRoute("POST", "/security/passkeys/start", security.start_passkey, is_json=True),

@@ -1,7 +1,8 @@
 """Calls the services on behalf of whoever is signed in."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import grpc
@@ -11,6 +12,7 @@ from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServic
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, unavailable
 from services.chassis.rpc.certificates import Certificates
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
     from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
+    from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
 
 # A page is answered within about a second, whatever does not answer.
@@ -36,6 +39,8 @@ READ_TIMEOUT_S: Final = 1.0
 LONG_READ_TIMEOUT_S: Final = 120.0
 # A change returns when every edge has it.
 CHANGE_TIMEOUT_S: Final = 10.0
+# An upload takes as long as its sender; the router limits how long it reads and indexes.
+UPLOAD_TIMEOUT_S: Final = 900.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
 
 RequestT = TypeVar("RequestT")
@@ -66,6 +71,7 @@ class RouterStubs:
         self.channel = channel
         self.router: RouterServiceAsyncStub = RouterServiceStub(channel)
         self.route_admin: RouteAdminServiceAsyncStub = RouteAdminServiceStub(channel)
+        self.grounding: GroundingAdminServiceAsyncStub = GroundingAdminServiceStub(channel)
 
 
 class _Stubs(Protocol):
@@ -148,6 +154,27 @@ class ServiceClient(Generic[StubsT]):
                     raise from_rpc_error(error, self._name) from None
         return await self._ask_one(replicas[-1:], method, request, access_token, timeout_s)
 
+    @contextlib.asynccontextmanager
+    async def upload(
+        self,
+        method: "Callable[[StubsT], grpc.aio.StreamStreamMultiCallable[RequestT, ResponseT]]",
+        access_token: bytes,
+    ) -> "AsyncIterator[grpc.aio.StreamStreamCall[RequestT, ResponseT]]":
+        """Opens a call in both directions, which ends with the context."""
+        replicas = self._replicas.in_order()[:1]
+        if not replicas:
+            raise unavailable(self._name)
+        replica = replicas[0]
+        replica.load += 1
+        call = method(replica.stubs)(timeout=UPLOAD_TIMEOUT_S, metadata=_metadata(access_token))
+        try:
+            yield call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self._name) from None
+        finally:
+            call.cancel()
+            replica.load -= 1
+
     async def change(
         self,
         method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
@@ -200,13 +227,17 @@ async def _call(
     access_token: bytes,
     timeout_s: float,
 ) -> ResponseT:
-    metadata: Any = ((ACCESS_TOKEN_METADATA, access_token),) if access_token else None
+    metadata = _metadata(access_token)
     replica.load += 1
     try:
         # While a service restarts, a call waits for it rather than fail at once.
         return await method(replica.stubs)(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
     finally:
         replica.load -= 1
+
+
+def _metadata(access_token: bytes) -> Any:
+    return ((ACCESS_TOKEN_METADATA, access_token),) if access_token else None
 
 
 class Services:

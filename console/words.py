@@ -55,14 +55,20 @@ MONTHS: Final = (
 )  # fmt: skip
 
 
-def usd(nanos: int) -> str:
-    """Formats money for reading: cents, or three significant digits of what is less than ten cents."""
+def usd(nanos: int, places: int | None = None) -> str:
+    """Formats money for reading: cents, or three significant digits of what is less than ten cents; or with as many
+    `places` as a column of it has."""
     dollars = Decimal(nanos) / NANOS_PER_DOLLAR
-    places = 2
-    if dollars and abs(dollars) < Decimal("0.1"):
-        places = min(9, 2 - dollars.adjusted())
+    if places is None:
+        places = significant_places(nanos, 3)
     rounded = abs(dollars).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
     return f"{'−' if nanos < 0 else ''}${rounded:,f}"
+
+
+def significant_places(nanos: int, digits: int) -> int:
+    """Returns the places that show so many digits of an amount; two from ten cents."""
+    dollars = Decimal(nanos) / NANOS_PER_DOLLAR
+    return min(9, digits - 1 - dollars.adjusted()) if dollars and abs(dollars) < Decimal("0.1") else 2
 
 
 def credit(nanos: int) -> str:
@@ -75,6 +81,15 @@ def exact(nanos: int) -> str:
     """Formats all nine decimals."""
     dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
     return f"{'−' if nanos < 0 else ''}${dollars:,}.{rest:09d}"
+
+
+def size(count: int) -> str:
+    """Formats a number of bytes by its largest unit."""
+    if count < 1024:
+        return ngettext("%(n)d byte", "%(n)d bytes", count) % {"n": count}
+    if count < 1024**2:
+        return _("%(n).0f KB") % {"n": count / 1024}
+    return _("%(n).1f MB") % {"n": count / 1024**2}
 
 
 def time_of(stamp: Timestamp) -> datetime:

@@ -10,7 +10,14 @@ from cli.commands.accounts import get_account
 from cli.connection import call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
-from protos.router.v1.grounding_pb2 import AddNoteRequest, ListNotesRequest, Note, RemoveNoteRequest
+from protos.router.v1.grounding_pb2 import (
+    AddNoteRequest,
+    ListNotesRequest,
+    Note,
+    RemoveAllNotesRequest,
+    RemoveNoteRequest,
+    UpdateNoteRequest,
+)
 
 COLUMNS = ["note_id", "text", "created_at"]
 
@@ -45,12 +52,34 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @memory.command()
 @click.argument("account_id", metavar="ID")
 @click.argument("note_id", metavar="NOTE")
+@click.argument("text", required=False)
+@takes_invocation
+def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None) -> None:
+    """Replace the text of a note. Without TEXT it is read from stdin."""
+    given = _read_stdin() if text is None else text
+    request = UpdateNoteRequest(account_id=account_id, note_id=note_id, text=given)
+    invocation.show(_describe(call_service(invocation.services.grounding.UpdateNote, request, repeatable=False).note))
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("note_id", metavar="NOTE")
 @takes_invocation
 def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
     """Delete a note. It is erased completely when the command returns."""
     request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
     call_service(invocation.services.grounding.RemoveNote, request, repeatable=False)
     invocation.show({"removed": note_id})
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def clear(invocation: Invocation, account_id: str) -> None:
+    """Delete all notes of an account."""
+    request = RemoveAllNotesRequest(account_id=account_id)
+    removed = call_service(invocation.services.grounding.RemoveAllNotes, request, repeatable=False).removed
+    invocation.show({"removed": removed})
 
 
 def _read_stdin() -> str:

@@ -30,6 +30,12 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "member-removed": ("good", _("The member was removed. Their keys stay with the account: revoke them if needed.")),
     "invitation-cancelled": ("good", _("The invitation was cancelled. Its link no longer works.")),
     "joined": ("good", _("Welcome. You are a member of this account now.")),
+    "note-added": ("good", _("The note was added.")),
+    "note-changed": ("good", _("The note was changed.")),
+    "note-removed": ("good", _("The note was removed, and erased.")),
+    "notes-forgotten": ("good", _("All notes were removed, and erased: %(n)d.")),
+    "document-added": ("good", _("The document was added. Passages: %(n)d.")),
+    "document-removed": ("good", _("The document was removed, and erased.")),
     "name-changed": ("good", _("Your name was changed.")),
     "account-created": ("good", _("The account was created. It has no credit, keys or members yet.")),
     "account-suspended": (

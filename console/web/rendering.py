@@ -67,13 +67,13 @@ def _environment(assets: Assets) -> Environment:
         operator_pages=words.OPERATOR_PAGES,
     )
     environment.filters.update(
-        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger
+        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size
     )
     return environment
 
 
-def _money(nanos: int) -> Markup:
-    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.usd(nanos))
+def _money(nanos: int, places: int | None = None) -> Markup:
+    return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.usd(nanos, places))
 
 
 def _credit(nanos: int) -> Markup:

@@ -109,6 +109,11 @@ class Who:
     def has_own_keys_only(self) -> bool:
         return self.membership.role == ACCOUNT_ROLE_MEMBER
 
+    @property
+    def may_keep_notes(self) -> bool:
+        """Returns whether the role includes notes, documents, and the preview."""
+        return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
+
     def needs_step_up(self, now: datetime) -> bool:
         return time_of(self.resolved.step_up_until_time) <= now
 

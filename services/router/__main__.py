@@ -63,7 +63,7 @@ async def main() -> None:
         registrations = [
             register_router(servicer),
             register_route_admin(RouteAdminServicer(model_states, reload)),
-            register_grounding_admin(grounding.admin),
+            register_grounding_admin(grounding.admin(completions.preview, log)),
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)

@@ -14,15 +14,16 @@ from services.chassis.timing.deadlines import Clock, Deadlines
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.answers.upstream import Upstream
-from services.router.prompts.prompt import Prompt, compose_prompt
+from services.router.prompts import tokens
+from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import CLASSES
+from services.router.routing.routes import CLASSES, Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.
-    from services.router.grounding.grounding import Grounded, Grounding
+    from services.router.grounding.grounding import Grounded, Grounding, GroundingPreview
 
 AUTO = "auto"
 DEFAULT_CLASS = "forte"
@@ -39,6 +40,19 @@ class _Story:
     relay: Relay | None = None
     end: str = "failed"
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PromptPreview:
+    """What a model would be sent for a question, in tokens, and what it would be grounded in."""
+
+    class_id: str
+    # The smallest window of the class.
+    context_tokens: int
+    character_tokens: int
+    question_tokens: int
+    # None if grounding is not configured.
+    grounding: "GroundingPreview | None"
 
 
 class Completions:
@@ -83,6 +97,22 @@ class Completions:
             allowance.close()
             self._log_end(story, began_s)
 
+    async def preview(self, chat: ChatOpen) -> PromptPreview:
+        """Returns what a model would be sent for a chat without tools; nothing is sent."""
+        class_id = resolve_class(chat.model, chat.preferred_class)
+        character = self._model_states.characters[class_id]
+        prompt = await _compose(chat, character)
+        targets = self._models_of(class_id)
+        grounding = None if self._grounding is None else await self._grounding.preview(chat, prompt, targets)
+        character_tokens = tokens.count_once(character.text) + TOKENS_PER_MESSAGE
+        return PromptPreview(
+            class_id,
+            min(target.context_tokens for target in targets),
+            character_tokens,
+            prompt.tokens - character_tokens,
+            grounding,
+        )
+
     async def drain(self) -> None:
         """Waits until no chat is running."""
         while self._running:
@@ -94,16 +124,9 @@ class Completions:
         story.class_id = resolve_class(chat.model, chat.preferred_class)
         character = self._model_states.characters[story.class_id]
         story.character_version = character.version
-        prompt = await compose_prompt(
-            chat.messages_json,
-            chat.tools_json,
-            character,
-            tool_choice_json=chat.tool_choice_json,
-            parameters_json=chat.parameters_json,
-        )
+        prompt = await _compose(chat, character)
         if self._grounding is not None and not chat.tools_json:
-            targets = [model_state.target for model_state in self._model_states.by_class[story.class_id]]
-            grounded = await self._grounding.ground(chat, prompt, targets, conversation)
+            grounded = await self._grounding.ground(chat, prompt, self._models_of(story.class_id), conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
                 await self._converse_in_rounds(chat, grounded, allowance, story)
@@ -173,6 +196,9 @@ class Completions:
         finally:
             story.attempts = replace(again, count=story.attempts.count + again.count)
 
+    def _models_of(self, class_id: str) -> list[Target]:
+        return [model_state.target for model_state in self._model_states.by_class[class_id]]
+
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
@@ -202,6 +228,16 @@ class Completions:
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
+
+
+async def _compose(chat: ChatOpen, character: Character) -> Prompt:
+    return await compose_prompt(
+        chat.messages_json,
+        chat.tools_json,
+        character,
+        tool_choice_json=chat.tool_choice_json,
+        parameters_json=chat.parameters_json,
+    )
 
 
 def resolve_class(model: str, preferred_class: str) -> str:

@@ -33,6 +33,10 @@ def _register_accounts(server: Any) -> str:
     return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
 
 
+async def _no_models(chat: Any) -> Any:
+    raise LegatoError(Reason.UNAVAILABLE, "This router has no models.")
+
+
 class GroundingHarness:
     def __init__(self, address: str) -> None:
         self.address = address
@@ -47,7 +51,7 @@ async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIte
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
         grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
-        registrations = [register_grounding_admin(grounding.admin), _register_accounts]
+        registrations = [register_grounding_admin(grounding.admin(_no_models, log)), _register_accounts]
         server = RpcServer("127.0.0.1:0", registrations, log, insecure_tcp=True)
         await server.start()
         try:

@@ -1,5 +1,7 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
+import asyncio
+import inspect
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,8 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc, users_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2_grpc
-from protos.router.v1 import router_pb2, router_pb2_grpc
+from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2, statements_pb2_grpc
+from protos.router.v1 import grounding_pb2, grounding_pb2_grpc, router_pb2, router_pb2_grpc
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
@@ -51,6 +53,20 @@ class Fakes(StatementFakes):
         self.reset_statements()
         self.is_operator = False
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
+        self.grounding = grounding_pb2.GroundingConfig(
+            memory=grounding_pb2.MemoryConfig(notes_most=200, note_characters_most=2000, prompt_tokens_most=512),
+            attachments=grounding_pb2.AttachmentsConfig(
+                attachments_most=200, bytes_most=64 * 1024, pages_most=1000, passages_most=5000, prompt_tokens_most=2048
+            ),
+        )
+        self.switches = {"search": True, "memory": True, "attachments": True}
+        self.notes: list[grounding_pb2.Note] = []
+        self.documents: list[grounding_pb2.Attachment] = []
+        # The pieces of each document that arrived, in bytes.
+        self.received: list[list[int]] = []
+        self.upload_refusals: dict[str, LegatoError] = {}
+        # Uploads whose sender left.
+        self.cancelled = 0
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -142,6 +158,33 @@ class Fakes(StatementFakes):
             )
         ]
 
+    def add_note(self, text: str, **values: Any) -> None:
+        note_id = f"note_{len(self.notes) + 1:016d}"
+        made = {"note_id": note_id, "text": text, "create_time": ago(days=9 - len(self.notes)), **values}
+        self.notes.append(grounding_pb2.Note(account_id=ACCOUNT_ID, tokens=4 + len(text) // 4, **made))
+
+    def add_document(self, name: str, **values: Any) -> grounding_pb2.Attachment:
+        made = {"kind": grounding_pb2.DOCUMENT_KIND_TEXT, "size_bytes": 900, "pages": 1, "passages": 1, **values}
+        attachment_id = f"att_{len(self.documents) + 1:016d}"
+        made["create_time"] = ago(days=9 - len(self.documents))
+        self.documents.append(grounding_pb2.Attachment(attachment_id=attachment_id, name=name, **made))
+        return self.documents[-1]
+
+    def fill_grounding(self) -> None:
+        """Gives the account notes and documents, one of each in a state that nobody wants."""
+        for text in (
+            "I live in Ottawa, and I write in British English.",
+            "My company is Analytical Engines. We repair and sell mechanical calculators.",
+            "I am allergic to nuts.\nDo not suggest recipes with them.",
+            "Invoices are due within 30 days.",
+        ):
+            self.add_note(text)
+        self.add_note("", note_id="note_00000000000000ff")
+        pdf = grounding_pb2.DOCUMENT_KIND_PDF
+        self.add_document("Zephyr manual.pdf", kind=pdf, size_bytes=2_412_330, pages=84, passages=211)
+        self.add_document("prices-2026.md", size_bytes=14_220, passages=17)
+        self.add_document("", size_bytes=300)
+
     def user(self) -> pb.User:
         return pb.User(
             user_id="user_1",
@@ -182,7 +225,7 @@ class Fakes(StatementFakes):
         if not name.startswith("SignInService.") and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
         service, _, method = name.partition(".")
-        handler = getattr(self.operator if "Admin" in service else self, method)
+        handler = getattr(self.operator if is_for_operators(service) else self, method)
         return handler(request)
 
     def StartPasskeySignIn(self, request: Any) -> Any:
@@ -308,8 +351,7 @@ class Fakes(StatementFakes):
             name="Analytical Engines",
             preferred_class="forte",
             tokens_per_minute=200_000,
-            search=True,
-            memory=True,
+            **self.switches,  # type: ignore[arg-type]
         )
         return pb.AccountServiceGetAccountResponse(account=account)
 
@@ -384,6 +426,117 @@ class Fakes(StatementFakes):
         names = ("auto", "mezzo", "forte", "fortissimo")
         return router_pb2.ListModelsResponse(models=[router_pb2.Model(model_id=name) for name in names])
 
+    def ListPrices(self, request: Any) -> Any:
+        classes = {"mezzo": 150_000_000, "forte": 500_000_000, "fortissimo": 2_500_000_000}
+        prices = [
+            statements_pb2.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
+            for name, nanos in classes.items()
+        ]
+        return statements_pb2.ListPricesResponse(
+            versions=[statements_pb2.PriceVersion(version=1, prices=prices)], current_version=1
+        )
+
+    def GetGroundingConfig(self, request: Any) -> Any:
+        return grounding_pb2.GetGroundingConfigResponse(config=self.grounding)
+
+    def _configured(self, name: str) -> None:
+        if not self.grounding.HasField(name):  # type: ignore[arg-type]
+            raise LegatoError(Reason.REQUEST_INVALID, f"{name} is not configured.")
+
+    def ListNotes(self, request: Any) -> Any:
+        self._configured("memory")
+        return grounding_pb2.ListNotesResponse(notes=self.notes)
+
+    def AddNote(self, request: Any) -> Any:
+        if not request.text:
+            raise LegatoError(Reason.REQUEST_INVALID, "A note must have 1 to 2,000 characters.", param="text")
+        self.add_note(request.text)
+        return grounding_pb2.AddNoteResponse(note=self.notes[-1])
+
+    def _note(self, note_id: str) -> grounding_pb2.Note:
+        for note in self.notes:
+            if note.note_id == note_id:
+                return note
+        raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
+
+    def UpdateNote(self, request: Any) -> Any:
+        if not request.text:
+            raise LegatoError(Reason.REQUEST_INVALID, "A note must have 1 to 2,000 characters.", param="text")
+        self._note(request.note_id).text = request.text
+        return grounding_pb2.UpdateNoteResponse()
+
+    def RemoveNote(self, request: Any) -> Any:
+        self.notes.remove(self._note(request.note_id))
+        return grounding_pb2.RemoveNoteResponse()
+
+    def RemoveAllNotes(self, request: Any) -> Any:
+        removed, self.notes = len(self.notes), []
+        return grounding_pb2.RemoveAllNotesResponse(removed=removed)
+
+    def ListAttachments(self, request: Any) -> Any:
+        self._configured("attachments")
+        return grounding_pb2.ListAttachmentsResponse(attachments=self.documents)
+
+    def RemoveAttachment(self, request: Any) -> Any:
+        self.documents = [each for each in self.documents if each.attachment_id != request.attachment_id]
+        return grounding_pb2.RemoveAttachmentResponse()
+
+    async def AddAttachment(self, requests: Any) -> Any:
+        """Takes a document as the router does: limits its size, and tells of three stages."""
+        first = await anext(requests)
+        self.requests.append(first)
+        self.received.append([])
+        size = len(first.piece)
+        if first.size_bytes > self.grounding.attachments.bytes_most:
+            raise LegatoError(Reason.BODY_TOO_LARGE, "A document may have at most 64 KB.", param="document")
+        yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
+        async for request in requests:
+            self.received[-1].append(len(request.piece))
+            size += len(request.piece)
+            yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
+        if first.name in self.upload_refusals:
+            raise self.upload_refusals[first.name]
+        for page in (1, 2):
+            yield progress(grounding_pb2.ATTACHMENT_STAGE_READING, page, 2)
+        if f"late {first.name}" in self.upload_refusals:
+            raise self.upload_refusals[f"late {first.name}"]
+        yield progress(grounding_pb2.ATTACHMENT_STAGE_INDEXING, 3, 3)
+        made = self.add_document(first.name, size_bytes=size, passages=3)
+        yield grounding_pb2.AddAttachmentResponse(attachment=made)
+
+    def PreviewGrounding(self, request: Any) -> Any:
+        if not request.question:
+            raise LegatoError(Reason.REQUEST_INVALID, "A question must have 1 to 32,000 characters.", param="question")
+        notes = [note for note in self.notes if note.text] if request.memory else []
+        passages = [
+            grounding_pb2.PreviewedPassage(
+                number=number,
+                attachment_id=each.attachment_id,
+                name=each.name,
+                page=number + 1,
+                text="The warranty of the Zephyr lasts for five years from the day of delivery. " * 4,
+                tokens=71,
+            )
+            for number, each in enumerate(self.documents[:2], start=1)
+        ]
+        tokens = grounding_pb2.PromptTokens(character=212, question=11)
+        tokens.notes, tokens.passages = sum(note.tokens for note in notes), 71 * len(passages)
+        return grounding_pb2.PreviewGroundingResponse(
+            class_id="forte" if request.model == "auto" else request.model,
+            context_tokens=131_072,
+            notes=notes,
+            passages=passages,
+            added_text="<notes>...</notes>" if notes else "",
+            tokens=tokens,
+            config=self.grounding,
+        )
+
+
+def progress(stage: Any, done: int, total: int) -> grounding_pb2.AddAttachmentResponse:
+    return grounding_pb2.AddAttachmentResponse(
+        progress=grounding_pb2.AttachmentProgress(stage=stage, done=done, total=total)
+    )
+
 
 def sign_in_failed() -> LegatoError:
     return LegatoError(Reason.SIGN_IN_FAILED, "This did not sign you in. Ask for a new link, or try another way.")
@@ -391,6 +544,10 @@ def sign_in_failed() -> LegatoError:
 
 def not_answering() -> LegatoError:
     return unavailable("The service")
+
+
+def is_for_operators(service: str) -> bool:
+    return "Admin" in service and service != "GroundingAdminService"
 
 
 def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
@@ -401,9 +558,18 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
             metadata = dict(context.invocation_metadata() or ())
             return fakes.answer(f"{name}.{method}", request, metadata.get("legato-access-token-bin") == ACCESS_TOKEN)
 
-        return answer
+        async def answer_stream(self: Any, requests: Any, context: Any) -> Any:
+            fakes.calls.append(f"{name}.{method}")
+            try:
+                async for response in getattr(fakes, method)(requests):
+                    yield response
+            except (asyncio.CancelledError, GeneratorExit):
+                fakes.cancelled += 1
+                raise
 
-    fake = OperatorFakes if "Admin" in name else Fakes
+        return answer_stream if inspect.isasyncgenfunction(getattr(fake, method)) else answer
+
+    fake = OperatorFakes if is_for_operators(name) else Fakes
     methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(fake, method)]
     return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
 
@@ -444,4 +610,7 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         )
         router_pb2_grpc.add_RouterServiceServicer_to_server(
             servicer(router_pb2_grpc.RouterServiceServicer, "RouterService", fakes), server
+        )
+        grounding_pb2_grpc.add_GroundingAdminServiceServicer_to_server(
+            servicer(grounding_pb2_grpc.GroundingAdminServiceServicer, "GroundingAdminService", fakes), server
         )

@@ -128,12 +128,24 @@ class ConsoleHarness:
         ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
         return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}))
 
-    def _ask(self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | None) -> Answer:
+    def send_file(
+        self, path: str, session: str, content: bytes, name: str = "notes.txt", *, field: str = "document"
+    ) -> Answer:
+        """Posts a file as the form of a browser does."""
+        boundary = "----WebKitFormBoundaryAbCdEf0123456789"
+        head = f'Content-Disposition: form-data; name="{field}"; filename="{name}"\r\nContent-Type: text/plain'
+        body = f"--{boundary}\r\n{head}\r\n\r\n".encode() + content + f"\r\n--{boundary}--\r\n".encode()
+        headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": f"multipart/form-data; boundary={boundary}"}
+        return self._ask("POST", path, session, headers, body)
+
+    def _ask(
+        self, method: str, path: str, session: str, headers: Mapping[str, str] | None, body: str | bytes | None
+    ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"Host": f"localhost:{self.port}", **(headers or {})}
         if session:
             sent["Cookie"] = f"{COOKIE}={session}"
-        if body is not None:
+        if isinstance(body, str):
             sent["Content-Type"] = "application/x-www-form-urlencoded"
         try:
             connection.request(method, path, body, sent)

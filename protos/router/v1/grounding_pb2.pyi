@@ -68,9 +68,12 @@ class Note(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     note_id: _builtins.str
     account_id: _builtins.str
     text: _builtins.str
+    tokens: _builtins.int
+    """In a prompt, about."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -80,10 +83,11 @@ class Note(_message.Message):
         account_id: _builtins.str = ...,
         text: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "create_time", b"create_time", "note_id", b"note_id", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "create_time", b"create_time", "note_id", b"note_id", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -410,3 +414,387 @@ class RemoveAttachmentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveAttachmentResponse: _TypeAlias = RemoveAttachmentResponse  # noqa: Y015
+
+@_typing.final
+class UpdateNoteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    NOTE_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    note_id: _builtins.str
+    text: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        note_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "note_id", b"note_id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateNoteRequest: _TypeAlias = UpdateNoteRequest  # noqa: Y015
+
+@_typing.final
+class UpdateNoteResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def note(self) -> Global___Note: ...
+    def __init__(
+        self,
+        *,
+        note: Global___Note | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateNoteResponse: _TypeAlias = UpdateNoteResponse  # noqa: Y015
+
+@_typing.final
+class RemoveAllNotesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAllNotesRequest: _TypeAlias = RemoveAllNotesRequest  # noqa: Y015
+
+@_typing.final
+class RemoveAllNotesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVED_FIELD_NUMBER: _builtins.int
+    removed: _builtins.int
+    def __init__(
+        self,
+        *,
+        removed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAllNotesResponse: _TypeAlias = RemoveAllNotesResponse  # noqa: Y015
+
+@_typing.final
+class PreviewGroundingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    question: _builtins.str
+    model: _builtins.str
+    """As for a chat: a class id or "auto", what "auto" means, and what the account lets its chats use."""
+    preferred_class: _builtins.str
+    search: _builtins.bool
+    memory: _builtins.bool
+    attachments: _builtins.bool
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        question: _builtins.str = ...,
+        model: _builtins.str = ...,
+        preferred_class: _builtins.str = ...,
+        search: _builtins.bool = ...,
+        memory: _builtins.bool = ...,
+        attachments: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "attachments", b"attachments", "memory", b"memory", "model", b"model", "preferred_class", b"preferred_class", "question", b"question", "search", b"search"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewGroundingRequest: _TypeAlias = PreviewGroundingRequest  # noqa: Y015
+
+@_typing.final
+class PreviewGroundingResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    PASSAGES_FIELD_NUMBER: _builtins.int
+    ADDED_TEXT_FIELD_NUMBER: _builtins.int
+    OFFERS_SEARCH_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    class_id: _builtins.str
+    """The class that would serve, and the smallest context window of its models."""
+    context_tokens: _builtins.int
+    added_text: _builtins.str
+    """The message that is put in, as the model gets it. Empty: none is."""
+    offers_search: _builtins.bool
+    """Whether the model would be offered to search."""
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Note]:
+        """In the order of the prompt."""
+
+    @_builtins.property
+    def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreviewedPassage]: ...
+    @_builtins.property
+    def tokens(self) -> Global___PromptTokens: ...
+    @_builtins.property
+    def config(self) -> Global___GroundingConfig: ...
+    def __init__(
+        self,
+        *,
+        class_id: _builtins.str = ...,
+        context_tokens: _builtins.int = ...,
+        notes: _abc.Iterable[Global___Note] | None = ...,
+        passages: _abc.Iterable[Global___PreviewedPassage] | None = ...,
+        added_text: _builtins.str = ...,
+        offers_search: _builtins.bool = ...,
+        tokens: Global___PromptTokens | None = ...,
+        config: Global___GroundingConfig | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "tokens", b"tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_text", b"added_text", "class_id", b"class_id", "config", b"config", "context_tokens", b"context_tokens", "notes", b"notes", "offers_search", b"offers_search", "passages", b"passages", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewGroundingResponse: _TypeAlias = PreviewGroundingResponse  # noqa: Y015
+
+@_typing.final
+class PreviewedPassage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ATTACHMENT_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """As the model may cite it."""
+    attachment_id: _builtins.str
+    name: _builtins.str
+    """Of the document."""
+    page: _builtins.int
+    """From 1. 0: the document has no pages."""
+    text: _builtins.str
+    tokens: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        attachment_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        page: _builtins.int = ...,
+        text: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachment_id", b"attachment_id", "name", b"name", "number", b"number", "page", b"page", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewedPassage: _TypeAlias = PreviewedPassage  # noqa: Y015
+
+@_typing.final
+class PromptTokens(_message.Message):
+    """The tokens of a prompt by what they are for, as the router counts them. They sum up to the prompt's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHARACTER_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    PASSAGES_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    character: _builtins.int
+    notes: _builtins.int
+    passages: _builtins.int
+    search: _builtins.int
+    question: _builtins.int
+    def __init__(
+        self,
+        *,
+        character: _builtins.int = ...,
+        notes: _builtins.int = ...,
+        passages: _builtins.int = ...,
+        search: _builtins.int = ...,
+        question: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["character", b"character", "notes", b"notes", "passages", b"passages", "question", b"question", "search", b"search"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromptTokens: _TypeAlias = PromptTokens  # noqa: Y015
+
+@_typing.final
+class GetGroundingConfigRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetGroundingConfigRequest: _TypeAlias = GetGroundingConfigRequest  # noqa: Y015
+
+@_typing.final
+class GetGroundingConfigResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIG_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def config(self) -> Global___GroundingConfig: ...
+    def __init__(
+        self,
+        *,
+        config: Global___GroundingConfig | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetGroundingConfigResponse: _TypeAlias = GetGroundingConfigResponse  # noqa: Y015
+
+@_typing.final
+class GroundingConfig(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def memory(self) -> Global___MemoryConfig:
+        """Absent: the service is not configured for it."""
+
+    @_builtins.property
+    def attachments(self) -> Global___AttachmentsConfig: ...
+    @_builtins.property
+    def search(self) -> Global___SearchConfig: ...
+    def __init__(
+        self,
+        *,
+        memory: Global___MemoryConfig | None = ...,
+        attachments: Global___AttachmentsConfig | None = ...,
+        search: Global___SearchConfig | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "memory", b"memory", "search", b"search"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "memory", b"memory", "search", b"search"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroundingConfig: _TypeAlias = GroundingConfig  # noqa: Y015
+
+@_typing.final
+class MemoryConfig(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTES_MOST_FIELD_NUMBER: _builtins.int
+    NOTE_CHARACTERS_MOST_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_MOST_FIELD_NUMBER: _builtins.int
+    notes_most: _builtins.int
+    note_characters_most: _builtins.int
+    prompt_tokens_most: _builtins.int
+    """Of all notes in a prompt."""
+    def __init__(
+        self,
+        *,
+        notes_most: _builtins.int = ...,
+        note_characters_most: _builtins.int = ...,
+        prompt_tokens_most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["note_characters_most", b"note_characters_most", "notes_most", b"notes_most", "prompt_tokens_most", b"prompt_tokens_most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemoryConfig: _TypeAlias = MemoryConfig  # noqa: Y015
+
+@_typing.final
+class AttachmentsConfig(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTACHMENTS_MOST_FIELD_NUMBER: _builtins.int
+    BYTES_MOST_FIELD_NUMBER: _builtins.int
+    PAGES_MOST_FIELD_NUMBER: _builtins.int
+    PASSAGES_MOST_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_MOST_FIELD_NUMBER: _builtins.int
+    attachments_most: _builtins.int
+    bytes_most: _builtins.int
+    """Of a document."""
+    pages_most: _builtins.int
+    passages_most: _builtins.int
+    prompt_tokens_most: _builtins.int
+    """Of all passages in a prompt."""
+    def __init__(
+        self,
+        *,
+        attachments_most: _builtins.int = ...,
+        bytes_most: _builtins.int = ...,
+        pages_most: _builtins.int = ...,
+        passages_most: _builtins.int = ...,
+        prompt_tokens_most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments_most", b"attachments_most", "bytes_most", b"bytes_most", "pages_most", b"pages_most", "passages_most", b"passages_most", "prompt_tokens_most", b"prompt_tokens_most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttachmentsConfig: _TypeAlias = AttachmentsConfig  # noqa: Y015
+
+@_typing.final
+class SearchConfig(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUNDS_MOST_FIELD_NUMBER: _builtins.int
+    rounds_most: _builtins.int
+    """How often a model may search before it has to answer."""
+    def __init__(
+        self,
+        *,
+        rounds_most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rounds_most", b"rounds_most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchConfig: _TypeAlias = SearchConfig  # noqa: Y015

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class GroundingAdminServiceStub:
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     def __init__(self, channel):
@@ -66,11 +66,31 @@ class GroundingAdminServiceStub:
                 request_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentRequest.SerializeToString,
                 response_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentResponse.FromString,
                 _registered_method=True)
+        self.UpdateNote = channel.unary_unary(
+                '/legato.router.v1.GroundingAdminService/UpdateNote',
+                request_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteResponse.FromString,
+                _registered_method=True)
+        self.RemoveAllNotes = channel.unary_unary(
+                '/legato.router.v1.GroundingAdminService/RemoveAllNotes',
+                request_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesResponse.FromString,
+                _registered_method=True)
+        self.PreviewGrounding = channel.unary_unary(
+                '/legato.router.v1.GroundingAdminService/PreviewGrounding',
+                request_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingResponse.FromString,
+                _registered_method=True)
+        self.GetGroundingConfig = channel.unary_unary(
+                '/legato.router.v1.GroundingAdminService/GetGroundingConfig',
+                request_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigRequest.SerializeToString,
+                response_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigResponse.FromString,
+                _registered_method=True)
 
 
 class GroundingAdminServiceServicer:
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     def AddNote(self, request, context):
@@ -110,6 +130,32 @@ class GroundingAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateNote(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveAllNotes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewGrounding(self, request, context):
+        """What a chat with this question would be given. Nothing is charged, kept, or sent to a provider.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGroundingConfig(self, request, context):
+        """What this service offers to all accounts, and its limits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroundingAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -143,6 +189,26 @@ def add_GroundingAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentRequest.FromString,
                     response_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentResponse.SerializeToString,
             ),
+            'UpdateNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateNote,
+                    request_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteResponse.SerializeToString,
+            ),
+            'RemoveAllNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveAllNotes,
+                    request_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesResponse.SerializeToString,
+            ),
+            'PreviewGrounding': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewGrounding,
+                    request_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingResponse.SerializeToString,
+            ),
+            'GetGroundingConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGroundingConfig,
+                    request_deserializer=protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigRequest.FromString,
+                    response_serializer=protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'legato.router.v1.GroundingAdminService', rpc_method_handlers)
@@ -152,8 +218,8 @@ def add_GroundingAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroundingAdminService:
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     @staticmethod
@@ -308,6 +374,114 @@ class GroundingAdminService:
             '/legato.router.v1.GroundingAdminService/RemoveAttachment',
             protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentRequest.SerializeToString,
             protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAttachmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateNote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.GroundingAdminService/UpdateNote',
+            protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_grounding__pb2.UpdateNoteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveAllNotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.GroundingAdminService/RemoveAllNotes',
+            protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_grounding__pb2.RemoveAllNotesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewGrounding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.GroundingAdminService/PreviewGrounding',
+            protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_grounding__pb2.PreviewGroundingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGroundingConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.GroundingAdminService/GetGroundingConfig',
+            protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigRequest.SerializeToString,
+            protos_dot_router_dot_v1_dot_grounding__pb2.GetGroundingConfigResponse.FromString,
             options,
             channel_credentials,
             insecure,

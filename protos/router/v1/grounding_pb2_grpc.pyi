@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroundingAdminServiceStub:
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     @_typing.overload
@@ -42,11 +42,17 @@ class GroundingAdminServiceStub:
     """The document comes in pieces, its name with the first. The answers tell how far it is; the last has the attachment."""
     ListAttachments: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.ListAttachmentsRequest, _grounding_pb2.ListAttachmentsResponse]
     RemoveAttachment: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.RemoveAttachmentRequest, _grounding_pb2.RemoveAttachmentResponse]
+    UpdateNote: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.UpdateNoteRequest, _grounding_pb2.UpdateNoteResponse]
+    RemoveAllNotes: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.RemoveAllNotesRequest, _grounding_pb2.RemoveAllNotesResponse]
+    PreviewGrounding: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.PreviewGroundingRequest, _grounding_pb2.PreviewGroundingResponse]
+    """What a chat with this question would be given. Nothing is charged, kept, or sent to a provider."""
+    GetGroundingConfig: _grpc.UnaryUnaryMultiCallable[_grounding_pb2.GetGroundingConfigRequest, _grounding_pb2.GetGroundingConfigResponse]
+    """What this service offers to all accounts, and its limits."""
 
 @_typing.type_check_only
 class GroundingAdminServiceAsyncStub(GroundingAdminServiceStub):
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -57,10 +63,16 @@ class GroundingAdminServiceAsyncStub(GroundingAdminServiceStub):
     """The document comes in pieces, its name with the first. The answers tell how far it is; the last has the attachment."""
     ListAttachments: _aio.UnaryUnaryMultiCallable[_grounding_pb2.ListAttachmentsRequest, _grounding_pb2.ListAttachmentsResponse]  # type: ignore[assignment]
     RemoveAttachment: _aio.UnaryUnaryMultiCallable[_grounding_pb2.RemoveAttachmentRequest, _grounding_pb2.RemoveAttachmentResponse]  # type: ignore[assignment]
+    UpdateNote: _aio.UnaryUnaryMultiCallable[_grounding_pb2.UpdateNoteRequest, _grounding_pb2.UpdateNoteResponse]  # type: ignore[assignment]
+    RemoveAllNotes: _aio.UnaryUnaryMultiCallable[_grounding_pb2.RemoveAllNotesRequest, _grounding_pb2.RemoveAllNotesResponse]  # type: ignore[assignment]
+    PreviewGrounding: _aio.UnaryUnaryMultiCallable[_grounding_pb2.PreviewGroundingRequest, _grounding_pb2.PreviewGroundingResponse]  # type: ignore[assignment]
+    """What a chat with this question would be given. Nothing is charged, kept, or sent to a provider."""
+    GetGroundingConfig: _aio.UnaryUnaryMultiCallable[_grounding_pb2.GetGroundingConfigRequest, _grounding_pb2.GetGroundingConfigResponse]  # type: ignore[assignment]
+    """What this service offers to all accounts, and its limits."""
 
 class GroundingAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line. The router does not know which
-    accounts there are: whoever asks does.
+    """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
+    know which accounts there are: whoever asks does.
     """
 
     @_abc_1.abstractmethod
@@ -105,5 +117,35 @@ class GroundingAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _grounding_pb2.RemoveAttachmentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_grounding_pb2.RemoveAttachmentResponse, _abc.Awaitable[_grounding_pb2.RemoveAttachmentResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateNote(
+        self,
+        request: _grounding_pb2.UpdateNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_grounding_pb2.UpdateNoteResponse, _abc.Awaitable[_grounding_pb2.UpdateNoteResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveAllNotes(
+        self,
+        request: _grounding_pb2.RemoveAllNotesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_grounding_pb2.RemoveAllNotesResponse, _abc.Awaitable[_grounding_pb2.RemoveAllNotesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def PreviewGrounding(
+        self,
+        request: _grounding_pb2.PreviewGroundingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_grounding_pb2.PreviewGroundingResponse, _abc.Awaitable[_grounding_pb2.PreviewGroundingResponse]]:
+        """What a chat with this question would be given. Nothing is charged, kept, or sent to a provider."""
+
+    @_abc_1.abstractmethod
+    def GetGroundingConfig(
+        self,
+        request: _grounding_pb2.GetGroundingConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_grounding_pb2.GetGroundingConfigResponse, _abc.Awaitable[_grounding_pb2.GetGroundingConfigResponse]]:
+        """What this service offers to all accounts, and its limits."""
 
 def add_GroundingAdminServiceServicer_to_server(servicer: GroundingAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -74,7 +74,11 @@ RULES: Final[dict[str, AccessRule]] = {
     **_rules("router.v1.RouterService", {_USER: "ListModels"}),
     **_rules(
         "router.v1.GroundingAdminService",
-        {_MEMBER: "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment"},
+        {
+            _USER: "GetGroundingConfig",
+            _MEMBER: "AddNote ListNotes UpdateNote RemoveNote RemoveAllNotes AddAttachment ListAttachments "
+            "RemoveAttachment PreviewGrounding",
+        },
     ),
     **_rules(
         "auth.v1.AccountAdminService",

@@ -71,7 +71,9 @@ _OF_USERS: Final = {
     ),
 }
 _GROUNDING: Final = _methods(
-    f"{_ROUTER}.GroundingAdminService", "AddNote ListNotes RemoveNote AddAttachment ListAttachments RemoveAttachment"
+    f"{_ROUTER}.GroundingAdminService",
+    "AddNote ListNotes UpdateNote RemoveNote RemoveAllNotes AddAttachment ListAttachments RemoveAttachment "
+    "PreviewGrounding GetGroundingConfig",
 )
 _LISTING_MODELS: Final = _methods(f"{_ROUTER}.RouterService", "ListModels")
 _OF_OPERATORS: Final = {

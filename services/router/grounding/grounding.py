@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from protos.router.v1.router_pb2 import ChatOpen
+from services.chassis.errors import unavailable
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.grounding.attachments import Attachments
-from services.router.grounding.blocks import notes_block, passages_block
+from services.router.grounding.blocks import note_tokens, notes_block, passage_tokens, passages_block
 from services.router.grounding.citations import CitingConversation, Source, Sources
 from services.router.grounding.holdings import NOTHING, Holdings
 from services.router.grounding.notes import Notes
 from services.router.grounding.ranking import question_words
-from services.router.grounding.records import Passage
+from services.router.grounding.records import Note, Passage
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
 from services.router.routing.routes import Target
@@ -52,6 +53,38 @@ class Library:
     notes: Notes | None
     attachments: Attachments | None
     holdings: Holdings
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundContext:
+    """The notes and passages that a chat is given, in the order of the prompt."""
+
+    notes: Sequence[Note]
+    passages: Sequence[tuple[Source, Passage]]
+    sources: Sources
+    # The block of each kind that there is.
+    blocks: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        return BETWEEN_BLOCKS.join(self.blocks)
+
+    def insert_into(self, prompt: Prompt) -> Prompt:
+        return insert_guidance(prompt, self.text) if self.blocks else prompt
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GroundingPreview:
+    """What a chat would be given, each note and passage with its tokens."""
+
+    notes: Sequence[tuple[Note, int]]
+    passages: Sequence[tuple[Source, Passage, int]]
+    text: str
+    offers_search: bool
+    # Of the prompt, by what they are for.
+    notes_tokens: int
+    passages_tokens: int
+    search_tokens: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,11 +133,38 @@ class Grounding:
         sources = Sources()
         window_tokens = min(target.context_tokens for target in targets)
         if self._library is not None and (chat.memory or chat.attachments):
-            prompt, sources = await self._look_up(self._library, chat, prompt, window_tokens)
+            findings = await self._look_up(self._library, chat, prompt, window_tokens)
+            prompt, sources = findings.insert_into(prompt), findings.sources
         room_tokens = window_tokens - prompt.tokens
         if self._search is not None and _can_search(chat, targets, room_tokens):
             return self._offering_search(chat, prompt, conversation, sources, self._search, room_tokens)
         return Grounded(prompt, CitingConversation(conversation, sources) if sources else conversation)
+
+    async def preview(self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target]) -> GroundingPreview:
+        """Returns what `ground` would add to the prompt. Raises where a chat would be answered without it."""
+        findings = _nothing_found()
+        window_tokens = min(target.context_tokens for target in targets)
+        if self._library is not None and (chat.memory or chat.attachments):
+            try:
+                async with asyncio.timeout(LOOK_UP_WITHIN_S):
+                    findings = await self._find(self._library, chat, prompt, window_tokens)
+            except Exception as error:
+                self._log.failure("grounding.failed", error)
+                raise unavailable("The store of notes and documents") from None
+        grounded = findings.insert_into(prompt)
+        added_tokens = grounded.tokens - prompt.tokens
+        notes_tokens = tokens.count(findings.blocks[0]) if findings.notes and findings.passages else added_tokens
+        room_tokens = window_tokens - grounded.tokens
+        offers_search = self._search is not None and _can_search(chat, targets, room_tokens)
+        return GroundingPreview(
+            notes=[(note, note_tokens(note)) for note in findings.notes],
+            passages=[(source, passage, passage_tokens(passage)) for source, passage in findings.passages],
+            text=findings.text,
+            offers_search=offers_search,
+            notes_tokens=notes_tokens if findings.notes else 0,
+            passages_tokens=added_tokens - (notes_tokens if findings.notes else 0),
+            search_tokens=_search_tokens() if offers_search else 0,
+        )
 
     def _offering_search(
         self,
@@ -127,29 +187,26 @@ class Grounding:
     def _log_failure(self, chat: ChatOpen, why: str) -> None:
         self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
-    async def _look_up(
-        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int
-    ) -> tuple[Prompt, Sources]:
-        """Returns the prompt with the context found, and its sources; unchanged if nothing is found or the lookup
-        fails."""
+    async def _look_up(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> FoundContext:
+        """Returns what is found; nothing if the lookup fails."""
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN_S):
-                return await self._with_findings(library, chat, prompt, window_tokens)
+                return await self._find(library, chat, prompt, window_tokens)
         except Exception as error:
             # A failed lookup is logged, and the chat is answered without it.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
-            return prompt, Sources()
+            return _nothing_found()
 
-    async def _with_findings(
-        self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int
-    ) -> tuple[Prompt, Sources]:
-        sources = Sources()
+    async def _find(self, library: Library, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> FoundContext:
         holding = await library.holdings.of(chat.account_id)
         if holding == NOTHING:
-            return prompt, sources
+            return _nothing_found()
         room_tokens = (window_tokens - prompt.tokens) // ROOM_PART - TOKENS_PER_MESSAGE
         words = question_words(prompt.messages)
-        blocks = []
+        sources = Sources()
+        blocks: list[str] = []
+        notes: Sequence[Note] = ()
+        numbered: list[tuple[Source, Passage]] = []
         if library.notes is not None and chat.memory and holding.notes:
             budget_tokens = min(self._budgets.notes, room_tokens)
             notes = await library.notes.relevant(chat.account_id, words, budget_tokens)
@@ -160,10 +217,19 @@ class Grounding:
             budget_tokens = min(self._budgets.passages, room_tokens)
             passages = await library.attachments.matching(chat.account_id, words, budget_tokens)
             if passages:
-                blocks.append(passages_block([(_source_of(passage, sources), passage) for passage in passages]))
-        if not blocks:
-            return prompt, sources
-        return insert_guidance(prompt, BETWEEN_BLOCKS.join(blocks)), sources
+                numbered = [(_source_of(passage, sources), passage) for passage in passages]
+                blocks.append(passages_block(numbered))
+        return FoundContext(notes, numbered, sources, blocks)
+
+
+def _nothing_found() -> FoundContext:
+    return FoundContext((), (), Sources(), ())
+
+
+def _search_tokens() -> int:
+    from services.router.grounding.search_tool import TOOLS_TOKENS
+
+    return TOOLS_TOKENS
 
 
 def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> bool:

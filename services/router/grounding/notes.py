@@ -29,30 +29,24 @@ class Notes:
         self._clock = clock
 
     async def add(self, account_id: str, text: str) -> Note:
-        stripped = text.strip()
-        if not 1 <= len(stripped) <= LONGEST_NOTE:
-            raise LegatoError(
-                Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text"
-            )
-        note = Note(
-            f"note_{secrets.token_hex(8)}",
-            account_id,
-            to_micros(self._clock.now()),
-            tokens.count(stripped) + TOKENS_PER_NOTE,
-            stripped,
-        )
-        sealed = stored.SealedNote(
-            note.note_id,
-            account_id,
-            note.created_at_us,
-            note.tokens,
-            self._sealer.seal(stripped, note_place(account_id, note.note_id)),
-        )
+        stripped = _check_text(text)
+        sealed = self._seal(f"note_{secrets.token_hex(8)}", account_id, to_micros(self._clock.now()), stripped)
         if not await self._database.write(lambda connection: stored.add_note(connection, sealed, NOTES_MOST)):
             raise LegatoError(
                 Reason.REQUEST_INVALID, f"An account may have at most {NOTES_MOST} notes: remove one first."
             )
-        return note
+        return self._open(sealed)
+
+    async def update(self, account_id: str, note_id: str, text: str) -> Note:
+        """Replaces the text of a note, which keeps its place."""
+        stripped = _check_text(text)
+        # Its time is not known before the transaction.
+        sealed = self._seal(note_id, account_id, 0, stripped)
+        updated = await self._database.write(lambda connection: stored.update_note(connection, sealed))
+        if updated is None:
+            raise _unknown()
+        await empty_write_log(self._database)
+        return self._open(updated)
 
     async def list_of(self, account_id: str) -> Sequence[Note]:
         """Returns the notes, oldest first; one that cannot be decrypted has no text."""
@@ -61,8 +55,14 @@ class Notes:
 
     async def remove(self, account_id: str, note_id: str) -> None:
         if not await self._database.write(lambda connection: stored.remove_note(connection, account_id, note_id)):
-            raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
+            raise _unknown()
         await empty_write_log(self._database)
+
+    async def remove_all(self, account_id: str) -> int:
+        """Removes all notes of an account, and returns their number."""
+        removed = await self._database.write(lambda connection: stored.remove_notes(connection, account_id))
+        await empty_write_log(self._database)
+        return removed
 
     async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
         """Returns the notes that best match the question, then the newest, within the token budget; in order of
@@ -74,9 +74,29 @@ class Notes:
         # Matching many notes takes milliseconds of CPU time, so it runs in a thread.
         return await asyncio.to_thread(_choose, notes, words, budget_tokens)
 
+    def _seal(self, note_id: str, account_id: str, created_at_us: int, text: str) -> stored.SealedNote:
+        return stored.SealedNote(
+            note_id,
+            account_id,
+            created_at_us,
+            tokens.count(text) + TOKENS_PER_NOTE,
+            self._sealer.seal(text, note_place(account_id, note_id)),
+        )
+
     def _open(self, note: stored.SealedNote) -> Note:
         text = self._sealer.open_if_possible(note.text, note_place(note.account_id, note.note_id))
         return Note(note.note_id, note.account_id, note.created_at_us, note.tokens, text or "")
+
+
+def _check_text(text: str) -> str:
+    stripped = text.strip()
+    if not 1 <= len(stripped) <= LONGEST_NOTE:
+        raise LegatoError(Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text")
+    return stripped
+
+
+def _unknown() -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, "There is no such note.")
 
 
 def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> Sequence[Note]:

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.settings import parse_versioned_secrets
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.grounding.servicer import GroundingAdminServicer, Preview
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 
 if TYPE_CHECKING:
+    from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Grounding, Library
     from services.router.grounding.search import Search
 
@@ -22,23 +24,48 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 class Opened:
     # Used by chats; None if nothing is configured.
     grounding: "Grounding | None"
-    # The RPCs for owners.
-    admin: GroundingAdminServicer
+    library: "Library | None"
+    extraction: "Extraction | None"
+    config: pb.GroundingConfig
+
+    def admin(self, preview: Preview, log: Log) -> GroundingAdminServicer:
+        """Returns the RPCs for owners. `preview` composes the prompt of a chat."""
+        return GroundingAdminServicer(self.library, self.extraction, self.config, preview, log)
 
 
 async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
     """Opens the configured stores and search; the stack closes them."""
     if not settings.has_store and not settings.search_url:
-        return Opened(None, GroundingAdminServicer(None, None, 0, log))
+        return Opened(None, None, None, pb.GroundingConfig())
     from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Budgets, Grounding
 
     library = _open_library(settings, clock, log, stack) if settings.has_store else None
     budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
     extraction = Extraction(settings.attachment_pages, log) if settings.attachments else None
-    admin = GroundingAdminServicer(library, extraction, settings.attachment_bytes, log)
     search = _open_search(settings, stack) if settings.search_url else None
-    return Opened(Grounding(library, search, settings.search_rounds, budgets, log), admin)
+    grounding = Grounding(library, search, settings.search_rounds, budgets, log)
+    return Opened(grounding, library, extraction, _describe(settings))
+
+
+def _describe(settings: GroundingSettings) -> pb.GroundingConfig:
+    from services.router.grounding.attachments import ATTACHMENTS_MOST, PASSAGES_MOST
+    from services.router.grounding.notes import LONGEST_NOTE, NOTES_MOST
+
+    config = pb.GroundingConfig()
+    if settings.memory:
+        config.memory.notes_most = NOTES_MOST
+        config.memory.note_characters_most = LONGEST_NOTE
+        config.memory.prompt_tokens_most = settings.memory_tokens
+    if settings.attachments:
+        config.attachments.attachments_most = ATTACHMENTS_MOST
+        config.attachments.bytes_most = settings.attachment_bytes
+        config.attachments.pages_most = settings.attachment_pages
+        config.attachments.passages_most = PASSAGES_MOST
+        config.attachments.prompt_tokens_most = settings.attachment_tokens
+    if settings.search_url:
+        config.search.rounds_most = settings.search_rounds
+    return config
 
 
 def _open_search(settings: GroundingSettings, stack: AsyncExitStack) -> "Search":

@@ -1,20 +1,23 @@
 """The RPCs of grounding.proto: an owner's notes and documents."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1 import grounding_pb2_grpc as pb_grpc
+from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import Registration
 from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
+    from services.router.completion import PromptPreview
     from services.router.grounding.attachments import Attachments
     from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Library
@@ -26,17 +29,28 @@ Context = grpc.aio.ServicerContext[Any, Any]
 # Receives a stage, its progress, and its total.
 Tell = Callable[["pb.AttachmentStage.ValueType", int, int], None]
 
+# Composes the prompt of a chat that is not sent.
+Preview = Callable[[ChatOpen], Awaitable["PromptPreview"]]
+
+LONGEST_QUESTION = 32_000
+
 _KINDS = {"text": pb.DOCUMENT_KIND_TEXT, "html": pb.DOCUMENT_KIND_HTML, "pdf": pb.DOCUMENT_KIND_PDF}
 
 
 class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     def __init__(
-        self, library: "Library | None", extraction: "Extraction | None", attachment_bytes_most: int, log: Log
+        self,
+        library: "Library | None",
+        extraction: "Extraction | None",
+        config: pb.GroundingConfig,
+        preview: Preview,
+        log: Log,
     ) -> None:
         """`library` is None if nothing is configured: calls then fail and name the missing setting."""
         self._library = library
         self._extraction = extraction
-        self._attachment_bytes_most = attachment_bytes_most
+        self._config = config
+        self._preview = preview
         self._log = log
 
     async def AddNote(self, request: pb.AddNoteRequest, context: Context) -> pb.AddNoteResponse:
@@ -51,6 +65,16 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
         await self._notes.remove(_account_id(request), request.note_id)
         self._changed("note.removed", request.account_id)
         return pb.RemoveNoteResponse()
+
+    async def UpdateNote(self, request: pb.UpdateNoteRequest, context: Context) -> pb.UpdateNoteResponse:
+        note = await self._notes.update(_account_id(request), request.note_id, request.text)
+        self._changed("note.updated", note.account_id)
+        return pb.UpdateNoteResponse(note=_to_note(note))
+
+    async def RemoveAllNotes(self, request: pb.RemoveAllNotesRequest, context: Context) -> pb.RemoveAllNotesResponse:
+        removed = await self._notes.remove_all(_account_id(request))
+        self._changed("notes.removed", request.account_id)
+        return pb.RemoveAllNotesResponse(removed=removed)
 
     async def AddAttachment(
         self, request_iterator: AsyncIterator[pb.AddAttachmentRequest], context: Context
@@ -76,6 +100,29 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
         await self._attachments.remove(_account_id(request), request.attachment_id)
         self._changed("attachment.removed", request.account_id)
         return pb.RemoveAttachmentResponse()
+
+    async def PreviewGrounding(
+        self, request: pb.PreviewGroundingRequest, context: Context
+    ) -> pb.PreviewGroundingResponse:
+        if not 1 <= len(request.question.strip()) <= LONGEST_QUESTION:
+            raise LegatoError(
+                Reason.REQUEST_INVALID, f"A question must have 1 to {LONGEST_QUESTION:,} characters.", param="question"
+            )
+        chat = ChatOpen(
+            account_id=_account_id(request),
+            model=request.model,
+            preferred_class=request.preferred_class,
+            messages_json=msgspec.json.encode([{"role": "user", "content": request.question}]),
+            search=request.search,
+            memory=request.memory,
+            attachments=request.attachments,
+        )
+        return _to_preview(await self._preview(chat), self._config)
+
+    async def GetGroundingConfig(
+        self, request: pb.GetGroundingConfigRequest, context: Context
+    ) -> pb.GetGroundingConfigResponse:
+        return pb.GetGroundingConfigResponse(config=self._config)
 
     async def _add(
         self,
@@ -110,11 +157,12 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     ) -> tuple[pb.AddAttachmentRequest, bytes]:
         first: pb.AddAttachmentRequest | None = None
         body = bytearray()
+        bytes_most = self._config.attachments.bytes_most
         async for request in requests:
             first = first or request
             body += request.piece
-            if max(len(body), first.size_bytes) > self._attachment_bytes_most:
-                megabytes = self._attachment_bytes_most / 1024**2
+            if max(len(body), first.size_bytes) > bytes_most:
+                megabytes = bytes_most / 1024**2
                 raise LegatoError(
                     Reason.BODY_TOO_LARGE, f"A document may have at most {megabytes:g} MB.", param="document"
                 )
@@ -152,11 +200,39 @@ def _account_id(request: Any) -> str:
     return account_id
 
 
-def _to_note(note: "Note") -> pb.Note:
+def _to_preview(preview: "PromptPreview", config: pb.GroundingConfig) -> pb.PreviewGroundingResponse:
+    response = pb.PreviewGroundingResponse(
+        class_id=preview.class_id, context_tokens=preview.context_tokens, config=config
+    )
+    response.tokens.character, response.tokens.question = preview.character_tokens, preview.question_tokens
+    found = preview.grounding
+    if found is None:
+        return response
+    response.notes.extend(_to_note(note, tokens) for note, tokens in found.notes)
+    response.passages.extend(
+        pb.PreviewedPassage(
+            number=source.number,
+            attachment_id=passage.attachment_id,
+            name=passage.name,
+            page=passage.page,
+            text=passage.text,
+            tokens=tokens,
+        )
+        for source, passage, tokens in found.passages
+    )
+    response.added_text = found.text
+    response.offers_search = found.offers_search
+    response.tokens.notes, response.tokens.passages = found.notes_tokens, found.passages_tokens
+    response.tokens.search = found.search_tokens
+    return response
+
+
+def _to_note(note: "Note", tokens: int | None = None) -> pb.Note:
     return pb.Note(
         note_id=note.note_id,
         account_id=note.account_id,
         text=note.text,
+        tokens=note.tokens if tokens is None else tokens,
         create_time=_to_timestamp(note.created_at_us),
     )
 

@@ -24,6 +24,15 @@ async def test_notes_are_added_listed_and_removed(harness: GroundingHarness) -> 
     assert json.loads((await harness.run("memory", "list", ACCOUNT)).stdout) == [from_stdin]
 
 
+async def test_notes_are_edited_and_all_removed(harness: GroundingHarness) -> None:
+    added = json.loads((await harness.run("memory", "add", ACCOUNT, "I drink tea.")).stdout)
+    await harness.run("memory", "add", ACCOUNT, "I live in Ottawa.")
+    edited = json.loads((await harness.run("memory", "edit", ACCOUNT, added["note_id"], "I drink coffee.")).stdout)
+    assert edited == {**added, "text": "I drink coffee."}
+    assert json.loads((await harness.run("memory", "clear", ACCOUNT)).stdout) == {"removed": 2}
+    assert json.loads((await harness.run("memory", "list", ACCOUNT)).stdout) == []
+
+
 async def test_note_that_does_not_open_is_listed_without_its_text(tmp_path: Path, log: Log) -> None:
     async with grounding_harness(tmp_path, log) as harness:
         await harness.run("memory", "add", ACCOUNT, "I drink tea.")

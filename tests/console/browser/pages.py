@@ -62,6 +62,20 @@ def _grow_stale(fakes: Fakes) -> None:
     fakes.is_fresh = False
 
 
+def _fill_grounding(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.fill_grounding()
+
+
+def _switch_off_grounding(fakes: Fakes) -> None:
+    fakes.fill_grounding()
+    fakes.switches = dict.fromkeys(fakes.switches, False)
+
+
+def _unconfigure_grounding(fakes: Fakes) -> None:
+    fakes.grounding.Clear()
+
+
 def _leave_all_accounts(fakes: Fakes) -> None:
     fakes.has_account = False
 
@@ -98,6 +112,19 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "credit-none": ("/credit", _nothing),
     "credit-without-metering": ("/credit", _without_metering),
     "entries": ("/credit/entries", Fakes.fill),
+    "memory": ("/memory", _fill_grounding),
+    "memory-none": ("/memory", _nothing),
+    "memory-off": ("/memory", _switch_off_grounding),
+    "memory-not-configured": ("/memory", _unconfigure_grounding),
+    "memory-without-router": ("/memory", failing("GroundingAdminService.GetGroundingConfig")),
+    "note": ("/memory/note_0000000000000003", _fill_grounding),
+    "note-unreadable": ("/memory/note_00000000000000ff", _fill_grounding),
+    "documents": ("/documents", _fill_grounding),
+    "documents-none": ("/documents", _nothing),
+    "documents-off": ("/documents", _switch_off_grounding),
+    "documents-not-configured": ("/documents", _unconfigure_grounding),
+    "documents-without-router": ("/documents", failing("GroundingAdminService.GetGroundingConfig")),
+    "preview": ("/preview", _fill_grounding),
     "security": ("/security", Fakes.fill),
     "security-empty": ("/security", _nothing),
     "security-audit-log": ("/security/audit-log", Fakes.fill),

@@ -1,6 +1,6 @@
 """A router on a real gRPC server, in front of model servers that do as they are told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.rpc.channel import open_channel
-from services.chassis.rpc.server import RpcServer
+from services.chassis.rpc.server import Registration, RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
@@ -115,6 +115,7 @@ async def running_router(
     *,
     tells_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
+    also: Callable[[Completions], Registration] | None = None,
 ) -> AsyncIterator[Router]:
     provider_pool = ProviderPool(
         lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, folder / "model.sock")), log
@@ -131,7 +132,8 @@ async def running_router(
         show_model_states(model_states, registry)
         show_chats(completions, registry)
     servicer = RouterServicer(completions, log, tracer)
-    server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
+    registrations = [register_router(servicer)] + ([] if also is None else [also(completions)])
+    server = RpcServer(f"unix:{folder}/router.sock", registrations, log)
     await server.start()
     try:
         async with connected_router(f"unix:{folder}/router.sock", log) as router:

@@ -129,6 +129,10 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "AddAttachment": WITH_USERS,
         "ListAttachments": WITH_USERS,
         "RemoveAttachment": WITH_USERS,
+        "UpdateNote": WITH_USERS,
+        "RemoveAllNotes": WITH_USERS,
+        "PreviewGrounding": WITH_USERS,
+        "GetGroundingConfig": WITH_USERS,
     },
     "legato.metering.v1.MeteringService": {
         "Admit": EDGE,

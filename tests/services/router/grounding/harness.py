@@ -1,14 +1,16 @@
 """A router whose chats are grounded, in front of a model and a search that do as they are told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from services.chassis.database.database import Database
+from services.chassis.rpc.server import Registration
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
+from services.router.completion import Completions
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.grounding import Budgets, Grounding, Library
 from services.router.grounding.holdings import Holdings
@@ -79,6 +81,7 @@ async def running_harness(
     search_timeout_s: float = 5,
     timeouts: Timeouts | None = None,
     tracer: Tracer | None = None,
+    also: Callable[[Completions, Library], Registration] | None = None,
 ) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(f"sqlite:///{folder}/router.db", "router")
     database.migrate(MIGRATIONS)
@@ -88,7 +91,10 @@ async def running_harness(
     grounding = Grounding(library, search, SEARCHES_MOST, Budgets(notes=100, passages=300), log)
     try:
         targets = {served_by or target("main"): upstream}
-        async with running_router(folder, log, targets, timeouts, grounding=grounding, tracer=tracer) as router:
+        registering = None if also is None else lambda completions: also(completions, library)
+        async with running_router(
+            folder, log, targets, timeouts, grounding=grounding, tracer=tracer, also=registering
+        ) as router:
             yield RouterGroundingHarness(router, upstream, database, library)
     finally:
         if search is not None:

@@ -26,6 +26,38 @@ async def test_notes_are_kept_until_they_are_removed_and_belong_to_their_account
     assert [note.note_id for note in await notes.list_of("acct_1")] == [tea.note_id]
 
 
+@ON_EACH_DATABASE
+async def test_a_note_that_is_changed_keeps_its_place_and_is_counted_anew(notes: Notes, clock: FakeClock) -> None:
+    first = await notes.add("acct_1", "I drink tea.")
+    clock.advance(1)
+    await notes.add("acct_1", "I live in Ottawa.")
+    changed = await notes.update("acct_1", first.note_id, " I drink coffee, black and without sugar. ")
+    assert (changed.note_id, changed.created_at_us) == (first.note_id, first.created_at_us)
+    assert changed.tokens > first.tokens
+    texts = [note.text for note in await notes.list_of("acct_1")]
+    assert texts == ["I drink coffee, black and without sugar.", "I live in Ottawa."]
+    for account_id, note_id, text, reason in (
+        ("acct_2", first.note_id, "Mine now.", Reason.NOT_FOUND),
+        ("acct_1", "note_none", "x", Reason.NOT_FOUND),
+        ("acct_1", first.note_id, " ", Reason.REQUEST_INVALID),
+    ):
+        with pytest.raises(LegatoError) as refusal:
+            await notes.update(account_id, note_id, text)
+        assert refusal.value.reason is reason
+    assert [note.text for note in await notes.list_of("acct_1")] == texts
+
+
+@ON_EACH_DATABASE
+async def test_all_notes_of_an_account_are_removed_and_none_of_another(notes: Notes) -> None:
+    for text in ("I drink tea.", "I live in Ottawa."):
+        await notes.add("acct_1", text)
+    await notes.add("acct_2", "Somebody else's.")
+    assert await notes.remove_all("acct_1") == 2
+    assert await notes.list_of("acct_1") == []
+    assert len(await notes.list_of("acct_2")) == 1
+    assert await notes.remove_all("acct_1") == 0
+
+
 async def test_all_notes_that_fit_are_given_in_the_order_in_which_they_were_made(
     notes: Notes, clock: FakeClock
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -38,6 +39,20 @@ async def test_search_alone_needs_no_store(tmp_path: Path, log: Log) -> None:
         settings = GroundingSettings(data=tmp_path, search_url="http://127.0.0.1:1")
         assert (await open_grounding(settings, SystemClock(), log, stack)).grounding is not None
     assert files_in(tmp_path) == []
+
+
+async def test_what_is_configured_is_told_with_its_limits(tmp_path: Path, log: Log) -> None:
+    async with AsyncExitStack() as stack:
+        settings = GroundingSettings(data=tmp_path, grounding_key=KEY)
+        assert (await open_grounding(settings, SystemClock(), log, stack)).config == pb.GroundingConfig()
+        settings = GroundingSettings(
+            data=tmp_path, grounding_key=KEY, memory=True, attachments=True, search_url="http://127.0.0.1:1"
+        )
+        config = (await open_grounding(settings, SystemClock(), log, stack)).config
+    assert config.memory == pb.MemoryConfig(notes_most=200, note_characters_most=2_000, prompt_tokens_most=512)
+    assert (config.attachments.attachments_most, config.attachments.bytes_most) == (200, 10 * 1024**2)
+    assert (config.attachments.pages_most, config.attachments.prompt_tokens_most) == (1000, 2048)
+    assert config.search.rounds_most == 3
 
 
 def test_router_without_grounding_loads_nothing_that_only_grounding_needs() -> None:

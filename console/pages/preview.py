@@ -1,0 +1,127 @@
+"""The preview of what a model sees: the notes and passages that a question brings, with their tokens and price."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from console.grounding import GroundingSources, read_account, read_sources, require_role
+from console.web.visit import Visit
+from console.words import TRANSLATIONS, significant_places
+from protos.metering.v1 import metering_pb2, statements_pb2
+from protos.router.v1 import grounding_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+_ = TRANSLATIONS.gettext
+
+AUTO: Final = "auto"
+MILLION: Final = 1_000_000
+# Of the whole price; the parts have as many places, so that they add up as one reads them.
+TABLE_DIGITS: Final = 5
+
+# Prices by class.
+Prices = dict[str, metering_pb2.Price]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A part of the prompt."""
+
+    title: str
+    tokens: int
+    # None: the price is not known.
+    cost_nanos: int | None
+
+
+async def show(visit: Visit) -> Response:
+    if not visit.who.account_id:
+        return visit.render("no_account.html")
+    require_role(visit)
+    sources, prices = await asyncio.gather(read_sources(visit), _prices(visit))
+    return _page(visit, sources, prices)
+
+
+async def preview(visit: Visit) -> Response:
+    require_role(visit)
+    account, prices = await asyncio.gather(read_account(visit), _prices(visit))
+    request = pb.PreviewGroundingRequest(
+        account_id=account.account_id,
+        question=visit.form.get("question"),
+        model=visit.form.get("class") or AUTO,
+        preferred_class=account.preferred_class,
+        search=account.search,
+        memory=account.memory,
+        attachments=account.attachments,
+    )
+    try:
+        found = await visit.services.router.read(lambda stubs: stubs.grounding.PreviewGrounding, request, visit.token)
+    except LegatoError as error:
+        if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
+            raise
+        sources = GroundingSources(pb.GroundingConfig(), account)
+        return _page(visit, sources, prices, request, problem=error.message, status=400)
+    return _page(visit, GroundingSources(found.config, account), prices, request, found)
+
+
+def _page(
+    visit: Visit,
+    sources: GroundingSources,
+    prices: Prices,
+    request: pb.PreviewGroundingRequest | None = None,
+    found: pb.PreviewGroundingResponse | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    price = prices.get(found.class_id) if found else None
+    parts = _parts(found, price) if found else []
+    tokens = sum(part.tokens for part in parts)
+    return visit.render(
+        "preview.html",
+        status,
+        sources=sources,
+        classes=sorted(prices, key=lambda class_id: prices[class_id].input_nanos_per_million),
+        question=request.question if request else "",
+        chosen=request.model if request else AUTO,
+        found=found,
+        parts=parts,
+        tokens=tokens,
+        cost_nanos=_cost_nanos(tokens, price),
+        places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
+        added=_added(found, price) if found else None,
+        price=price,
+        problem=problem,
+    )
+
+
+def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
+    counted = (
+        (_("Character of the class"), found.tokens.character),
+        (_("Notes"), found.tokens.notes),
+        (_("Passages of documents"), found.tokens.passages),
+        (_("Search function"), found.tokens.search),
+        (_("Your question"), found.tokens.question),
+    )
+    return [PromptPart(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
+
+
+def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> PromptPart:
+    tokens = found.tokens.notes + found.tokens.passages + found.tokens.search
+    return PromptPart(_("Added to your question"), tokens, _cost_nanos(tokens, price))
+
+
+def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:
+    """Returns what a provider that has nothing of it in its cache costs, rounded up as a charge is."""
+    return None if price is None else -(-tokens * price.input_nanos_per_million // MILLION)
+
+
+async def _prices(visit: Visit) -> Prices:
+    """Returns the current prices; none if metering does not answer."""
+    request = statements_pb2.ListPricesRequest()
+    try:
+        listed = await visit.services.metering.read(lambda stubs: stubs.statements.ListPrices, request, visit.token)
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
+        return {}
+    current = (each for each in listed.versions if each.version == listed.current_version)
+    return {priced.class_id: priced.price for version in current for priced in version.prices}

@@ -1,0 +1,201 @@
+"""Memory, documents and the preview in a real browser: with fake services, and once with real ones."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from services.chassis.errors import LegatoError, Reason
+from tests.cli.service import Up
+from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage
+from tests.console.browser.test_accessibility import assert_accessible
+from tests.console.harness import ConsoleHarness
+from tests.support.pdfs import make_pdf
+
+expect.set_options(timeout=PATIENCE_MS)
+QUESTION = "How long is the warranty of the Zephyr?"
+# Says on the browser's console what the rows of uploads say, one after another.
+TELL = """
+new MutationObserver(() => {
+  for (const { textContent } of document.querySelectorAll("[data-uploads] [data-status]")) {
+    console.log(`said ${textContent}`);
+  }
+}).observe(document.querySelector("[data-uploads]"), { subtree: true, childList: true, characterData: true });
+"""
+
+
+def file(name: str, content: bytes) -> Any:
+    return {"name": name, "mimeType": "text/plain", "buffer": content}
+
+
+def said_by(page: Page) -> list[str]:
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text.removeprefix("said ")))
+    page.evaluate(TELL)
+    return said
+
+
+def test_a_document_is_sent_with_its_progress(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/documents")
+    said = said_by(page)
+    page.get_by_label("File").set_input_files(file("notes.txt", b"Hello. " * 5000))
+    page.get_by_role("button", name="Add the document").click()
+    expect(page.get_by_role("rowheader", name="notes.txt")).to_be_visible()
+    assert said[0] == "Waiting"
+    assert any(text.startswith("Sending: ") for text in said)
+    assert said[-1] == "Ready. Passages: 3"
+    assert sum(console.fakes.received[0]) == 35_000
+
+
+def test_what_cannot_be_taken_is_told_beside_its_name(console: ConsoleHarness, open_page: OpenPage) -> None:
+    scan = LegatoError(Reason.REQUEST_INVALID, "The PDF has no text: it may be a scan.", param="document")
+    late = LegatoError(Reason.REQUEST_INVALID, "The document has too much text.", param="document")
+    console.fakes.upload_refusals = {"scan.pdf": scan, "late long.txt": late}
+    page = open_page("/documents")
+    files = [file("big.txt", b"x" * 70_000), file("empty.txt", b""), file("scan.pdf", b"x"), file("long.txt", b"x")]
+    page.get_by_label("File").set_input_files([*files, file("good.txt", b"Hello.")])
+    page.get_by_role("button", name="Add the document").click()
+    rows = page.locator("[data-uploads] li")
+    expect(rows.nth(4)).to_contain_text("Ready. Passages: 3")
+    expect(rows.nth(0)).to_contain_text("This file is too large: a document may have at most 64 KB.")
+    expect(rows.nth(1)).to_contain_text("This file is empty.")
+    expect(rows.nth(2)).to_contain_text("it may be a scan")
+    expect(rows.nth(3)).to_contain_text("The document has too much text.")
+    # What is too large or empty is not even sent.
+    assert len(console.fakes.received) == 3
+    assert_accessible(page)
+    page.get_by_role("link", name="Show the list again").click()
+    expect(page.get_by_role("rowheader", name="good.txt")).to_be_visible()
+
+
+def test_a_dropped_file_is_sent_at_once(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/documents")
+    page.evaluate(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["Hello."], "dropped.txt"));
+          const drop = new DragEvent("drop", { dataTransfer: data, cancelable: true });
+          document.querySelector(".drop").dispatchEvent(drop);
+        }"""
+    )
+    expect(page.get_by_role("rowheader", name="dropped.txt")).to_be_visible()
+
+
+def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/documents", java_script_enabled=False)
+    page.get_by_label("File").set_input_files(file("notes.txt", b"Hello. " * 5000))
+    page.get_by_role("button", name="Add the document").click()
+    expect(page.get_by_role("status")).to_contain_text("The document was added. Passages: 3.")
+    page.locator("summary", has_text="Remove").click()
+    page.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_role("status")).to_contain_text("The document was removed")
+    page.get_by_label("File").set_input_files(file("big.txt", b"x" * 300_000))
+    page.get_by_role("button", name="Add the document").click()
+    expect(page.get_by_role("alert")).to_contain_text("A document may have at most 64 KB.")
+    page.get_by_role("link", name="Memory").click()
+    page.get_by_role("textbox", name="Note", exact=True).fill("I drink tea.")
+    page.get_by_role("button", name="Add the note").click()
+    expect(page.get_by_role("status")).to_contain_text("The note was added.")
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_role("textbox", name="Note", exact=True).fill("I drink coffee.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("I drink coffee.").first).to_be_visible()
+    page.locator("summary", has_text="Forget everything").click()
+    page.get_by_label("Yes, remove all notes").check()
+    page.get_by_role("button", name="Forget everything").click()
+    expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
+
+
+def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill_grounding()
+    page = open_page("/preview")
+    page.get_by_label("Question").fill(QUESTION)
+    page.get_by_role("button", name="Preview", exact=True).click()
+    expect(page.get_by_text("The whole prompt")).to_be_visible()
+    assert QUESTION.rsplit(maxsplit=1)[-1] not in page.url
+    assert_accessible(page)
+    page.goto("/memory")
+    page.get_by_label("Search in your notes").fill("ottawa")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_text("1 note contains")).to_be_visible()
+    assert page.url.endswith("/memory/search")
+    assert_accessible(page)
+    page.goto("/memory")
+    page.get_by_role("textbox", name="Note", exact=True).fill(" ")
+    page.get_by_role("button", name="Add the note").click()
+    expect(page.get_by_role("alert")).to_be_focused()
+    assert_accessible(page)
+    console.fakes.switches = dict.fromkeys(console.fakes.switches, False)
+    console.fakes.notes, console.fakes.documents = [], []
+    page.goto("/preview")
+    page.get_by_label("Question").fill(QUESTION)
+    page.get_by_role("button", name="Preview", exact=True).click()
+    expect(page.get_by_text("Switched off for this account.").first).to_be_visible()
+    assert_accessible(page)
+
+
+@pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])
+def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage, path: str) -> None:
+    console.fakes.fill_grounding()
+    sizes: list[int] = []
+    page = open_page("about:blank")
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto(path)
+    page.wait_for_load_state("networkidle")
+    assert 1 <= len(sizes) <= 4
+    assert sum(sizes) < 30_000
+
+
+def test_a_note_and_a_document_are_what_the_preview_of_a_real_service_shows(
+    browser: Browser, socket_folder: Path
+) -> None:
+    environ = {"LEGATO_MEMORY": "true", "LEGATO_ATTACHMENTS": "true"}
+    data = socket_folder / "data"
+    up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ)
+    try:
+        assert "ready" in json.loads(up.line())
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.add_init_script(WATCH)
+        page.goto(json.loads(up.line())["console"])
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        page.get_by_role("link", name="Memory").click()
+        page.get_by_role("textbox", name="Note", exact=True).fill("I own a Zephyr.")
+        page.get_by_role("button", name="Add the note").click()
+        expect(page.get_by_role("status")).to_contain_text("The note was added.")
+        page.get_by_role("link", name="Documents", exact=True).click()
+        said = said_by(page)
+        manual = make_pdf(["The Zephyr weighs nine kilos.", "The warranty of the Zephyr lasts for five years."])
+        page.get_by_label("File").set_input_files(file("manual.pdf", manual))
+        page.get_by_role("button", name="Add the document").click()
+        expect(page.get_by_role("rowheader", name=re.compile("manual.pdf"))).to_contain_text("PDF · 2 pages")
+        assert any(text.startswith("Sending: ") for text in said)
+        assert said[-1] == "Ready. Passages: 2"
+        page.get_by_label("File").set_input_files([file("old.rtf", b"{\\rtf1 x}"), file("scan.pdf", make_pdf([""]))])
+        page.get_by_role("button", name="Add the document").click()
+        rows = page.locator("[data-uploads] li")
+        expect(rows.nth(0)).to_contain_text("This is neither text, Markdown, HTML nor a PDF.")
+        expect(rows.nth(1)).to_contain_text("no text")
+        page.get_by_role("link", name="Preview what the model sees").click()
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_role("button", name="Preview", exact=True).click()
+        expect(page.get_by_role("heading", name="[1] manual.pdf, page 2")).to_be_visible()
+        expect(page.get_by_text("lasts for five years").first).to_be_visible()
+        expect(page.get_by_text("I own a Zephyr.").first).to_be_visible()
+        expect(page.get_by_text("nine kilos")).to_have_count(0)
+        expect(page.locator("tfoot")).to_contain_text("$0.0")
+        assert page.evaluate("window.refusedByPolicy") == []
+        page.close()
+        # Nothing of it was sent or charged.
+        [account] = up.json("accounts", "list")
+        balance = up.json("credits", "balance", account["account_id"])
+        assert (balance["balance_nanos"], balance["held_nanos"]) == (5 * 10**9, 0)
+    finally:
+        up.stop()
+        up.close()
+    logs = "".join(path.read_text() for path in (data / "logs").iterdir())
+    for content in ("Zephyr", "manual.pdf", "warranty", "model.called", "chat.ended"):
+        assert content not in logs
