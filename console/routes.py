@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.pages import account_settings, keys, overview, security, sign_in
+from console.pages import account_settings, keys, overview, playground, security, sign_in
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -48,6 +48,9 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
     PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
     PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
+    PageRoute("GET", "/playground", playground.show),
+    PageRoute("POST", "/playground/token", playground.create_token, is_json=True),
+    PageRoute("POST", "/playground/cost", playground.read_cost, is_json=True),
     PageRoute("GET", "/security", security.show),
     PageRoute("GET", "/security/passkeys/new", security.show_new_passkey),
     PageRoute("POST", "/security/passkeys/start", security.start_passkey, is_json=True),
