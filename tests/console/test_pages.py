@@ -12,7 +12,7 @@ from tests.console.fake_services import ACCOUNT_ID, CODE, INVITATION, SECRET, no
 from tests.console.harness import API_URL, COOKIE, ConsoleHarness
 
 SHOWN = ["/", "/keys", "/keys/new", "/keys/identify", "/security", "/security/passkeys/new", "/security/audit-log"]
-SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001"]
+SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001", "/playground"]
 
 
 @pytest.mark.parametrize("path", SHOWN)

@@ -53,6 +53,8 @@ STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "key": (KEY, _rotate),
     "key-new": ("/keys/new", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
+    "playground": ("/playground", Fakes.fill),
+    "playground-viewer": ("/playground", _become_viewer),
     "security": ("/security", Fakes.fill),
     "security-empty": ("/security", lambda fakes: None),
     "passkey-new": ("/security/passkeys/new", Fakes.fill),

@@ -56,8 +56,9 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(socket_folder: Path) -> 
         assert visitor.ask("POST", f"/keys/{key_id}/revoke")[0] == 303
         status, page = visitor.ask("GET", f"/keys/{key_id}")
         assert re.search(r"Every edge refuses the key since \d+\.\d s", page)
-        for path in ("/keys", "/security", "/security/audit-log", "/settings", "/settings/audit-log"):
+        for path in ("/keys", "/security", "/security/audit-log", "/settings", "/settings/audit-log", "/playground"):
             assert visitor.ask("GET", path)[0] == 200
+        assert "pt-legato-" in visitor.ask("POST", "/playground/token")[1]
         session = dict(visitor.cookies)
         assert visitor.ask("POST", "/sign-out")[0] == 303
         visitor.cookies = session
@@ -66,5 +67,5 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(socket_folder: Path) -> 
         up.stop()
         up.close()
     logs = "".join(path.read_text() for path in (socket_folder / "data" / "logs").iterdir())
-    for secret in ("sk-legato-", code, *filter(None, session.values())):
+    for secret in ("sk-legato-", "pt-legato-", code, *filter(None, session.values())):
         assert secret not in logs

@@ -1,4 +1,4 @@
-"""The playground in a real browser with the real services behind it: from the link that `legato up` prints to sign-out."""
+"""The playground in a browser with real services behind it, from the link that `legato up` prints to sign-out."""
 
 import http.client
 import json
@@ -18,6 +18,7 @@ from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, wait_
 from tests.support.upstreams.openai import Reply, Upstream
 
 PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 QUESTION = "How do I reverse a string, quietly-unique-7f3a?"
 ANSWER = ["Like this:\n\n```python\nreverse", "d(text)\n```\n\n<b>No markup</b>, ", "just text."]
 CALL = {
