@@ -57,7 +57,7 @@ class Api:
         if route.request.method == "OPTIONS":
             route.fulfill(status=204, headers=CORS)
             return
-        self.bodies.append(route.request.post_data_json)
+        self.bodies.append(json.loads(route.request.post_data or "{}"))
         self.tokens.append(route.request.headers["authorization"])
         if not self.answers:
             route.abort()
