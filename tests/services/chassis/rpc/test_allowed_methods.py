@@ -101,6 +101,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "ChangeMemberRole",
             "RemoveMember",
             "ListAuditEvents",
+            "CreatePlaygroundToken",
         ],
         CONSOLES,
     ),
