@@ -107,7 +107,7 @@ async def assembled(
             chat=chat,
             models=models,
             metering=metering,
-            cors=Cors(settings.cors_origins),
+            cors=Cors(settings.cors_origins, settings.console_url),
             clock=clock,
             log=log,
             metrics=metrics,

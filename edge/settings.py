@@ -54,6 +54,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_queueing_s: SecondsOrZero = LATENESS_TOLERATED_S
     # Origins whose pages may call from a browser, comma-separated, or `*` for all.
     cors_origins: str = "*"
+    # The consoles' origins, comma-separated, which are always allowed: their playground calls from a browser.
+    console_url: str = ""
     # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""
     # Limit for one address; 0 is no limit.
@@ -72,7 +74,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_all(
             partial(keep_in_canada, [DataStore("DATA", self.data_region)]),
             partial(Addresses, self.trusted_proxies),
-            partial(Cors, self.cors_origins),
+            partial(Cors, self.cors_origins, self.console_url),
             partial(parse_position, self.edge_position),
             partial(parse_endpoints, self.edge_peers),
         )

@@ -163,6 +163,7 @@ def _edge(installation: Installation, number: int) -> ProcessSpec:
             installation,
             "edge",
             {
+                "LEGATO_CONSOLE_URL": installation.console_url if installation.console else "",
                 "LEGATO_DRAIN_S": str(installation.drain_s),
                 "LEGATO_EDGE_FD": str(installation.edge_fd),
                 "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",

@@ -38,7 +38,8 @@ class PrincipalCache:
         self._auth_ahead_s = 0.0
         # Ordered by verification, the least recent first.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._digest_by_key_id: dict[str, bytes] = {}
+        # By the ids of keys and playground tokens.
+        self._digest_by_id: dict[str, bytes] = {}
         self._used_key_ids: set[str] = set()
 
     @property
@@ -81,17 +82,17 @@ class PrincipalCache:
         before = self._entries.pop(digest, None)
         entry = _Entry(principal, epoch, before.note_again_at_s if before is not None else float("-inf"))
         self._entries[digest] = entry
-        self._digest_by_key_id[principal.key_id] = digest
+        self._digest_by_id[principal.credential_id] = digest
         if len(self._entries) > MOST_CACHED_PRINCIPALS:
             _, oldest = self._entries.popitem(last=False)
-            self._digest_by_key_id.pop(oldest.principal.key_id, None)
+            self._digest_by_id.pop(oldest.principal.credential_id, None)
         if now_s >= entry.note_again_at_s:
             self._note(entry, now_s)
         return True
 
     def knows(self, key_id: str) -> bool:
         """Returns whether the key was valid when auth last named it. Also False for an evicted one."""
-        return key_id in self._digest_by_key_id
+        return key_id in self._digest_by_id
 
     def apply_heartbeat(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         """Invalidates first, then renews the lease, which may never cover what should be invalidated. `sent_at_s` is
@@ -101,7 +102,7 @@ class PrincipalCache:
             for digest in [d for d, entry in self._entries.items() if entry.epoch < heartbeat.epoch]:
                 self._forget(digest)
         for key_id in heartbeat.changed_key_ids:
-            changed = self._digest_by_key_id.get(key_id)
+            changed = self._digest_by_id.get(key_id)
             if changed is not None and self._entries[changed].epoch < heartbeat.epoch:
                 self._forget(changed)
         if sent_at_s is not None and sent_at_s > self._lease_from_s:
@@ -131,7 +132,7 @@ class PrincipalCache:
 
     def _forget(self, digest: bytes) -> None:
         entry = self._entries.pop(digest)
-        self._digest_by_key_id.pop(entry.principal.key_id, None)
+        self._digest_by_id.pop(entry.principal.credential_id, None)
 
     def _note(self, entry: _Entry, now_s: float) -> None:
         entry.note_again_at_s = now_s + HOUR_S - self._clock.now().timestamp() % HOUR_S

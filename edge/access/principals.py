@@ -1,4 +1,4 @@
-"""Authenticates API keys, with a cache that auth invalidates in time.
+"""Authenticates API keys and playground tokens, with a cache that auth invalidates in time.
 
 Asking the auth service about every request would cost more than the rest of it. So the edge caches verified principals,
 and a watch keeps the cache valid: the edge pings, auth answers with an epoch that it read from its database after the
@@ -78,10 +78,11 @@ class Principals:
 
     def track_key(self, principal: Principal) -> RunningKey:
         """Tracks a key while its answer runs, to notice that it is revoked."""
-        running_key = self._running_keys.add(principal.key_id)
-        if not self._principal_cache.knows(principal.key_id):
+        credential_id = principal.credential_id
+        running_key = self._running_keys.add(credential_id)
+        if not self._principal_cache.knows(credential_id):
             # Auth may have named this key between its verification and now.
-            self._running_keys.recheck([principal.key_id])
+            self._running_keys.recheck([credential_id])
         return running_key
 
     async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
@@ -162,4 +163,5 @@ def _principal(principal: pb.Principal) -> Principal:
         search=principal.search,
         memory=principal.memory,
         attachments=principal.attachments,
+        token_id=principal.credential_id,
     )

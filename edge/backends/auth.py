@@ -72,7 +72,9 @@ class AuthReplica:
     async def verify(self, api_key: str) -> pb.VerifyResponse:
         with self._call():
             return await self._connection.stub.Verify(
-                pb.VerifyRequest(api_key=api_key), timeout=ASK_TIMEOUT_S, wait_for_ready=True
+                pb.VerifyRequest(api_key=api_key, accepts_playground_tokens=True),
+                timeout=ASK_TIMEOUT_S,
+                wait_for_ready=True,
             )
 
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
@@ -177,6 +179,13 @@ class Principal:
     search: bool = False
     memory: bool = False
     attachments: bool = False
+    # A playground token; empty: the key itself.
+    token_id: str = ""
+
+    @property
+    def credential_id(self) -> str:
+        """The id by which auth tells that this is no longer good: tokens of several sessions share a key."""
+        return self.token_id or self.key_id
 
     def may(self, scope: "pb.Scope.ValueType") -> bool:
         return not self.scopes or scope in self.scopes

@@ -120,14 +120,20 @@ EXPOSED = (
 
 
 class Cors:
-    def __init__(self, origins: str = ANY_ORIGIN) -> None:
-        """Takes comma-separated origins; `*` allows all, an empty string none."""
+    def __init__(self, origins: str = ANY_ORIGIN, consoles: str = "") -> None:
+        """Takes comma-separated origins; `*` allows all, an empty string none. Those of the consoles, whose playground
+        calls from the browser, are always allowed."""
         given = [origin.strip() for origin in origins.split(",") if origin.strip()]
         if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
             raise SettingsError(
                 f"LEGATO_CORS_ORIGINS: origins must be like https://app.example, not {', '.join(wrong)}"
             )
-        self._origins = frozenset(origin.encode() for origin in given)
+        own = [origin.strip().rstrip("/").lower() for origin in consoles.split(",") if origin.strip()]
+        if wrong := [origin for origin in own if not ORIGIN.fullmatch(origin) or origin == ANY_ORIGIN]:
+            raise SettingsError(
+                f"LEGATO_CONSOLE_URL: origins must be like https://console.example, not {', '.join(wrong)}"
+            )
+        self._origins = frozenset(origin.encode() for origin in (*given, *own))
         self._any = ANY_ORIGIN.encode() in self._origins
 
     def headers(self, scope: HttpScope) -> Headers:

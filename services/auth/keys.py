@@ -1,8 +1,9 @@
-"""Creates, parses and verifies API keys. Nothing here touches a database or a log.
+"""Creates, parses and verifies API keys and playground tokens. Nothing here touches a database or a log.
 
 A key is `sk-legato-` + public id + secret + checksum, all in letters and digits. The public id names the key (`key_…`)
 and is no secret. Of the secret only an HMAC is stored, under a pepper that the database never sees, so that a stolen
-table is useless. The checksum rejects mistyped and truncated keys without a query.
+table is useless. The checksum rejects mistyped and truncated keys without a query. A playground token has the same form
+after `pt-legato-`, and the id `pt_…`; its digest is of another kind, so that neither passes for the other.
 """
 
 import hmac
@@ -18,6 +19,8 @@ from services.chassis.settings import parse_versioned_secrets
 
 PREFIX: Final = "sk-legato-"
 KEY_ID_PREFIX: Final = "key_"
+TOKEN_PREFIX: Final = "pt-legato-"  # noqa: S105
+TOKEN_ID_PREFIX: Final = "pt_"  # noqa: S105
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 PUBLIC_ID_LENGTH: Final = 16
@@ -27,7 +30,7 @@ SECRET_LENGTH: Final = 33
 CHECKSUM_LENGTH: Final = 6
 
 _SHAPE: Final = re.compile(
-    f"{PREFIX}(?P<public_id>[0-9A-Za-z]{{{PUBLIC_ID_LENGTH}}})(?P<secret>[0-9A-Za-z]{{{SECRET_LENGTH}}})"
+    f"(?P<prefix>{PREFIX}|{TOKEN_PREFIX})(?P<public_id>[0-9A-Za-z]{{{PUBLIC_ID_LENGTH}}})(?P<secret>[0-9A-Za-z]{{{SECRET_LENGTH}}})"
     f"(?P<checksum>[0-9A-Za-z]{{{CHECKSUM_LENGTH}}})"
 )
 
@@ -36,18 +39,21 @@ _SHAPE: Final = re.compile(
 class ApiKey:
     public_id: str
     secret: str = field(repr=False)
+    # A playground token, which belongs to a session.
+    is_token: bool = False
 
     @property
     def key_id(self) -> str:
-        return KEY_ID_PREFIX + self.public_id
+        return (TOKEN_ID_PREFIX if self.is_token else KEY_ID_PREFIX) + self.public_id
 
     def reveal(self) -> str:
         """Returns the key itself, which its owner sees once."""
-        return PREFIX + self.public_id + self.secret + _checksum(self)
+        prefix = TOKEN_PREFIX if self.is_token else PREFIX
+        return prefix + self.public_id + self.secret + _checksum(self)
 
 
-def mint() -> ApiKey:
-    return ApiKey(_random_text(PUBLIC_ID_LENGTH), _random_text(SECRET_LENGTH))
+def mint(*, is_token: bool = False) -> ApiKey:
+    return ApiKey(_random_text(PUBLIC_ID_LENGTH), _random_text(SECRET_LENGTH), is_token)
 
 
 def parse(text: str) -> ApiKey | None:
@@ -55,7 +61,7 @@ def parse(text: str) -> ApiKey | None:
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         return None
-    key = ApiKey(shape["public_id"], shape["secret"])
+    key = ApiKey(shape["public_id"], shape["secret"], shape["prefix"] == TOKEN_PREFIX)
     return key if shape["checksum"] == _checksum(key) else None
 
 
@@ -151,6 +157,8 @@ class Peppers:
         return f"{version}:{hmac.digest(self._by_version[version], b'legato pepper', 'sha256')[:8].hex()}"
 
     def _hmac(self, key: ApiKey, version: int) -> bytes:
+        if key.is_token:
+            return self._code_hmac(version, "playground token", key.public_id + key.secret)
         return hmac.digest(self._by_version[version], (key.public_id + key.secret).encode(), "sha256")
 
 

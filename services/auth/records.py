@@ -90,6 +90,8 @@ class Key:
     created_by: str = ""
     # The key that it was made to replace.
     replaces_key_id: str | None = None
+    # The user whose playground is counted under it; it has no secret. None: it is a key.
+    playground_user_id: str | None = None
 
     def state_at(self, now_us: int) -> KeyState:
         if self.revoked_at_us is not None:
@@ -111,7 +113,7 @@ class MaintenanceNotice:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A key as verification needs it: with its digest, and with its account's settings."""
+    """A key or playground token as verification needs it: with its digest, and with its account's settings."""
 
     key: Key
     digest: StoredDigest
@@ -122,6 +124,8 @@ class Holder:
     grounding: GroundingPolicy
     # The peppers of the replica that started last.
     noted_peppers: str
+    # A playground token, which the digest and the expiry are of. Empty: the key itself.
+    token_id: str = ""
     # The service's state, as of the epoch that was read with it.
     maintenance: MaintenanceNotice | None = None
 

@@ -18,6 +18,7 @@ from services.auth.users.encryption import EmailCipher, parse_encryption_key
 from services.auth.users.members import Members
 from services.auth.users.own_user import OwnUser
 from services.auth.users.passkeys import Passkeys, parse_origins
+from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.servicer import register_users
 from services.auth.users.sessions import Sessions
 from services.auth.users.sign_in import SignIn
@@ -76,7 +77,8 @@ class AuthService:
         self.audit = audit = AuditLog(peppers, clock)
         accounts = AccountAdmin(database, audit, clock, log, sleep)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
-        sessions = Sessions(database, peppers, clock, audit, signer)
+        self.sessions = sessions = Sessions(database, peppers, clock, audit, signer)
+        self.playground = PlaygroundTokens(database, peppers, sessions, audit)
         passkeys = Passkeys(parse_origins(console.origins))
         self.users = users = UserAdmin(database, peppers, clock, audit)
         self.sign_in = SignIn(database, peppers, sessions, passkeys, audit, log)
@@ -92,7 +94,14 @@ class AuthService:
                 OwnUser(database, peppers, sessions, passkeys, audit),
                 users,
             ),
-            register_account(accounts, keys, Members(database, peppers, clock, audit), users, clock),
+            register_account(
+                accounts,
+                keys,
+                Members(database, peppers, clock, audit),
+                users,
+                self.playground,
+                clock,
+            ),
         ]
         verifier = AccessTokenVerifier(console.public_keys, signer)
         self.access = AccessCheck(verifier, lambda: to_micros(clock.now()), sessions.confirm)

@@ -40,7 +40,7 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
         self._watches = watches
 
     async def Verify(self, request: pb.VerifyRequest, context: Context) -> pb.VerifyResponse:
-        verified = await self._verifier.verify(request.api_key)
+        verified = await self._verifier.verify(request.api_key, accepts_tokens=request.accepts_playground_tokens)
         return pb.VerifyResponse(
             principal=_to_principal(verified),
             epoch=verified.epoch,
@@ -179,6 +179,7 @@ def _to_principal(verified: Verified) -> pb.Principal:
         search=holder.grounding.search,
         memory=holder.grounding.memory,
         attachments=holder.grounding.attachments,
+        credential_id=holder.token_id,
     )
 
 

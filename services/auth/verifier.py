@@ -1,4 +1,4 @@
-"""Verifies API keys."""
+"""Verifies API keys and playground tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,21 +39,22 @@ class Verifier:
         self.verified = Count()
         self.refused = Count()
 
-    async def verify(self, api_key: str) -> Verified:
+    async def verify(self, api_key: str, *, accepts_tokens: bool = False) -> Verified:
+        """Verifies a key or, for callers that know what those are, a playground token."""
         try:
-            verified = await self._verify(api_key)
+            verified = await self._verify(api_key, accepts_tokens=accepts_tokens)
         except LegatoError:
             self.refused.value += 1
             raise
         self.verified.value += 1
         return verified
 
-    async def _verify(self, api_key: str) -> Verified:
+    async def _verify(self, api_key: str, *, accepts_tokens: bool) -> Verified:
         key = keys.parse(api_key)
-        if key is None:
+        if key is None or (key.is_token and not accepts_tokens):
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
-        key_id = key.key_id
-        holder, epoch = await self._database.read(lambda connection: find_holder(connection, key_id))
+        key_id, is_token = key.key_id, key.is_token
+        holder, epoch = await self._database.read(lambda connection: find_holder(connection, key_id, is_token=is_token))
         is_genuine = self._peppers.recognise(key, holder.digest if holder else None)
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
             # Not the caller's fault: keys of that version are refused until its pepper is configured again.

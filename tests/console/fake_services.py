@@ -23,6 +23,7 @@ CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
 class Fakes(StatementFakes):
@@ -67,6 +68,7 @@ class Fakes(StatementFakes):
         self.upload_refusals: dict[str, LegatoError] = {}
         # Uploads whose sender left.
         self.cancelled = 0
+        self.receipts: dict[str, metering_pb2.GetRequestResponse] = {}
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -415,6 +417,14 @@ class Fakes(StatementFakes):
 
     def ListAuditEvents(self, request: Any) -> Any:
         return pb.AccountServiceListAuditEventsResponse(events=self.events)
+
+    def CreatePlaygroundToken(self, request: Any) -> Any:
+        return pb.CreatePlaygroundTokenResponse(playground_token=PLAYGROUND_TOKEN, expire_time=hence(minutes=15))
+
+    def GetRequest(self, request: Any) -> Any:
+        if request.request_id not in self.receipts:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+        return self.receipts[request.request_id]
 
     def GetBalance(self, request: Any) -> Any:
         return metering_pb2.GetBalanceResponse(balance=self.balance)

@@ -13,7 +13,7 @@ from tests.console.fake_statements import request_id
 from tests.console.harness import API_URL, COOKIE, ConsoleHarness
 
 SHOWN = ["/", "/keys", "/keys/new", "/keys/identify", "/security", "/security/passkeys/new", "/security/audit-log"]
-SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001"]
+SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001", "/playground"]
 SHOWN += ["/usage", "/usage?by=member&keys=mine", "/requests", "/credit", "/credit/entries"]
 SHOWN += [f"/requests/{request_id(3)}"]
 SHOWN += ["/memory", "/memory/note_0000000000000001", "/documents", "/preview"]

@@ -76,6 +76,7 @@ class Principal(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
@@ -90,6 +91,8 @@ class Principal(_message.Message):
     """What the account lets its plain chats be grounded in, where the router is configured for it."""
     memory: _builtins.bool
     attachments: _builtins.bool
+    credential_id: _builtins.str
+    """What Watch and FindRefusedKeys name where it is no longer good: the playground token's id. Empty: the key's own id."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -111,10 +114,11 @@ class Principal(_message.Message):
         search: _builtins.bool = ...,
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
+        credential_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "credential_id", b"credential_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -136,15 +140,19 @@ class VerifyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     API_KEY_FIELD_NUMBER: _builtins.int
+    ACCEPTS_PLAYGROUND_TOKENS_FIELD_NUMBER: _builtins.int
     api_key: _builtins.str
+    accepts_playground_tokens: _builtins.bool
+    """Playground tokens are accepted too. Only for callers that watch for changes by credential_id."""
     def __init__(
         self,
         *,
         api_key: _builtins.str = ...,
+        accepts_playground_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_playground_tokens", b"accepts_playground_tokens", "api_key", b"api_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -263,7 +271,7 @@ class WatchResponse(_message.Message):
     """The list above has a gap: everything older than the epoch is to be forgotten."""
     @_builtins.property
     def changed_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The keys that changed after the caller's epoch."""
+        """The keys and playground tokens that changed after the caller's epoch."""
 
     @_builtins.property
     def refused_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

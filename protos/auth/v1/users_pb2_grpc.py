@@ -1003,6 +1003,11 @@ class AccountServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.FromString,
                 _registered_method=True)
+        self.CreatePlaygroundToken = channel.unary_unary(
+                '/legato.auth.v1.AccountService/CreatePlaygroundToken',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenResponse.FromString,
+                _registered_method=True)
 
 
 class AccountServiceServicer:
@@ -1106,6 +1111,13 @@ class AccountServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePlaygroundToken(self, request, context):
+        """A token for the edge, for whoever is signed in: see docs/console.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1183,6 +1195,11 @@ def add_AccountServiceServicer_to_server(servicer, server):
                     servicer.ListAuditEvents,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.SerializeToString,
+            ),
+            'CreatePlaygroundToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePlaygroundToken,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1591,6 +1608,33 @@ class AccountService:
             '/legato.auth.v1.AccountService/ListAuditEvents',
             protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePlaygroundToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AccountService/CreatePlaygroundToken',
+            protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -297,6 +297,8 @@ class AccountServiceStub:
     RemoveMember: _grpc.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]
     """Owners remove anybody but the last owner; everybody else only themselves."""
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]
+    CreatePlaygroundToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]
+    """A token for the edge, for whoever is signed in: see docs/console.md."""
 
 @_typing.type_check_only
 class AccountServiceAsyncStub(AccountServiceStub):
@@ -325,6 +327,8 @@ class AccountServiceAsyncStub(AccountServiceStub):
     RemoveMember: _aio.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]  # type: ignore[assignment]
     """Owners remove anybody but the last owner; everybody else only themselves."""
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]  # type: ignore[assignment]
+    CreatePlaygroundToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]  # type: ignore[assignment]
+    """A token for the edge, for whoever is signed in: see docs/console.md."""
 
 class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
     """What members do in an account. Every call needs an access token for that account, and a role in it."""
@@ -440,6 +444,14 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.AccountServiceListAuditEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.AccountServiceListAuditEventsResponse, _abc.Awaitable[_users_pb2.AccountServiceListAuditEventsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreatePlaygroundToken(
+        self,
+        request: _users_pb2.CreatePlaygroundTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.CreatePlaygroundTokenResponse, _abc.Awaitable[_users_pb2.CreatePlaygroundTokenResponse]]:
+        """A token for the edge, for whoever is signed in: see docs/console.md."""
 
 def add_AccountServiceServicer_to_server(servicer: AccountServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from services.auth.records import Account, GroundingPolicy, KeyLimits, Position
 from services.auth.store import epochs
-from services.auth.store.tables import accounts, keys
+from services.auth.store.tables import accounts, keys, playground_tokens
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
@@ -39,13 +39,16 @@ def change_account(connection: sa.Connection, account_id: str, change: Callable[
     after = change(before)
     if after != before:
         connection.execute(accounts.update().where(accounts.c.account_id == account_id).values(**_to_values(after)))
-        key_ids = sa.select(keys.c.key_id).where(keys.c.account_id == account_id).limit(epochs.LISTED_KEYS_MOST + 1)
-        epochs.raise_epoch(connection, connection.execute(key_ids).scalars().all())
+        of_account = keys.c.account_id == account_id
+        tokens = sa.select(playground_tokens.c.token_id).join(keys, keys.c.key_id == playground_tokens.c.key_id)
+        tokens = tokens.where(of_account)
+        changed = sa.union_all(sa.select(keys.c.key_id).where(of_account), tokens).limit(epochs.LISTED_KEYS_MOST + 1)
+        epochs.raise_epoch(connection, connection.execute(changed).scalars().all())
     return after
 
 
 def lock_account(connection: sa.Connection, account_id: str) -> Account | None:
-    """Locks an account until the commit: nobody else can change it or add a key to it.
+    """Locks an account until the commit: nobody else can change it or add a key or playground token to it.
 
     A key that is added while its account changes would be missing from the list of changed keys, and could stay cached
     with the account's previous settings.

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from services.auth.keys import Peppers
 from services.auth.records import Changes, MaintenanceNotice
-from services.auth.store.tables import accounts, epoch, key_changes, keys
+from services.auth.store.tables import accounts, epoch, key_changes, keys, playground_tokens
 
 # How many epochs the list of changes covers. Callers ask five times a second: a thousand is minutes of silence on the
 # busiest day. A caller that was away for longer drops its cache.
@@ -29,8 +29,8 @@ _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspen
 
 
 def raise_epoch(connection: sa.Connection, key_ids: Sequence[str] | None) -> None:
-    """Raises the epoch because these keys changed; None: any may have. If they are too many to list, callers see a
-    gap."""
+    """Raises the epoch because these keys or playground tokens changed; None: any may have. If they are too many to
+    list, callers see a gap."""
     raised = epoch.update().values(value=epoch.c.value + 1).returning(epoch.c.value, epoch.c.forgotten)
     value, forgotten = connection.execute(raised).one()
     if key_ids is None or len(key_ids) > LISTED_KEYS_MOST:
@@ -59,6 +59,7 @@ def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
     contradicted = peppers.contradicted_by(noted)
     query = sa.select(keys.c.pepper_version).distinct()
     query = query.where(keys.c.pepper_version.in_(contradicted), keys.c.revoked_at_us.is_(None))
+    query = query.where(keys.c.playground_user_id.is_(None))
     return sorted(connection.execute(query).scalars()) if contradicted else []
 
 
@@ -70,22 +71,17 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
         return Changes(now.value, maintenance=maintenance)
     if since_epoch < now.forgotten:
         return Changes(now.value, has_gap=True, maintenance=maintenance)
-    listed = connection.execute(
-        sa.select(keys.c.key_id, _IS_REFUSED.label("is_refused"))
-        .distinct()
-        .select_from(key_changes)
-        .join(keys, keys.c.key_id == key_changes.c.key_id)
-        .join(accounts, accounts.c.account_id == keys.c.account_id)
-        .where(key_changes.c.epoch > since_epoch)
-        .limit(LISTED_KEYS_MOST + 1)
-    ).all()
+    changed = connection.execute(
+        sa.select(key_changes.c.key_id).distinct().where(key_changes.c.epoch > since_epoch).limit(LISTED_KEYS_MOST + 1)
+    )
+    listed = changed.scalars().all()
     if len(listed) > LISTED_KEYS_MOST:
         return Changes(now.value, has_gap=True, maintenance=maintenance)
     return Changes(
         now.value,
         maintenance=maintenance,
-        key_ids=tuple(row.key_id for row in listed),
-        refused_key_ids=tuple(row.key_id for row in listed if row.is_refused),
+        key_ids=tuple(listed),
+        refused_key_ids=tuple(find_refused_keys(connection, listed)),
     )
 
 
@@ -97,11 +93,18 @@ def to_maintenance(row: Any) -> MaintenanceNotice | None:
 
 
 def find_refused_keys(connection: sa.Connection, key_ids: Sequence[str]) -> list[str]:
-    """Returns those that are revoked or unknown, or whose account is suspended."""
-    query = (
-        sa.select(keys.c.key_id)
-        .join(accounts, accounts.c.account_id == keys.c.account_id)
-        .where(keys.c.key_id.in_(key_ids), sa.not_(_IS_REFUSED))
+    """Returns those keys and playground tokens that are revoked or unknown, or whose account is suspended."""
+    if not key_ids:
+        return []
+    of_account = accounts.c.account_id == keys.c.account_id
+    good_keys = sa.select(keys.c.key_id).join(accounts, of_account)
+    of_key = playground_tokens.c.key_id == keys.c.key_id
+    good_tokens = sa.select(playground_tokens.c.token_id).select_from(
+        sa.join(playground_tokens, keys, of_key).join(accounts, of_account)
+    )
+    query = sa.union_all(
+        good_keys.where(keys.c.key_id.in_(key_ids), sa.not_(_IS_REFUSED)),
+        good_tokens.where(playground_tokens.c.token_id.in_(key_ids), sa.not_(_IS_REFUSED)),
     )
     good = set(connection.execute(query).scalars())
     return [key_id for key_id in key_ids if key_id not in good]

@@ -1,6 +1,7 @@
 """Stores keys, by their digests."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,7 +10,7 @@ from services.auth.keys import StoredDigest
 from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import behind, find_account, lock_account
-from services.auth.store.tables import accounts, epoch, keys
+from services.auth.store.tables import accounts, epoch, keys, playground_tokens
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
@@ -28,14 +29,17 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: 
             created_by=key.created_by,
             replaces_key_id=key.replaces_key_id,
             form_id=form_id,
+            playground_user_id=key.playground_user_id,
             **_to_values(key),
         )
     )
     return True
 
 
-def list_keys(connection: sa.Connection, account_id: str, after: Position | None, limit: int) -> list[Key] | None:
-    """Lists an account's keys; None if there is no such account."""
+def list_keys(
+    connection: sa.Connection, account_id: str, after: Position | None, limit: int, *, with_playground: bool = False
+) -> list[Key] | None:
+    """Lists an account's keys; None if there is no such account. Those of playgrounds are left out unless asked for."""
     if find_account(connection, account_id) is None:
         return None
     query = (
@@ -44,30 +48,32 @@ def list_keys(connection: sa.Connection, account_id: str, after: Position | None
         .order_by(keys.c.created_at_us, keys.c.key_id)
         .limit(limit)
     )
+    if not with_playground:
+        query = query.where(keys.c.playground_user_id.is_(None))
     if after is not None:
         query = query.where(behind(keys.c.created_at_us, keys.c.key_id, after))
-    return [_to_key(row) for row in connection.execute(query)]
+    return [to_key(row) for row in connection.execute(query)]
 
 
 def find_key(connection: sa.Connection, key_id: str) -> Key | None:
     row = connection.execute(sa.select(keys).where(keys.c.key_id == key_id)).one_or_none()
-    return None if row is None else _to_key(row)
+    return None if row is None else to_key(row)
 
 
 def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -> Key | None:
     """Returns the key that a form has created; call it with the account locked."""
     query = sa.select(keys).where(keys.c.account_id == account_id, keys.c.form_id == form_id)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _to_key(row)
+    return None if row is None else to_key(row)
 
 
 def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], Key]) -> Key | None:
-    """Applies `change` to the key and returns the result; None if there is no such key."""
-    query = sa.select(keys).where(keys.c.key_id == key_id).with_for_update()
+    """Applies `change` to the key and returns the result; None if there is no such key, or if it is a playground's."""
+    query = sa.select(keys).where(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None)).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    before = _to_key(row)
+    before = to_key(row)
     after = change(before)
     if after != before:
         connection.execute(keys.update().where(keys.c.key_id == key_id).values(**_to_values(after)))
@@ -75,14 +81,23 @@ def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], K
     return after
 
 
-def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, int]:
-    """Returns the key's holder and the epoch, read by one statement: neither is older than the other."""
+def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = False) -> tuple[Holder | None, int]:
+    """Returns the holder of a key or playground token, and the epoch, read by one statement: neither is older than the
+    other."""
+    if is_token:
+        has_secret = keys.c.key_id == playground_tokens.c.key_id
+    else:
+        has_secret = sa.and_(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None))
     query = (
         sa.select(
             epoch.c.value,
             epoch.c.peppers,
             *epochs.MAINTENANCE,
             keys,
+            playground_tokens.c.token_id,
+            playground_tokens.c.digest.label("token_digest"),
+            playground_tokens.c.pepper_version.label("token_pepper_version"),
+            playground_tokens.c.expires_at_us.label("token_expires_at_us"),
             accounts.c.preferred_class,
             accounts.c.requests_per_minute.label("account_requests_per_minute"),
             accounts.c.tokens_per_minute.label("account_tokens_per_minute"),
@@ -93,24 +108,31 @@ def find_holder(connection: sa.Connection, key_id: str) -> tuple[Holder | None, 
             accounts.c.attachments,
         )
         .select_from(epoch)
-        .outerjoin(keys, keys.c.key_id == key_id)
+        .outerjoin(playground_tokens, playground_tokens.c.token_id == key_id)
+        .outerjoin(keys, has_secret)
         .outerjoin(accounts, accounts.c.account_id == keys.c.account_id)
     )
     row = connection.execute(query).one()
     if row.key_id is None:
         return None, row.value
-    key = _to_key(row)
+    key, digest = to_key(row), StoredDigest(row.digest, row.pepper_version)
+    if is_token:
+        key, digest = (
+            replace(key, expires_at_us=row.token_expires_at_us),
+            StoredDigest(row.token_digest, row.token_pepper_version),
+        )
     of_account = KeyLimits(
         row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests
     )
     holder = Holder(
         key=key,
-        digest=StoredDigest(row.digest, row.pepper_version),
+        digest=digest,
         preferred_class=row.preferred_class,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
         grounding=GroundingPolicy(row.search, row.memory, row.attachments),
         noted_peppers=row.peppers,
+        token_id=row.token_id if is_token else "",
         maintenance=epochs.to_maintenance(row),
     )
     return holder, row.value
@@ -133,6 +155,7 @@ def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
             keys.c.pepper_version, sa.func.count().label("keys"), sa.func.max(keys.c.last_used_hour_us).label("last")
         )
         .where(keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us))
+        .where(keys.c.playground_user_id.is_(None))
         .group_by(keys.c.pepper_version)
         .order_by(keys.c.pepper_version)
     )
@@ -150,7 +173,7 @@ def _to_values(key: Key) -> dict[str, Any]:
     }
 
 
-def _to_key(row: sa.Row[Any]) -> Key:
+def to_key(row: sa.Row[Any]) -> Key:
     return Key(
         key_id=row.key_id,
         account_id=row.account_id,
@@ -164,4 +187,5 @@ def _to_key(row: sa.Row[Any]) -> Key:
         last_used_hour_us=row.last_used_hour_us,
         created_by=row.created_by,
         replaces_key_id=row.replaces_key_id,
+        playground_user_id=row.playground_user_id,
     )

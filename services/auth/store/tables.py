@@ -44,8 +44,26 @@ keys = sa.Table(
     sa.Column("replaces_key_id", sa.Text),
     # The console's form that created it, which creates no second one.
     sa.Column("form_id", sa.Text),
+    # The user whose playground is counted under it; such a key has no secret. None: it is a key.
+    sa.Column("playground_user_id", sa.Text),
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
     sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
+    sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),
+)
+
+# An ended token is no longer here.
+playground_tokens = sa.Table(
+    "playground_tokens",
+    metadata,
+    sa.Column("token_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("pepper_version", sa.Integer, nullable=False),
+    sa.Column("key_id", sa.Text, sa.ForeignKey("api_keys.key_id"), nullable=False),
+    sa.Column("session_id", sa.Text, sa.ForeignKey("sessions.session_id"), nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    sa.Index("playground_tokens_by_session", "session_id", "created_at_us"),
+    sa.Index("playground_tokens_by_key", "key_id", "expires_at_us"),
 )
 
 # One row. Changes up to and including `forgotten` are no longer listed in `key_changes`. `peppers` has fingerprints of
@@ -63,6 +81,7 @@ epoch = sa.Table(
     sa.Column("maintenance_started_at_us", sa.BigInteger),
 )
 
+# Keys, and playground tokens.
 key_changes = sa.Table(
     "key_changes",
     metadata,

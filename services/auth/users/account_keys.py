@@ -86,12 +86,14 @@ class AccountKeys:
             by, "key.revoked", key_id, lambda key: replace(key, revoked_at_us=key.revoked_at_us or now_us), waits=True
         )
 
-    async def list_page(self, by: Access, page_size: int, page_token: str) -> Page[ShownKey]:
+    async def list_page(
+        self, by: Access, page_size: int, page_token: str, *, with_playground: bool = False
+    ) -> Page[ShownKey]:
         size, after = checks.page_size(page_size), checks.page_token(page_token)
 
         def look(connection: Connection) -> list[ShownKey]:
-            found = stored.list_keys(connection, by.account_id, after, size + 1) or []
-            return self._shown(connection, by, found)
+            found = stored.list_keys(connection, by.account_id, after, size + 1, with_playground=with_playground)
+            return self._shown(connection, by, found or [])
 
         shown = await self._database.read(look)
         return to_page(shown, size, lambda item: Position(item.key.created_at_us, item.key.key_id))
@@ -191,4 +193,6 @@ class AccountKeys:
 
 
 def _may_change(by: Access, key: Key) -> bool:
+    if key.playground_user_id is not None:
+        return False
     return by.role is AccountRole.OWNER or (by.role is AccountRole.MEMBER and key.created_by == by.user_id)

@@ -11,6 +11,7 @@ from services.auth.admin import AccountAdmin, GivenLimits
 from services.auth.servicer import given_switches, scopes_from_proto, to_account, to_key
 from services.auth.users.account_keys import AccountKeys, ShownKey
 from services.auth.users.members import Members
+from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.records import Invitation, Member
 from services.auth.users.servicer import to_events, to_role, to_timestamp, to_user
 from services.auth.users.user_admin import UserAdmin, required_access
@@ -23,12 +24,19 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 class AccountServicer(pb_grpc.AccountServiceServicer):
     def __init__(
-        self, accounts: AccountAdmin, keys: AccountKeys, members: Members, users: UserAdmin, clock: Clock
+        self,
+        accounts: AccountAdmin,
+        keys: AccountKeys,
+        members: Members,
+        users: UserAdmin,
+        playground: PlaygroundTokens,
+        clock: Clock,
     ) -> None:
         self._accounts = accounts
         self._keys = keys
         self._members = members
         self._users = users
+        self._playground = playground
         self._clock = clock
 
     async def GetAccount(
@@ -83,7 +91,9 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
     async def ListKeys(
         self, request: pb.AccountServiceListKeysRequest, context: Context
     ) -> pb.AccountServiceListKeysResponse:
-        page = await self._keys.list_page(required_access(), request.page_size, request.page_token)
+        page = await self._keys.list_page(
+            required_access(), request.page_size, request.page_token, with_playground=request.with_playground
+        )
         return pb.AccountServiceListKeysResponse(
             keys=[self._to_key(key) for key in page.items], next_page_token=page.next_token
         )
@@ -128,6 +138,16 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
         page, names = await self._users.list_events(request.page_size, request.page_token, account_id=account_id)
         return pb.AccountServiceListAuditEventsResponse(events=to_events(page, names), next_page_token=page.next_token)
 
+    async def CreatePlaygroundToken(
+        self, request: pb.CreatePlaygroundTokenRequest, context: Context
+    ) -> pb.CreatePlaygroundTokenResponse:
+        issued = await self._playground.create(required_access())
+        return pb.CreatePlaygroundTokenResponse(
+            playground_token=issued.secret.reveal(),
+            expire_time=to_timestamp(issued.expires_at_us),
+            key_id=issued.key_id,
+        )
+
     def _to_key(self, shown: ShownKey) -> pb.AccountKey:
         return pb.AccountKey(
             key=to_key(shown.key, self._clock),
@@ -135,14 +155,20 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
             created_by_name=shown.created_by_name,
             replaces_key_id=shown.key.replaces_key_id or "",
             may_change=shown.may_change,
+            is_playground=shown.key.playground_user_id is not None,
         )
 
 
 def register_account(
-    accounts: AccountAdmin, keys: AccountKeys, members: Members, users: UserAdmin, clock: Clock
+    accounts: AccountAdmin,
+    keys: AccountKeys,
+    members: Members,
+    users: UserAdmin,
+    playground: PlaygroundTokens,
+    clock: Clock,
 ) -> Registration:
     def register(server: grpc.aio.Server) -> str:
-        servicer = AccountServicer(accounts, keys, members, users, clock)
+        servicer = AccountServicer(accounts, keys, members, users, playground, clock)
         pb_grpc.add_AccountServiceServicer_to_server(servicer, server)
         return pb.DESCRIPTOR.services_by_name["AccountService"].full_name
 

@@ -6,6 +6,7 @@ from services.auth import checks
 from services.auth.keys import Peppers
 from services.auth.records import to_micros
 from services.auth.store.accounts import lock_account
+from services.auth.store.playground import end_tokens_of_member
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
 from services.auth.users.records import DAY_US, Invitation, Member
@@ -96,6 +97,8 @@ class Members:
             self._require_other_owner(connection, by.account_id, user_id, stays=wanted is AccountRole.OWNER)
             stored.change_role(connection, by.account_id, user_id, wanted)
             request_new_tokens(connection, user_id)
+            if wanted is AccountRole.VIEWER:
+                end_tokens_of_member(connection, by.account_id, user_id)
             self._append(connection, "member.role_changed", by, user_id)
             members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
             return next(member for member in members if member.summary.user.user_id == user_id)
@@ -112,6 +115,7 @@ class Members:
             stored.remove_member(connection, by.account_id, user_id)
             # Whoever was removed could otherwise come back by an invitation of their own.
             stored_codes.cancel_invitations_by(connection, by.account_id, user_id)
+            end_tokens_of_member(connection, by.account_id, user_id)
             self._append(connection, "member.removed", by, user_id)
 
         await self._database.write(remove)

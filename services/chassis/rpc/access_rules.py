@@ -56,7 +56,8 @@ RULES: Final[dict[str, AccessRule]] = {
         {
             # Everybody may leave; the rest of RemoveMember is decided there.
             _VIEWER: "GetAccount ListKeys ListMembers RemoveMember",
-            _MEMBER: "RenameKey UpdateKey RevokeKey IdentifyKey",
+            # The token is bound to the session, so it grants nothing new.
+            _MEMBER: "RenameKey UpdateKey RevokeKey IdentifyKey CreatePlaygroundToken",
             _recent(_MEMBER): "CreateKey RotateKey",
             _OWNER: "UpdateAccount CancelInvitation ListAuditEvents",
             _recent(_OWNER): "InviteMember ChangeMemberRole",

@@ -67,7 +67,7 @@ _OF_USERS: Final = {
     *_methods(
         f"{_AUTH}.AccountService",
         "GetAccount UpdateAccount CreateKey RotateKey RenameKey UpdateKey RevokeKey ListKeys IdentifyKey ListMembers "
-        "InviteMember CancelInvitation ChangeMemberRole RemoveMember ListAuditEvents",
+        "InviteMember CancelInvitation ChangeMemberRole RemoveMember ListAuditEvents CreatePlaygroundToken",
     ),
 }
 _GROUNDING: Final = _methods(

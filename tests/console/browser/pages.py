@@ -96,6 +96,8 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key-without-metering": (KEY, _without_metering),
     "key-new": ("/keys/new", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
+    "playground": ("/playground", Fakes.fill),
+    "playground-viewer": ("/playground", _become_viewer),
     "usage": ("/usage", Fakes.fill),
     "usage-by-member": ("/usage?by=member&period=90", Fakes.fill),
     "usage-none": ("/usage", _nothing),

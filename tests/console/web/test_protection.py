@@ -3,7 +3,7 @@
 import pytest
 
 from console.web.protection import Protection
-from tests.console.fake_services import CODE, SECRET
+from tests.console.fake_services import CODE, PLAYGROUND_TOKEN, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
 
 OURS = ["https://console.example.ca"]
@@ -111,11 +111,12 @@ def test_no_secret_and_no_address_reaches_the_log(console: ConsoleHarness) -> No
     session = console.fakes.sign_in()
     console.post("/first-key", {"form_id": "f"}, session)
     console.post("/settings/members/invite", {"email": "grace@example.ca", "role": "member"}, session)
+    assert PLAYGROUND_TOKEN in console.post("/playground/token", {}, session).text
     console.post("/sign-in", {"code": CODE})
     console.get("/nowhere", session)
     console.fakes.fail = {"AccountService.ListKeys": RuntimeError(SECRET)}  # type: ignore[dict-item]
     assert console.get("/keys", session).status == 500
     log = console.log_stream.getvalue()
     assert "rpc.failed" in log
-    for secret in ("sk-legato-", session, CODE, "example.ca"):
+    for secret in ("sk-legato-", "pt-legato-", session, CODE, "example.ca"):
         assert secret not in log

@@ -113,7 +113,7 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(running: Running) -> Non
     assert visitor.ask("POST", f"/keys/{key_id}/revoke")[0] == 303
     status, page = visitor.ask("GET", f"/keys/{key_id}")
     assert re.search(r"Every edge refuses the key since \d+\.\d s", page)
-    for path in ("/keys", "/security", "/security/audit-log", "/settings", "/settings/audit-log"):
+    for path in ("/keys", "/security", "/security/audit-log", "/settings", "/settings/audit-log", "/playground"):
         assert visitor.ask("GET", path)[0] == 200
 
 

@@ -43,6 +43,19 @@ def test_only_the_origins_in_the_settings_are_let_in() -> None:
     assert cors.headers(scope(b"https://evil.example")) == []
 
 
+@pytest.mark.parametrize("others", ["", "https://app.example", "*"])
+def test_the_console_is_let_in_whatever_other_pages_are(others: str) -> None:
+    cors = Cors(others, "https://Console.example/, http://localhost:8081")
+    for origin in (b"https://console.example", b"http://localhost:8081"):
+        allowed = dict(cors.headers(scope(origin)))[b"access-control-allow-origin"]
+        assert allowed == (b"*" if others == "*" else origin)
+
+
+def test_the_consoles_origin_is_not_every_origin() -> None:
+    with pytest.raises(SettingsError):
+        Cors("", "*")
+
+
 def test_empty_setting_lets_no_page_in() -> None:
     assert Cors("").headers(scope()) == []
 

@@ -5,13 +5,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from services.auth.store.playground import end_tokens
+from services.auth.store.tables import playground_tokens
 from services.auth.users.records import SignInMethod, UserSession
 from services.auth.users.store.tables import sessions
 
 
 def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
     """Adds a session, and removes those of before `oldest_us`, which have all ended."""
-    connection.execute(sessions.delete().where(sessions.c.created_at_us < oldest_us))
+    old = sessions.c.created_at_us < oldest_us
+    end_tokens(connection, playground_tokens.c.session_id.in_(sa.select(sessions.c.session_id).where(old)))
+    connection.execute(sessions.delete().where(old))
     connection.execute(
         sessions.insert().values(
             session_id=session.session_id,
@@ -38,8 +42,9 @@ def find_session(
     return None if row is None else _to_session(row)
 
 
-def session_by_id(connection: sa.Connection, session_id: str) -> UserSession | None:
-    row = connection.execute(sa.select(sessions).where(sessions.c.session_id == session_id)).one_or_none()
+def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
+    query = sa.select(sessions).where(sessions.c.session_id == session_id)
+    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
     return None if row is None else _to_session(row)
 
 
@@ -71,11 +76,15 @@ def request_new_tokens(connection: sa.Connection, user_id: str) -> None:
 def end_sessions(
     connection: sa.Connection, user_id: str, session_ids: Sequence[str] | None = None, *, other_than: str = ""
 ) -> list[str]:
-    """Ends sessions of a user; None: all of them."""
-    query = sessions.delete().where(sessions.c.user_id == user_id, sessions.c.session_id != other_than)
+    """Ends sessions of a user, and their playground tokens; None: all of them."""
+    query = sa.select(sessions.c.session_id).where(sessions.c.user_id == user_id, sessions.c.session_id != other_than)
     if session_ids is not None:
         query = query.where(sessions.c.session_id.in_(session_ids))
-    return list(connection.execute(query.returning(sessions.c.session_id)).scalars())
+    # Locked before their tokens are read: one that is being created is seen then, or not created.
+    ended = list(connection.execute(query.order_by(sessions.c.session_id).with_for_update()).scalars())
+    end_tokens(connection, playground_tokens.c.session_id.in_(ended))
+    connection.execute(sessions.delete().where(sessions.c.session_id.in_(ended)))
+    return ended
 
 
 def _to_session(row: sa.Row[Any]) -> UserSession:

@@ -44,6 +44,7 @@ class Console:
         self.operators = pb_grpc.UserAdminServiceStub(console)
         self.admin = pb_grpc.UserAdminServiceStub(admin)
         self.accounts = auth_pb2_grpc.AccountAdminServiceStub(admin)
+        self.keys = auth_pb2_grpc.KeyAdminServiceStub(admin)
 
     async def call(self, method: Any, request: Any, token: bytes | None = None) -> Any:
         with errors_of("auth"):

@@ -104,6 +104,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "ChangeMemberRole",
             "RemoveMember",
             "ListAuditEvents",
+            "CreatePlaygroundToken",
         ],
         CONSOLES,
     ),
